@@ -196,7 +196,12 @@
 
         How data travels is tested, not assumed: each rank maps the others' memory, writes into it and reads what all have written. If
         that fails between any two, all use pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
-        or more than 8, use NCCL, which has to be installed then. It is also used if asked for. Between processes this needs Linux.
+        or more than 8, use NCCL, which has to be installed then. It is also used if asked for.
+
+        ON WINDOWS. All ranks are on one host, up to 8, as NCCL has no build for Windows. Nobody listens at a port: rank 0 waits at a named pipe
+        that lets in its user alone, under a name in the private folder (see ON CHANNELS), also when there is a token. An id of
+        ignis_comm_unique_id names a pipe, and is of use on this host. Memory is shared by handles that ranks put into each other's processes,
+        so all have the same rights: one that was started as administrator and one that was not do not meet, and the call ends with TIMEOUT.
 
         ON SPEED. Small operations are done by Ignis' own kernels, with the algorithm that is fastest for the size. Communicators of
         ignis_comm_init, and those made from them, leave large ones to NCCL where it is faster and installed: from 64 MB on, with two
@@ -259,6 +264,33 @@
         Between ignis_parallel_no_sync_begin and _end gradients add up on each rank alone, for batches in pieces. A whole step can be
         captured as a graph, on every rank. When a rank dies or its backward fails, the others learn it by PEER or TIMEOUT from
         their next operation or ignis_comm_synchronize; the gradients are undefined then. examples/train_gpt.c shows it all.
+
+    ON MODELS OF SEVERAL GPUS (>>comm)
+
+        With IGNIS_MODELS defined, the ranks of a communicator can share a model for generation, which then takes a part of each GPU's memory
+        and bandwidth:
+
+            ignis_comm comm = ignis_comm_init(NULL);
+            ignis_model_desc from = {.path = "Llama-3.1-8B", .parallel = ignis_comm_parallel(comm)};
+            ignis_model model = ignis_model_open(&from); // this rank's share, on the communicator's device, which is current
+
+        Each rank reads and has the heads of queries, keys and values that are its own, with their cache, its elements of the MLP, and its
+        rows of a head that is not the embedding; embeddings and norms are everybody's. The numbers of heads, of heads of keys and of
+        elements of the MLP must be multiples of that of the ranks (a head of keys is not kept twice), and shares of quantised rows must
+        end with a block. ignis_model_inspect with only rank and size set tells what a rank takes. Sequences of a share work as those of
+        a model: all ranks make the same calls in the same order with the same arguments, and all get the same tokens and logits, to the
+        bit. ignis_model_forward, ignis_model_save and adapters need a whole model.
+
+        Behind the products of attention and of the MLP the ranks add up their parts with ignis_comm_all_reduce, and so they do with the
+        logits, of which the others' are zeros. Captured steps have these in their graphs. What is sent are sums in f32 (f64 of an f64
+        model), rank 0's with what the layers before have added up: so there is one rounding to f32 more for each rank beyond the first,
+        and the order of the ranks. In prompts of more than 64 tokens at a time each rank's part is rounded to the model's dtype before
+        it is added. So logits differ from those of one GPU by roundings.
+
+        With the logits travels a number of what each rank works with: its model's sizes, the ids of its sequences, its sampling. If one
+        differs, the call fails on all ranks with MISMATCH, and sequences are as they were. Calls that need other sums end by the checks
+        of the communicator, as do a rank that makes no call, one that fails before it has begun, and one that dies: with MISMATCH, TIMEOUT or
+        PEER, and the communicator is broken.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
@@ -970,10 +1002,10 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 /*  ignis_comm_unique_id - where the ranks of one ignis_comm_init can meet, and the secret by which they know each other
     The process that is going to be rank 0 calls it and gives the id to the others, as programs of MPI give NCCL's to each other:
     if (rank == 0) ignis_comm_unique_id(&id); MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD); desc.id = &id on all ranks. It listens
-    from here on, at a port that the system chooses, on all addresses of this host. Whoever knows the id takes part: hand it on by a way
-    that others do not read.
+    from here on, at a port that the system chooses, on all addresses of this host; on Windows at a pipe, when rank 0 has come. Whoever knows
+    the id takes part: hand it on by a way that others do not read.
     Returns: IGNIS_OK, and *id filled.
-    Errors: ARGUMENT, MEMORY, PEER (the system gives no port), UNSUPPORTED (on Windows).
+    Errors: ARGUMENT, MEMORY, PEER (the system gives no port).
     Ownership: an id is used once; those that are not used listen until ignis_shutdown.
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
@@ -1132,6 +1164,15 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
 
+#if defined(IGNIS_MODELS) && !defined(IGNIS_NO_TENSORS)
+/*  ignis_comm_parallel - what ignis_model_desc.parallel gets for a model that the ranks of comm share: see ON MODELS OF SEVERAL GPUS
+    Returns: what this rank is, and how it sums; size -1 on failure, which ignis_model_open refuses.
+    Errors: FREED.
+    Ownership: nothing to free; free the model before comm is destroyed.
+    Threads: any. */
+IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm comm);
+#endif
+
 /* >>parallel ---------------------------------------------------------------------------------------------------- */
 
 #ifndef IGNIS_NO_TENSORS
@@ -1267,45 +1308,12 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
     ignis__mutex_unlock(&ignis__sections.lock);
 }
 
-/* --- failures that are returned as what they are ------------------------------------------------------------------------ */
-
-/*  Fails with a message, and is always false: what a check that refuses returns. */
-IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__refuse(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
-{
-    ignis__record cause = IGNIS__ZERO;
-    va_list args;
-    cause.diagnostic = diagnostic;
-    cause.call = call;
-    va_start(args, format);
-    (void)ignis__failv(cause, format, args);
-    va_end(args);
-    return false;
-}
-
 /*  The check that stands first in every public function that makes or finds something of this header. */
 static bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
            (!ignis__global.dry_run ||
             ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "this is a dry run, of one device in one process: nothing is shared in it"));
-}
-
-/*  Whether an argument that may not be null was given. */
-IGNIS__ONE_COPY static bool ignis__given(const char *call, const char *name, const void *argument)
-{
-    if (!argument)
-        ignis__fail_null(call, name);
-    return argument != NULL;
-}
-
-/*  Zeroed memory. Null, and reported: there is none. */
-IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
-{
-    void *memory = ignis__alloc(size);
-    if (!memory)
-        ignis__fail_host_memory(call, size);
-    return memory;
 }
 
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
@@ -1531,8 +1539,6 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
         return IGNIS_ERROR_NOT_SETUP;
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
-
-static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
 
 /*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
 static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
@@ -1995,13 +2001,6 @@ static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__bin
         return NULL;
     device = ignis__device_get(call, ordinal);
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
-}
-
-/*  The device that a desc names, and what names a device in one. */
-static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
-static int ignis__device_in_desc(const ignis__device *device)
-{
-    return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
 }
 
 IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
@@ -2870,7 +2869,19 @@ static bool ignis__errno_set(void)
     return false;
 }
 
-static bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
+/*  A condition for waits with a deadline. */
+static bool ignis__condition_make(ignis__condition *condition) { return InitializeConditionVariable(condition), true; }
+static void ignis__condition_end(ignis__condition *condition) { (void)condition; }
+
+/*  ignis__condition_wait until the deadline, or less long; false: that has passed. */
+static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
+{
+    const ignis__until until = ignis__until_at(deadline_ns);
+    int ms = ignis__until_slice(&until, 1000);
+    if (ms > 0)
+        SleepConditionVariableSRW(condition, mutex, (DWORD)ms, 0);
+    return ms > 0;
+}
 
 static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
@@ -2998,7 +3009,27 @@ static void ignis__fds_close(const int *fds, int count)
 
 static bool ignis__fd_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
-static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
+/*  A condition for waits with a deadline. */
+static bool ignis__condition_make(ignis__condition *condition)
+{
+    pthread_condattr_t attributes;
+    bool ok = pthread_condattr_init(&attributes) == 0;
+    if (ok) {
+        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(condition, &attributes) == 0;
+        pthread_condattr_destroy(&attributes);
+    }
+    return ok;
+}
+static void ignis__condition_end(ignis__condition *condition) { pthread_cond_destroy(condition); }
+
+/*  ignis__condition_wait until the deadline, or less long; false: that has passed. */
+static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
+{
+    struct timespec until;
+    until.tv_sec = (time_t)(deadline_ns / 1000000000);
+    until.tv_nsec = (long)(deadline_ns % 1000000000);
+    return pthread_cond_timedwait(condition, mutex, &until) != ETIMEDOUT;
+}
 
 static void ignis__sleep_us(int us)
 {
@@ -3848,6 +3879,8 @@ IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__tr
             ignis__wire *wire = listener->pending[i].wire;
             int64_t now_ns = ignis__monotonic_ns();
             bool proven = ignis__listener_handshake(trouble, listener, wire), waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
+            if (proven && wire->kind->connected)
+                (void)wire->kind->connected(wire); /* it may have said all at once: who it is is asked here */
             if (proven)
                 return ignis__listener_remove(listener, i);
             if (waits && listener->pending[i].since_ns == 0 && wire->kind->connected && wire->kind->connected(wire))
@@ -4591,8 +4624,8 @@ static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket,
 
 #else /* Windows */
 
-/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond. Its name is random, and lies in the
-   name's file: the names of pipes are anybody's. */
+/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond. Its name is random, as the names of
+   pipes are anybody's. Those who are to connect know it, or it lies in the name's file, which is the path then. */
 
 static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
 {
@@ -4602,23 +4635,26 @@ static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
 }
 
+static const char ignis__pipe_prefix[] = "\\\\.\\pipe\\ignis-"; /* of this machine */
 static void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
 {
-    snprintf(path, IGNIS__PATH_MAX, "\\\\.\\pipe\\ignis-%016llx", (unsigned long long)place);
+    snprintf(path, IGNIS__PATH_MAX, "%s%016llx", ignis__pipe_prefix, (unsigned long long)place);
 }
+static bool ignis__pipe_named(const char *path) { return strncmp(path, ignis__pipe_prefix, sizeof ignis__pipe_prefix - 1) != 0; }
 
 static bool ignis__pipe_listen(ignis__trouble *trouble, ignis__listener *listener)
 {
     (void)trouble;
-    ignis__pipe_path(listener->path, listener->place);
+    if (ignis__pipe_named(listener->path))
+        ignis__pipe_path(listener->path, listener->place);
     return true;
 }
 
 static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     SECURITY_ATTRIBUTES security;
-    if (listener->pending_count > 0)
-        return false;
+    if (listener->pending_count > 0 && listener->pending[listener->pending_count - 1].since_ns == 0)
+        return false; /* nobody has come to the last one yet */
     security.nLength = (DWORD)sizeof security;
     security.bInheritHandle = FALSE;
     security.lpSecurityDescriptor = ignis__security();
@@ -4646,11 +4682,12 @@ static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
     ignis__name_record record;
-    if (!ignis__name_file_read(wire->path, &record, sizeof record)) {
-        *again = true;
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no server in %s", wire->path);
+    if (ignis__pipe_named(wire->path)) {
+        *again = !ignis__name_file_read(wire->path, &record, sizeof record);
+        if (*again)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no server in %s", wire->path);
+        ignis__pipe_path(wire->path, record.place);
     }
-    ignis__pipe_path(wire->path, record.place);
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
@@ -5321,25 +5358,39 @@ static bool ignis__lease_ended(int end)
 }
 
 /*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the driver, whose work goes on until
-    then. The kernel tells who is being ended: state, flags (4: exiting) and threads are words 3, 9 and 20 of the file, behind a name of
-    any characters. */
-static bool ignis__process_ending(int64_t pid)
+    then. The kernel tells of each of its threads whether it is exiting: state and flags (4) are words 3 and 9 of a file, behind a name of
+    any characters. The first thread stays, as a zombie, when all else is gone. */
+typedef struct ignis__threads_of {
+    int64_t pid;
+    int count, exiting, zombies;
+} ignis__threads_of;
+static void ignis__thread_look(void *context, const char *name)
 {
-    char path[64], text[1024], state = 0;
+    ignis__threads_of *threads = (ignis__threads_of *)context;
+    char path[64], text[512], state = 0;
     unsigned flags = 0;
-    long threads = 0;
     const char *at;
     FILE *file;
     size_t size;
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    file = fopen(path, "rb");
+    snprintf(path, sizeof path, "/proc/%lld/task/%.10s/stat", (long long)threads->pid, name);
+    file = name[0] == '.' ? NULL : fopen(path, "rb");
     size = file ? fread(text, 1, sizeof text - 1, file) : 0;
     if (file)
         fclose(file);
     text[size] = 0;
     at = strrchr(text, ')');
-    return at && sscanf(at + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state, &flags, &threads) == 3 &&
-           (flags & 4) != 0 && (state != 'Z' || threads > 1);
+    if (at && sscanf(at + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2) {
+        threads->count++;
+        threads->exiting += (flags & 4) != 0;
+        threads->zombies += state == 'Z';
+    }
+}
+static bool ignis__process_ending(int64_t pid)
+{
+    ignis__threads_of threads = {pid, 0, 0, 0};
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
+    return ignis__folder_list(path, ignis__thread_look, &threads) && threads.exiting == threads.count && threads.zombies < threads.count;
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -5570,27 +5621,32 @@ static void ignis__export_free(ignis__export *entry)
     ignis__free(entry);
 }
 
-/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
-static bool ignis__export_ends(const ignis__export *entry, bool unused)
+/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. It sets *dying
+    where that is only a matter of a process that is being ended. */
+static bool ignis__export_ends(const ignis__export *entry, bool unused, bool *dying)
 {
-    bool taken = entry->path && !ignis__name_there(entry->path);
+    bool taken = entry->path && !ignis__name_there(entry->path), ending;
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    if (entry->watch >= 0 ? ignis__lease_ended(entry->watch) : taken)
-        return entry->record.kind != IGNIS_TRANSPORT_IPC || !entry->peer_pid || !ignis__process_ending(entry->peer_pid);
+    if (entry->watch >= 0 ? ignis__lease_ended(entry->watch) : taken) {
+        ending = entry->record.kind == IGNIS_TRANSPORT_IPC && entry->peer_pid && ignis__process_ending(entry->peer_pid);
+        *dying |= ending;
+        return !ending;
+    }
     return entry->path && !taken && ignis__channel_gone(entry->channel);
 }
 
 /*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that nobody uses. Copies that were taken
-    end as well. */
-static void ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
+    end as well. True: one of them ends as soon as a process has, which is being ended. */
+static bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__export **at, *entry, *ended = NULL;
+    bool dying = false;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL;) {
         bool concerned = entry->array ? (!array || entry->array == array) && (!transport || entry->transport == transport)
                                       : unused || (!array && entry->transport == transport);
-        if (concerned && ignis__export_ends(entry, unused)) {
+        if (concerned && ignis__export_ends(entry, unused, &dying)) {
             *at = entry->next;
             entry->next = ended;
             ended = entry;
@@ -5602,7 +5658,7 @@ static void ignis__exports_end(const char *call, const ignis__array *array, uint
         ignis__atomic_add(&ignis__shares.ending, 1);
     ignis__mutex_unlock(&ignis__shares.lock);
     if (!ended)
-        return;
+        return dying;
     while ((entry = ended) != NULL) {
         ended = entry->next;
         if (entry->path)
@@ -5612,13 +5668,17 @@ static void ignis__exports_end(const char *call, const ignis__array *array, uint
         ignis__export_free(entry);
     }
     ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
+    return dying;
 }
 
-/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. */
-static void ignis__exports_reap_array(const char *call, ignis__array *array)
+/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. A process that gave an array back and then
+    returned from main is still being ended when the exporter hears of the first: waited for, since the system takes a moment for it. */
+static void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
 {
+    int64_t until_ns = ignis__monotonic_ns() + (wait ? 5000000000 : 0);
     int tries;
-    ignis__exports_end(call, array, 0, true);
+    while (ignis__exports_end(call, array, 0, true) && ignis__monotonic_ns() < until_ns)
+        ignis__sleep_us(500);
     for (tries = 0; tries < 1000 && ignis__atomic_load(&ignis__shares.ending) != 0; tries++)
         ignis__sleep_us(50);
 }
@@ -6327,7 +6387,7 @@ IGNIS__COLD static bool ignis__transport_end(const char *call, ignis__transport 
     if (!ignis__handle_kill(transport))
         return false;
     ignis__waiting_close(transport);
-    ignis__exports_end(call, NULL, transport->serial, false);
+    (void)ignis__exports_end(call, NULL, transport->serial, false);
     ignis__imported_end(call, transport->serial);
     return true;
 }
@@ -6342,8 +6402,8 @@ IGNIS__COLD static void ignis__transports_close(const char *call)
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
-    ignis__exports_end(call, NULL, 0, false); /* of arrays that were shared without a transport */
-    ignis__exports_end(call, NULL, 0, true);
+    (void)ignis__exports_end(call, NULL, 0, false); /* of arrays that were shared without a transport */
+    (void)ignis__exports_end(call, NULL, 0, true);
     while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
         ignis__shares.exports = entry->next;
         ignis__export_free(entry);
@@ -6496,7 +6556,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
         return ignis__failed();
     if (!ignis__given(call, "info", info))
         return ignis__transport_done(transport, false);
-    ignis__exports_end(call, NULL, transport->serial, true);
+    (void)ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
     memset(info, 0, sizeof *info);
     info->kind = transport->kind;
@@ -6651,7 +6711,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     ignis__export_facts facts;
     memset(handle, 0, sizeof *handle);
     memset(&facts, 0, sizeof facts);
-    ignis__exports_end(call, NULL, transport->serial, true);
+    (void)ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
         return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
                              (unsigned long long)array->id, ignis__device_ordinal(array->storage->device),
@@ -6718,7 +6778,7 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
         return ignis__failed();
     if (!ignis__given(call, "handle", out))
         return ignis__transport_done(transport, false);
-    ignis__exports_end(call, NULL, transport->serial, true);
+    (void)ignis__exports_end(call, NULL, transport->serial, true);
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
         if (entry->transport == transport->serial && entry->array && entry->turn > last) {
@@ -6805,7 +6865,7 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ig
     array = ignis__array_hold(call, array_handle);
     if (!array)
         return ignis__transport_done(transport, false);
-    ignis__exports_end(call, array, transport->serial, false);
+    (void)ignis__exports_end(call, array, transport->serial, false);
     return ignis__transport_done_both(call, transport, array, true);
 }
 
@@ -7278,7 +7338,7 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
         else
             ok = ignis__handle_copy(call, transport, &record, &handle, array) && (!wait || ignis__array_wait(call, array));
         ignis__handle_close(&handle);
-        ignis__exports_end(call, NULL, transport->serial, true);
+        (void)ignis__exports_end(call, NULL, transport->serial, true);
     }
     return ignis__transport_done_both(call, transport, array, ok);
 }
@@ -7428,7 +7488,7 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
             ok = ignis__handle_send(call, handle, &sent);
             ignis__handle_close(&sent);
             if (!ok)
-                ignis__exports_end(call, NULL, transport.serial, false);
+                (void)ignis__exports_end(call, NULL, transport.serial, false);
         }
         ignis__array_drop(call, array);
     }
@@ -7797,20 +7857,21 @@ enum { IGNIS__JOB_MAX_RANKS = 1024 };
 
 typedef struct ignis__place {
     int rank, size;
-    int local_rank;                      /* -1: nobody said */
-    char job[160];                       /* by what name the launcher knows the job; "": none */
-    char folder[256];                    /* a private one; "": the usual one */
-    char name[64];                       /* of rank 0, in that folder, if they meet there */
-    char address[300];                   /* "host:port" where they meet otherwise; "": they meet in the folder */
-    bool by_id;                          /* of ignis_comm_unique_id */
-    unsigned char secret[IGNIS__SECRET]; /* of the address */
+    int local_rank;    /* -1: nobody said */
+    char job[160];     /* by what name the launcher knows the job; "": none */
+    char folder[256];  /* a private one; "": the usual one */
+    char name[64];     /* of rank 0, in that folder, if they meet there */
+    char address[300]; /* "host:port" where they meet otherwise; "": they meet in the folder */
+    bool by_id;        /* of ignis_comm_unique_id */
+    bool has_secret;   /* which all know; else it lies in the folder */
+    unsigned char secret[IGNIS__SECRET];
 } ignis__place;
 
 /*  What an id holds. */
 typedef struct ignis__id {
     char magic[8];
     unsigned char secret[IGNIS__SECRET];
-    char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port" */
+    char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port"; on Windows, of a pipe */
 } ignis__id;
 
 typedef char ignis__id_has_its_size[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
@@ -7970,6 +8031,17 @@ static bool ignis__place_env(const char *call, ignis__place *place)
         place->rank, place->size);
 }
 
+/*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the job is enough. */
+static bool ignis__place_listens(const ignis__place *place)
+{
+#ifdef _WIN32 /* where ranks of several hosts could not do anything together: that needs NCCL */
+    (void)place;
+    return false;
+#else
+    return place->has_secret;
+#endif
+}
+
 /*  Where ranks meet that share an id, or a token, or only the private folder of their user. */
 static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
 {
@@ -7987,7 +8059,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
                                      : "desc.id was not made by ignis_comm_unique_id");
         snprintf(place->address, sizeof place->address, "%s", id.address);
         memcpy(place->secret, id.secret, sizeof place->secret);
-        place->by_id = true;
+        place->by_id = place->has_secret = true;
         return true;
     }
     if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place) : ignis__place_env(call, place)))
@@ -7997,7 +8069,9 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         ignis__sha_begin(&sha);
         ignis__sha_add(&sha, token, strlen(token));
         ignis__sha_end(&sha, place->secret);
-    } else if (!*place->folder) { /* nobody listens at a port: the name of the address and of the job is enough */
+        place->has_secret = true;
+    }
+    if (!*place->folder && !ignis__place_listens(place)) {
         hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job, strlen(place->job));
         snprintf(place->name, sizeof place->name, "job-%016llx", (unsigned long long)hash);
         place->address[0] = 0;
@@ -8132,16 +8206,90 @@ typedef enum ignis__job_kind {
 
 enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
 
-#ifndef _WIN32
+#define IGNIS__MILLISECOND ((int64_t)1000000)
 
-/* --- what the collective layer needs of the system: streams, and which host this is ------------------------------------ */
+/* --- what the collective layer needs of the system: where ranks listen, and how one thread waits for all of them -------------- */
+
+/*  What one thread waits for: wires, and a bell that other threads ring. */
+typedef struct ignis__lookout {
+    ignis__wire **wire; /* null: none */
+    bool *stirs;        /* something has come, or it has ended */
+    int count;
+#ifdef _WIN32
+    HANDLE bell;
+    int pause_ms;
+#else
+    int bell[2];
+    struct pollfd *polls;
+#endif
+} ignis__lookout;
+
+#ifdef _WIN32
+
+static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
+{
+    lookout->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
+    return lookout->bell || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no event: Windows error %lu", GetLastError());
+}
+static void ignis__lookout_close(ignis__lookout *lookout)
+{
+    if (lookout->bell)
+        CloseHandle(lookout->bell);
+}
+static void ignis__lookout_ring(const ignis__lookout *lookout) { SetEvent(lookout->bell); }
+
+/*  Nothing of a pipe wakes who waits: it looks again, and less often with time. */
+static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
+{
+    bool any = false;
+    int i;
+    if (ms != 0) {
+        lookout->pause_ms += lookout->pause_ms < 5;
+        any = WaitForSingleObject(lookout->bell, (DWORD)(ms > 0 && ms < lookout->pause_ms ? ms : lookout->pause_ms)) == WAIT_OBJECT_0;
+    }
+    for (i = 0; i < lookout->count; i++) {
+        ignis__wire *wire = lookout->wire[i];
+        DWORD available = 0;
+        lookout->stirs[i] = wire && (!PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) || available > 0);
+        any |= lookout->stirs[i] || (wire && ignis__atomic_load(&wire->unsent));
+    }
+    lookout->pause_ms = any ? 0 : lookout->pause_ms;
+}
+
+static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
+{
+    return ignis__thread_start(thread, run, context);
+}
+
+/*  All ranks are on this host. */
+#define IGNIS__WIRE_FAR (&ignis__wire_pipe)
+#define IGNIS__OTHER_HOSTS "on Windows all ranks are on one host"
+
+static uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
+
+/*  A rank of this host waits at a pipe, and an id is of one, by the digits that its name ends with: whoever says so leads to no other place. */
+static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
+{
+    (void)folder, (void)rank;
+    return snprintf(out, size, "%016llx", (unsigned long long)random) < (int)size;
+}
+static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX]) { ignis__pipe_path(path, strtoull(name, NULL, 16)); }
+
+/*  Nobody listens before rank 0 comes. */
+static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
+{
+    uint64_t place = 0;
+    *listener = IGNIS__NO_FILE;
+    return ignis__random_bytes(&place, sizeof place) && ignis__local_name("", 0, place, id->address, sizeof id->address);
+}
+
+#else /* POSIX */
 
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#define IGNIS__MILLISECOND ((int64_t)1000000)
 #define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
 
 /*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A process that only stands still is
@@ -8260,18 +8408,16 @@ static const ignis__wire_kind ignis__wire_tcp = {
     ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL, NULL, NULL};
 /* clang-format on */
 
-/*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
-static uint64_t ignis__job_host(void)
+#define IGNIS__WIRE_FAR (&ignis__wire_tcp)
+#define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
+
+/*  Processes that are in the same ones can share memory. */
+static uint64_t ignis__host_namespaces(uint64_t hash)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
-    const char *named = ignis__env("IGNIS_COMM_HOST");
-    uint64_t hash;
     char text[256];
     ssize_t got;
     int i;
-    if (named && *named)
-        return ignis__hash(IGNIS__HASH_START, named, strlen(named));
-    hash = ignis__host_hash();
     for (i = 0; i < IGNIS__COUNT(spaces); i++) {
         got = readlink(spaces[i], text, sizeof text);
         if (got > 0)
@@ -8280,44 +8426,67 @@ static uint64_t ignis__job_host(void)
     return hash;
 }
 
-/* --- ids: a meeting place and its secret, to be handed on by the program ------------------------------------------------ */
-
-/*  Of ids that this process has made: where rank 0 is going to listen. */
-typedef struct ignis__id_place {
-    struct ignis__id_place *next;
-    unsigned char secret[IGNIS__SECRET];
-    int listener;
-} ignis__id_place;
-
-static struct {
-    ignis__mutex lock;
-    ignis__id_place *first;
-} ignis__ids = {IGNIS__MUTEX_INIT, NULL};
-
-/*  Takes the socket of an id, or of any (null); -1: there is none. */
-static int ignis__id_take(const unsigned char *secret)
+static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
 {
-    ignis__id_place **at, *place;
-    int fd = -1;
-    ignis__mutex_lock(&ignis__ids.lock);
-    for (at = &ignis__ids.first; *at && secret && memcmp((*at)->secret, secret, IGNIS__SECRET) != 0; at = &(*at)->next)
-        ;
-    if ((place = *at) != NULL) {
-        *at = place->next;
-        fd = place->listener;
-        ignis__free(place);
+    int i;
+    bool ok;
+    lookout->bell[0] = lookout->bell[1] = -1;
+    lookout->polls = (struct pollfd *)ignis__alloc_for(call, sizeof *lookout->polls * ((size_t)lookout->count + 1));
+    if (!lookout->polls)
+        return false;
+    ok = pipe(lookout->bell) == 0;
+    for (i = 0; ok && i < 2; i++)
+        ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
+    return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
+}
+static void ignis__lookout_close(ignis__lookout *lookout)
+{
+    int i;
+    for (i = 0; i < 2; i++)
+        ignis__fd_drop(&lookout->bell[i]);
+    ignis__free(lookout->polls);
+}
+static void ignis__lookout_ring(const ignis__lookout *lookout) { (void)!write(lookout->bell[1], "", 1); }
+
+/*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or below 0. */
+static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
+{
+    struct pollfd *polls = lookout->polls;
+    char bytes[16];
+    int i, ready;
+    for (i = 0; i <= lookout->count; i++) {
+        const ignis__wire *wire = i < lookout->count ? lookout->wire[i] : NULL;
+        polls[i].fd = i == lookout->count ? lookout->bell[0] : wire ? wire->in : -1;
+        polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
+        if (wire && ignis__atomic_load(&wire->unsent))
+            polls[i].events |= POLLOUT;
+        polls[i].revents = 0;
     }
-    ignis__mutex_unlock(&ignis__ids.lock);
-    return fd;
+    ready = poll(polls, (nfds_t)lookout->count + 1, ms);
+    for (i = 0; i < lookout->count; i++)
+        lookout->stirs[i] = ready > 0 && (polls[i].revents & ~POLLOUT) != 0;
+    if (ready > 0 && polls[lookout->count].revents)
+        (void)!read(lookout->bell[0], bytes, sizeof bytes);
 }
 
-static void ignis__ids_close(const char *call)
+/*  Starts a thread on which no signal handler of the program shall run. */
+static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
 {
-    int fd;
-    (void)call;
-    while ((fd = ignis__id_take(NULL)) >= 0)
-        ignis__file_drop(&fd);
+    sigset_t all, before;
+    bool ok;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    ok = ignis__thread_start(thread, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
 }
+
+/*  Where a rank waits for those of its host; the random part keeps two jobs of a user apart. */
+static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
+{
+    return snprintf(out, size, "%s/rank%d-%08lx", folder, rank, (unsigned long)(random & 0xFFFFFFFFu)) < (int)size;
+}
+static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX]) { snprintf(path, IGNIS__PATH_MAX, "%s", name); }
 
 /*  Writes the addresses of this host of a family as "a,b,", as far as there is room. */
 static void ignis__id_addresses(ignis__id *id, int family)
@@ -8338,41 +8507,97 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
+/*  A socket where rank 0 is going to listen, at a port that the system chooses, and the addresses of this host. */
+static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
+{
+    struct sockaddr_storage bound;
+    struct addrinfo any;
+    socklen_t size = sizeof bound;
+    memset(&bound, 0, sizeof bound); /* any address, any port: all zero */
+    memset(&any, 0, sizeof any);
+    ignis__id_addresses(id, AF_INET);
+    if (!*id->address)
+        ignis__id_addresses(id, AF_INET6);
+    any.ai_family = strchr(id->address, ':') ? AF_INET6 : AF_INET;
+    any.ai_socktype = SOCK_STREAM;
+    any.ai_addr = (struct sockaddr *)(void *)&bound;
+    any.ai_addrlen = any.ai_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    bound.ss_family = (sa_family_t)any.ai_family;
+    *listener = ignis__tcp_try(&any, true);
+    if (*listener < 0 || getsockname(*listener, any.ai_addr, &size) != 0)
+        return false;
+    snprintf(id->address + strlen(id->address), sizeof id->address - strlen(id->address),
+             "%s:%d", /* the port is where both kinds have it */
+             any.ai_family == AF_INET ? "127.0.0.1" : "::1", ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
+    return true;
+}
+
+#endif
+
+/*  Which system this is, and which namespaces of it. IGNIS_COMM_HOST says it instead. */
+static uint64_t ignis__job_host(void)
+{
+    const char *named = ignis__env("IGNIS_COMM_HOST");
+    return named && *named ? ignis__hash(IGNIS__HASH_START, named, strlen(named)) : ignis__host_namespaces(ignis__host_hash());
+}
+
+/* --- ids: a meeting place and its secret, to be handed on by the program ------------------------------------------------ */
+
+/*  Of ids that this process has made: where rank 0 is going to listen. */
+typedef struct ignis__id_place {
+    struct ignis__id_place *next;
+    unsigned char secret[IGNIS__SECRET];
+    ignis__file listener;
+} ignis__id_place;
+
+static struct {
+    ignis__mutex lock;
+    ignis__id_place *first;
+} ignis__ids = {IGNIS__MUTEX_INIT, NULL};
+
+/*  Takes the listener of an id, or of any (null); false: there is no such id. */
+static bool ignis__id_take(const unsigned char *secret, ignis__file *listener)
+{
+    ignis__id_place **at, *place;
+    ignis__mutex_lock(&ignis__ids.lock);
+    for (at = &ignis__ids.first; *at && secret && memcmp((*at)->secret, secret, IGNIS__SECRET) != 0; at = &(*at)->next)
+        ;
+    if ((place = *at) != NULL) {
+        *at = place->next;
+        *listener = place->listener;
+        ignis__free(place);
+    }
+    ignis__mutex_unlock(&ignis__ids.lock);
+    return place != NULL;
+}
+
+static void ignis__ids_close(const char *call)
+{
+    ignis__file listener = IGNIS__NO_FILE;
+    (void)call;
+    while (ignis__id_take(NULL, &listener))
+        ignis__file_drop(&listener);
+}
+
 IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
 {
     static const char call[] = "ignis_comm_unique_id";
     ignis__id_place *place;
-    struct sockaddr_storage bound;
-    struct addrinfo any;
-    socklen_t size = sizeof bound;
     ignis__id id;
-    bool ok;
+    char why[256];
     place =
         ignis__collective_enter(call) && ignis__given(call, "id", out) ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place) : NULL;
     if (!place)
         return ignis__failed();
     memset(&id, 0, sizeof id);
     memcpy(id.magic, "IGNISID1", sizeof id.magic);
-    memset(&bound, 0, sizeof bound); /* any address, any port: all zero */
-    memset(&any, 0, sizeof any);
-    ignis__id_addresses(&id, AF_INET);
-    if (!*id.address)
-        ignis__id_addresses(&id, AF_INET6);
-    any.ai_family = strchr(id.address, ':') ? AF_INET6 : AF_INET;
-    any.ai_socktype = SOCK_STREAM;
-    any.ai_addr = (struct sockaddr *)(void *)&bound;
-    any.ai_addrlen = any.ai_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    bound.ss_family = (sa_family_t)any.ai_family;
-    place->listener = ignis__tcp_try(&any, true);
-    ok = place->listener >= 0 && getsockname(place->listener, any.ai_addr, &size) == 0 && ignis__random_bytes(id.secret, sizeof id.secret);
-    if (!ok) {
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, call, "this process cannot listen: %s", strerror(errno));
+    if (!ignis__id_listen(&id, &place->listener) || !ignis__random_bytes(id.secret, sizeof id.secret)) {
+        ignis__system_error(why, sizeof why);
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, call, "this process cannot listen: %s", why);
         ignis__file_drop(&place->listener);
         ignis__free(place);
         return ignis__failed();
     }
-    snprintf(id.address + strlen(id.address), sizeof id.address - strlen(id.address), "%s:%d", /* the port is where both kinds have it */
-             any.ai_family == AF_INET ? "127.0.0.1" : "::1", ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
     memcpy(place->secret, id.secret, sizeof place->secret);
     ignis__section_use(IGNIS__SECTION_JOB, ignis__ids_close);
     ignis__mutex_lock(&ignis__ids.lock);
@@ -8417,17 +8642,14 @@ struct ignis__job {
     unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
     ignis__job_rank *ranks;
     ignis__job_link *links; /* null for one rank alone */
-    struct pollfd *polls;   /* of the watcher */
-    int wake[2];
-    pthread_mutex_t lock; /* for all that follows, and the links */
-    pthread_cond_t changed;
-    bool ready; /* lock and changed are made */
+    ignis__lookout lookout; /* of the watcher */
+    ignis__mutex lock;      /* for all that follows, and the links */
+    ignis__condition changed;
+    bool looks, ready; /* lookout and changed are made */
     bool watched, ending;
     ignis__thread_handle watcher;
     ignis__job_watch *watches;
 };
-
-static void ignis__job_wake(const ignis__job *job) { (void)!write(job->wake[1], "", 1); }
 
 /*  The wire that leads to a rank. */
 static ignis__wire *ignis__job_route(ignis__job *job, int to) { return job->links[job->links[to].wire ? to : 0].wire; }
@@ -8449,14 +8671,16 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
     memcpy(bytes, &header, sizeof header);
     if (size)
         memcpy(bytes + sizeof header, data, size);
-    if (!wire || (fd >= 0 && !wire->kind->packets))
+    if (!wire || (fd >= 0 && !wire->kind->descriptors))
         return false;
     ignis__mutex_lock(&wire->send_lock);
     ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0, &until);
     *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    if (!ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
+        ignis__note(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to, trouble.why);
     ignis__mutex_unlock(&wire->send_lock);
     if (ignis__atomic_load(&wire->unsent))
-        ignis__job_wake(job); /* the watcher sends the rest */
+        ignis__lookout_ring(&job->lookout); /* the watcher sends the rest */
     return ok;
 }
 
@@ -8488,7 +8712,7 @@ static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank,
             watch->notify(watch->owner, event, i);
         }
     }
-    pthread_cond_broadcast(&job->changed);
+    ignis__condition_wake(&job->changed);
 }
 
 /*  With the job locked: a rank is dead. Rank 0 tells those who are not connected to it. */
@@ -8521,13 +8745,13 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
     message->fd = wire->inbox_fd_count ? wire->inbox_fds[0] : -1;
     wire->inbox_fd_count = 0; /* it is the message's now */
     memcpy(message->data, data, size);
-    pthread_mutex_lock(&job->lock);
+    ignis__mutex_lock(&job->lock);
     for (last = &from->first; *last; last = &(*last)->next)
         ;
     *last = message;
     ok = ++from->queued <= IGNIS__JOB_QUEUED;
-    pthread_cond_broadcast(&job->changed);
-    pthread_mutex_unlock(&job->lock);
+    ignis__condition_wake(&job->changed);
+    ignis__mutex_unlock(&job->lock);
     return ok;
 }
 
@@ -8539,7 +8763,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
     const size_t size = head.size - sizeof(ignis__job_header);
     const int kind = (int)head.type - (int)IGNIS__HEAD_JOB;
     ignis__job_header header;
-    int32_t number;
+    int32_t number = 0;
     bool ok, late;
     if (head.size < sizeof header || size > IGNIS__JOB_DATA || head.fd_count > 1)
         return false;
@@ -8556,7 +8780,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
     }
     if (kind == IGNIS__JOB_RECORD)
         return ignis__job_queue(job, &header, wire, data, size);
-    pthread_mutex_lock(&job->lock);
+    ignis__mutex_lock(&job->lock);
     ok = true;
     switch (kind) {
     case IGNIS__JOB_LEAVE: ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, header.key); break;
@@ -8577,7 +8801,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
         break;
     default: ok = false;
     }
-    pthread_mutex_unlock(&job->lock);
+    ignis__mutex_unlock(&job->lock);
     return ok;
 }
 
@@ -8598,23 +8822,15 @@ static bool ignis__job_drain(ignis__job *job, int rank)
 static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 {
     ignis__job *job = (ignis__job *)pointer;
+    ignis__lookout *lookout = &job->lookout;
     int64_t ticked = 0;
-    char bytes[16];
     for (;;) {
         int i;
         bool ending, ticking = false;
         ignis__job_watch *watch;
-        pthread_mutex_lock(&job->lock);
-        job->polls[0].fd = job->wake[0];
-        job->polls[0].events = POLLIN;
-        for (i = 0; i < job->size; i++) {
-            const ignis__wire *wire = job->links[i].ended ? NULL : job->links[i].wire;
-            job->polls[1 + i].fd = wire ? wire->in : -1;
-            job->polls[1 + i].events = POLLIN | IGNIS__POLL_HANGUP;
-            if (wire && ignis__atomic_load(&wire->unsent))
-                job->polls[1 + i].events |= POLLOUT;
-            job->polls[1 + i].revents = 0;
-        }
+        ignis__mutex_lock(&job->lock);
+        for (i = 0; i < job->size; i++)
+            lookout->wire[i] = job->links[i].ended ? NULL : job->links[i].wire;
         ending = job->ending;
         for (watch = job->watches; watch; watch = watch->next)
             ticking |= watch->ticks;
@@ -8624,35 +8840,20 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
                     watch->notify(watch->owner, IGNIS__JOB_TICK, -1);
             ticked = ignis__monotonic_ns();
         }
-        pthread_mutex_unlock(&job->lock);
+        ignis__mutex_unlock(&job->lock);
         if (ending)
             return 0;
-        if (poll(job->polls, (nfds_t)job->size + 1, ticking ? IGNIS__JOB_TICK_MS : -1) <= 0)
-            continue;
-        if (job->polls[0].revents)
-            (void)!read(job->wake[0], bytes, sizeof bytes);
+        ignis__lookout_wait(lookout, ticking ? IGNIS__JOB_TICK_MS : -1);
         for (i = 0; i < job->size; i++) {
-            if (job->polls[1 + i].fd < 0 || !job->polls[1 + i].revents || ignis__job_drain(job, i))
+            const ignis__wire *wire = lookout->wire[i];
+            if (!wire || !(lookout->stirs[i] || ignis__atomic_load(&wire->unsent)) || ignis__job_drain(job, i))
                 continue;
-            pthread_mutex_lock(&job->lock);
+            ignis__mutex_lock(&job->lock);
             job->links[i].ended = true;
             ignis__job_rank_died(job, i);
-            pthread_mutex_unlock(&job->lock);
+            ignis__mutex_unlock(&job->lock);
         }
     }
-}
-
-/*  Starts the watcher, on which no signal handler of the program shall run. */
-static bool ignis__job_watcher_start(ignis__job *job)
-{
-    sigset_t all, before;
-    bool ok;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    ok = ignis__thread_start(&job->watcher, ignis__job_watcher, job);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    job->watched = ok;
-    return ok;
 }
 
 /*  Takes a job apart, in whatever state it is. */
@@ -8663,10 +8864,10 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
         for (i = 0; i < job->size; i++)
             if (i != job->rank)
                 (void)ignis__job_send(job, i, IGNIS__JOB_BYE, 0, NULL, 0);
-        pthread_mutex_lock(&job->lock);
+        ignis__mutex_lock(&job->lock);
         job->ending = true;
-        pthread_mutex_unlock(&job->lock);
-        ignis__job_wake(job);
+        ignis__mutex_unlock(&job->lock);
+        ignis__lookout_ring(&job->lookout);
         ignis__thread_join(job->watcher);
     }
     for (i = 0; job->links && i < job->size; i++) {
@@ -8678,14 +8879,13 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
         }
         ignis__wire_free(job->links[i].wire);
     }
-    for (i = 0; job->links && i < 2; i++)
-        ignis__fd_drop(&job->wake[i]);
-    if (job->ready) {
-        pthread_cond_destroy(&job->changed);
-        pthread_mutex_destroy(&job->lock);
-    }
+    if (job->looks)
+        ignis__lookout_close(&job->lookout);
+    if (job->ready)
+        ignis__condition_end(&job->changed);
     ignis__free(job->links);
-    ignis__free(job->polls);
+    ignis__free(job->lookout.wire);
+    ignis__free(job->lookout.stirs);
     ignis__free(job->ranks);
     ignis__free(job);
 }
@@ -8696,13 +8896,13 @@ static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
     int i;
     if (!job->links)
         return;
-    pthread_mutex_lock(&job->lock);
+    ignis__mutex_lock(&job->lock);
     watch->next = job->watches;
     job->watches = watch;
     for (i = 0; i < watch->count; i++)
         if (job->links[watch->member[i]].state == IGNIS__JOB_DEAD)
             watch->notify(watch->owner, IGNIS__JOB_DIED, i);
-    pthread_mutex_unlock(&job->lock);
+    ignis__mutex_unlock(&job->lock);
 }
 
 /*  From here on, `watch` is told that time passes. */
@@ -8710,10 +8910,10 @@ static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
 {
     if (!job->links)
         return;
-    pthread_mutex_lock(&job->lock);
+    ignis__mutex_lock(&job->lock);
     watch->ticks = true;
-    pthread_mutex_unlock(&job->lock);
-    ignis__job_wake(job);
+    ignis__mutex_unlock(&job->lock);
+    ignis__lookout_ring(&job->lookout);
 }
 
 /*  Afterwards `watch` is not used any more, and what was sent to its key is forgotten. */
@@ -8723,7 +8923,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
     int i;
     if (!job->links)
         return;
-    pthread_mutex_lock(&job->lock);
+    ignis__mutex_lock(&job->lock);
     for (at = &job->watches; *at && *at != watch; at = &(*at)->next)
         ;
     if (*at)
@@ -8742,7 +8942,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
             ignis__free(old);
         }
     }
-    pthread_mutex_unlock(&job->lock);
+    ignis__mutex_unlock(&job->lock);
 }
 
 /*  With the job locked: how a rank is, as far as a communicator is concerned (null: none). */
@@ -8762,9 +8962,9 @@ static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, in
     bool absent;
     if (!job->links)
         return false;
-    pthread_mutex_lock(&job->lock);
+    ignis__mutex_lock(&job->lock);
     absent = ignis__job_state_in(job, watch, rank) != IGNIS__JOB_ALIVE;
-    pthread_mutex_unlock(&job->lock);
+    ignis__mutex_unlock(&job->lock);
     return absent;
 }
 
@@ -8876,7 +9076,6 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
     ignis__job *job = joint->job;
     unsigned char record[IGNIS__JOB_DATA];
     ignis__joint_head head;
-    struct timespec until;
     bool expired = false, late = false;
     int i, missing = 0;
     joint->overtaken = false;
@@ -8906,12 +9105,10 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
         joint->failed = false;
         return true;
     }
-    until.tv_sec = (time_t)(joint->deadline / 1000000000);
-    until.tv_nsec = (long)(joint->deadline % 1000000000);
-    pthread_mutex_lock(&job->lock);
+    ignis__mutex_lock(&job->lock);
     while ((missing = ignis__joint_take(joint, size, all, fds)) > 0 && !expired)
-        expired = pthread_cond_timedwait(&job->changed, &job->lock, &until) == ETIMEDOUT;
-    pthread_mutex_unlock(&job->lock);
+        expired = !ignis__condition_wait_until(&job->changed, &job->lock, joint->deadline);
+    ignis__mutex_unlock(&job->lock);
     for (i = 0; missing && fds && i < joint->count; i++)
         ignis__fd_drop(&fds[i]);
     joint->failed = missing != 0;
@@ -9020,14 +9217,11 @@ static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
     int i;
-    for (i = 0; i < job->size; i++) {
-        job->polls[i].fd = rendezvous->wires[i] ? rendezvous->wires[i]->in : -1;
-        job->polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
-        job->polls[i].revents = 0;
-    }
-    (void)poll(job->polls, (nfds_t)job->size, 0);
     for (i = 0; i < job->size; i++)
-        if (job->polls[i].fd >= 0 && job->polls[i].revents) {
+        job->lookout.wire[i] = rendezvous->wires[i];
+    ignis__lookout_wait(&job->lookout, 0);
+    for (i = 0; i < job->size; i++)
+        if (job->lookout.stirs[i]) {
             ignis__wire_free(rendezvous->wires[i]);
             rendezvous->wires[i] = NULL;
             rendezvous->came--;
@@ -9072,7 +9266,7 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
 }
 
 /*  The secret of the rendezvous; null: it lies in the private folder. */
-static const unsigned char *ignis__place_secret(const ignis__place *place) { return *place->address ? place->secret : NULL; }
+static const unsigned char *ignis__place_secret(const ignis__place *place) { return place->has_secret ? place->secret : NULL; }
 
 /*  On rank 0: waits for all, and tells them the table, or why there is none. */
 static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
@@ -9083,7 +9277,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     ignis__answer answer;
     ignis__trouble trouble;
     int i, k;
-    if (rendezvous->place->by_id && (rendezvous->listener->file = ignis__id_take(rendezvous->place->secret)) < 0)
+    if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
         return ignis__refuse(
             IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
             "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
@@ -9111,7 +9305,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
         ignis__rendezvous_missing(rendezvous, missing, sizeof missing);
         snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - rendezvous->came,
                  job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9, missing,
-                 *rendezvous->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
+                 *rendezvous->place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__rendezvous_check(rendezvous, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
@@ -9142,8 +9336,7 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     if (!rendezvous->wires[0]) {
         if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
-                        (double)job->timeout_ns / 1e9, trouble.why,
-                        *place->address ? "" : " (ranks of several hosts need MASTER_ADDR, MASTER_PORT and IGNIS_COMM_TOKEN, or desc.id)");
+                        (double)job->timeout_ns / 1e9, trouble.why, *place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         else
             ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank, trouble.why);
         return false;
@@ -9186,6 +9379,7 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
     ignis__mesh_claim claim;
     ignis__trouble trouble;
     ignis__wire *wire;
+    char path[IGNIS__PATH_MAX];
     int i, expected = 0;
     memcpy(rendezvous->local->secret, job->secret, sizeof job->secret);
     for (i = 0; i < job->size; i++) {
@@ -9197,8 +9391,9 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         }
         claim.from = job->rank;
         claim.to = i;
-        job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &claim, sizeof claim,
-                                                 IGNIS__WIRE_HANDSHAKE, &until);
+        ignis__local_path(ranks[i].path, path);
+        job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL, job->secret, &claim,
+                                                 sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
         if (!job->links[i].wire)
             return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d does not reach rank %d of its host: %s", job->rank,
                                  i, trouble.why);
@@ -9217,51 +9412,46 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
                                           "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
 }
 
-/*  The lists of a job of several ranks, and its watcher's pipe. */
+/*  The lists of a job of several ranks, and what its watcher needs. */
 static bool ignis__job_prepare(const char *call, ignis__job *job)
 {
-    pthread_condattr_t attributes;
-    int i;
-    bool ok;
-    job->wake[0] = job->wake[1] = -1;
-    job->links = (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size);
-    job->polls = job->links ? (struct pollfd *)ignis__alloc_for(call, sizeof *job->polls * ((size_t)job->size + 1)) : NULL;
-    if (!job->polls)
+    ignis__mutex_init(&job->lock);
+    job->lookout.count = job->size;
+    job->lookout.wire = (ignis__wire **)ignis__alloc_for(call, sizeof *job->lookout.wire * (size_t)job->size);
+    job->lookout.stirs = job->lookout.wire ? (bool *)ignis__alloc_for(call, sizeof *job->lookout.stirs * (size_t)job->size) : NULL;
+    job->links = job->lookout.stirs ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
+    if (!job->links)
         return false;
-    ok = pthread_condattr_init(&attributes) == 0;
-    if (ok) {
-        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(&job->changed, &attributes) == 0;
-        pthread_condattr_destroy(&attributes);
-    }
-    job->ready = ok && pthread_mutex_init(&job->lock, NULL) == 0;
-    ok = job->ready && pipe(job->wake) == 0;
-    for (i = 0; ok && i < 2; i++)
-        ok = fcntl(ignis__fd_keep(job->wake[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(job->wake[i], F_SETFL, O_NONBLOCK) == 0;
-    return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
+    job->ready = ignis__condition_make(&job->changed);
+    job->looks = job->ready;
+    return job->ready ? ignis__lookout_open(call, &job->lookout)
+                      : ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
 }
 
-/*  Where the ranks meet, and a socket for those of this host; its random name keeps two jobs of a user apart. */
+/*  Where the ranks meet, and a listener for those of this host. */
 static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
 {
     const ignis__place *place = rendezvous->place;
     ignis__job_rank *self = &rendezvous->job->ranks[rendezvous->job->rank];
-    char folder[IGNIS__PATH_MAX];
+    const ignis__wire_kind *local = ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT];
+    char folder[IGNIS__PATH_MAX], path[IGNIS__PATH_MAX];
     ignis__trouble trouble;
-    uint32_t random = 0;
+    uint64_t random = 0;
     snprintf(folder, sizeof folder, "%s", place->folder);
-    rendezvous->address.kind = *place->address ? &ignis__wire_tcp : &ignis__wire_socket;
+    rendezvous->address.kind = *place->address ? IGNIS__WIRE_FAR : local;
     if (!ignis__channel_paths(rendezvous->call, folder, place->name, &rendezvous->address))
         return false;
     if (*place->address)
-        snprintf(rendezvous->address.path, sizeof rendezvous->address.path, "%s", place->address);
+        ignis__local_path(place->address, rendezvous->address.path);
     if (!ignis__random_bytes(&random, sizeof random))
         return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
-    if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)random) >= (int)sizeof self->path)
+    if (!ignis__local_name(folder, self->rank, random, self->path, sizeof self->path))
         return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
                              "the folder %.300s has too long a path for sockets: at most %d bytes go into it", folder,
                              (int)sizeof self->path - 24);
+    ignis__local_path(self->path, path);
     if ((rendezvous->listener = ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
-        (rendezvous->local = ignis__listener_new(rendezvous->call, &ignis__wire_socket, self->path)) == NULL)
+        (rendezvous->local = ignis__listener_new(rendezvous->call, local, path)) == NULL)
         return false;
     return ignis__listener_open(rendezvous->call, &trouble, rendezvous->local, NULL,
                                 rendezvous->job->secret) || /* the secret is going to be rank 0's */
@@ -9280,8 +9470,8 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
             job->links[i].wire = rendezvous->wires[i];
             rendezvous->wires[i] = NULL;
         }
-    return ignis__job_watcher_start(job) || /* what others have said since waits for it */
-           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
+    job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job); /* what others have said since waits for it */
+    return job->watched || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
 }
 
 /*  Meets the other ranks of a job of several. */
@@ -9310,64 +9500,6 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
     ignis__free(rendezvous.wires);
     return ok;
 }
-
-#else /* Windows: one process, which may have several devices */
-
-struct ignis__job {
-    uint64_t users, key;
-    int rank, size;
-    int64_t timeout_ns;
-    unsigned char secret[IGNIS__SECRET];
-    ignis__job_rank *ranks;
-};
-
-#define IGNIS__JOB_NEEDS_LINUX \
-    "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process"
-
-static uint64_t ignis__job_host(void) { return 1; }
-
-IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *id)
-{
-    (void)id;
-    return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id", IGNIS__JOB_NEEDS_LINUX);
-}
-
-IGNIS__COLD static void ignis__job_end(ignis__job *job)
-{
-    ignis__free(job->ranks);
-    ignis__free(job);
-}
-
-static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
-{
-    (void)job, (void)place;
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, IGNIS__JOB_NEEDS_LINUX);
-}
-
-static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
-static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
-static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
-static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
-{
-    (void)job, (void)watch, (void)rank;
-    return false;
-}
-static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
-{
-    (void)job, (void)member, (void)count, (void)kind, (void)key;
-}
-static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
-{
-    (void)fd;
-    memcpy(all, mine, size);
-    joint->failed = joint->overtaken = false;
-    if (fds)
-        fds[0] = -1;
-    return true;
-}
-static void ignis__joint_give_up(const ignis__joint *joint) { (void)joint; }
-
-#endif
 
 /*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
 IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
@@ -10207,7 +10339,7 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
     regions->address[comm->rank] = mine->address;
     if (!ignis__physical_export(making->call, mine->memory, &handle))
         return false;
-    fds[0] = handle.fd; /* where handles are no descriptors, jobs have one rank */
+    fds[0] = ignis__memory_fd(&handle);
     return true;
 }
 
@@ -10219,9 +10351,8 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
     ignis_vmm_handle handle;
     int i;
     memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
     for (i = 0; i < comm->size; i++) {
-        handle.fd = fds[i];
+        ignis__memory_set(&handle, fds[i]);
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
@@ -10883,7 +11014,7 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
     to->rank = comm->rank;
     to->in_aligned = (to->in | (ignis__address)to->in_stride) % 16 == 0;
     to->out_aligned = (to->out | (ignis__address)to->out_stride) % 16 == 0;
-    return ignis__launch(work, program->function[plan->kernel], grid, block, 0, params);
+    return ignis__launch_as(work, program->function[plan->kernel], grid, block, 0, params, false);
 }
 
 /*  Whether NCCL does an operation faster, if it is there. */
@@ -11286,6 +11417,37 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
     ignis__comm *comm = ignis__comm_hold(call, handle);
     return comm ? ignis__comm_outcome(call, comm, true) : ignis__failed();
 }
+
+#if defined(IGNIS_MODELS) && !defined(IGNIS_NO_TENSORS)
+static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_all_reduce(comm, array, array, IGNIS_OP_SUM);
+}
+
+static ignis_status ignis__comm_group_check(uint64_t group)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_status(comm);
+}
+
+IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
+{
+    ignis_model_parallel parallel = IGNIS__ZERO;
+    ignis_comm_info info;
+    parallel.size = -1;
+    if (ignis_comm_query(handle, &info) != IGNIS_OK)
+        return parallel;
+    parallel.rank = info.rank;
+    parallel.size = info.size;
+    parallel.group = handle.id;
+    parallel.sum_fn = ignis__comm_group_sum;
+    parallel.check_fn = ignis__comm_group_check;
+    return parallel;
+}
+#endif
 
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
 {

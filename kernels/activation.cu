@@ -74,13 +74,40 @@ KERNEL ignis_silu_backward(T *dx, const T *g, const T *x, long long n)
     ignis_map(n, [](T g, T x) { return T(Wide(g) * silu_slope(x)); }, dx, g, x);
 }
 
-/*  dst = silu(gate) * up, in which silu(gate) is not rounded. Its gradient for up is ignis_silu_mul(dup, gate, g). */
+/*  dst = silu(gate) * up, in which silu(gate) is not rounded. */
 KERNEL ignis_silu_mul(T *dst, const T *gate, const T *up, long long n)
 {
     ignis_map(n, [](T gate, T up) { return T(silu(gate) * Wide(up)); }, dst, gate, up);
 }
 
-KERNEL ignis_silu_mul_backward(T *dgate, const T *g, const T *gate, const T *up, long long n)
+/*  Its gradients, in one walk: dgate = g * up * silu'(gate), dup = g * silu(gate). N elements from this one on. */
+template <int N> __device__ inline void silu_mul_gradients(T *dgate, T *dup, const T *g, const T *gate, const T *up, long long at)
 {
-    ignis_map(n, [](T g, T gate, T up) { return T(Wide(g) * Wide(up) * silu_slope(gate)); }, dgate, g, gate, up);
+    const auto gs = ignis_load_streaming<N>(g + at), gates = ignis_load_streaming<N>(gate + at), ups = ignis_load_streaming<N>(up + at);
+    Wide of_gate[N], of_up[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const Wide x = ignis_wide_at(gates, i), s = sigmoid(x), grad = ignis_wide_at(gs, i);
+        of_gate[i] = grad * ignis_wide_at(ups, i) * (s * (1 + x * (1 - s)));
+        of_up[i] = x * s * grad;
+    }
+    ignis_store_streaming(dgate + at, ignis_pack_round<T>(of_gate));
+    ignis_store_streaming(dup + at, ignis_pack_round<T>(of_up));
+}
+
+KERNEL ignis_silu_mul_backward(T *dgate, T *dup, const T *g, const T *gate, const T *up, long long n)
+{
+    constexpr int N = 16 / sizeof(T), step = IGNIS_MAP_THREADS * N;
+    const long long first = (long long)blockIdx.x * IGNIS_TILE, end = min(n, first + IGNIS_TILE);
+    const bool packs = ignis_is_aligned(dgate, 16) && ignis_is_aligned(dup, 16) && ignis_is_aligned(g, 16) && ignis_is_aligned(gate, 16) &&
+                       ignis_is_aligned(up, 16);
+    ignis_grid_dependency();
+    if (packs && end - first == IGNIS_TILE) {
+#pragma unroll 2
+        for (int i = 0; i < IGNIS_TILE / step; i++)
+            silu_mul_gradients<N>(dgate, dup, g, gate, up, first + i * step + threadIdx.x * N);
+    } else {
+        for (long long at = first + threadIdx.x; at < end; at += IGNIS_MAP_THREADS)
+            silu_mul_gradients<1>(dgate, dup, g, gate, up, at);
+    }
 }

@@ -549,6 +549,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                      const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out, const Attention p,
                      const forward_plan plan)
 {
+    ignis_grid_dependency();
     extern __shared__ __align__(1024) char memory[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
     const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
@@ -573,6 +574,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 /*  Adds the parts up. A warp has a query of a head; blocks of 256, as many as there are queries for. */
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Attention p, const forward_plan plan)
 {
+    ignis_grid_dependency();
     const long long rows = (long long)p.batches * p.heads * p.sq, row = blockIdx.x * 8LL + threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
     if (row >= rows)

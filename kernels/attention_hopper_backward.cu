@@ -51,6 +51,7 @@ struct backward_scratch {
 /*  Some lanes do a row of a head; heads are innermost, as in memory. grid = ceil(batches * heads * rows / (256 / lanes)), blocks of 256. */
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, backward_scratch s)
 {
+    ignis_grid_dependency();
     constexpr int lanes = D <= 64 ? 8 : D <= 128 ? 16 : 32;
     const unsigned item = blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
     const int lane = threadIdx.x % lanes, h = item % p.heads, query = item / p.heads % s.rows, b = item / p.heads / s.rows;
@@ -740,6 +741,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                         const __grid_constant__ ignis_tensor_map grad_k, const __grid_constant__ ignis_tensor_map grad_v, const Attention p,
                         const backward_scratch s)
 {
+    ignis_grid_dependency();
     extern __shared__ __align__(1024) char shared[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
@@ -798,6 +800,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     grid = tiles * heads * batches, blocks of 256. */
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
 {
+    ignis_grid_dependency();
     constexpr int STRIDE = D * 2 + 16;
     __shared__ __align__(16) char rows[QUERIES * STRIDE];
     const int tiles = s.rows / QUERIES, tile = blockIdx.x % tiles, h = blockIdx.x / tiles % p.heads, b = blockIdx.x / tiles / p.heads;

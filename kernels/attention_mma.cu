@@ -81,6 +81,15 @@ __device__ inline void copy_stats(uint32_t stats, const float *lse, const float 
     }
 }
 
+/*  The number of this thread, from which the compiler computes nothing ahead of a loop: addresses for copies that are used once in a tile would
+    take registers all the way. */
+__device__ inline unsigned thread_in_loop()
+{
+    unsigned thread = threadIdx.x;
+    asm volatile("" : "+r"(thread));
+    return thread;
+}
+
 /*  The results of a warp, times a factor for each of its rows, to rows first ... of a head. They pass through rows of a tile
     that nobody else uses, so that whole sectors are written. */
 template <int tiles, int columns>
@@ -297,8 +306,9 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
         const int h = kv_h * group + n / tiles, from = (first_tile + n % tiles) * K_QUERIES;
         const long long stat = p.stat(b, h);
         const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, p.sq, p.head_dim, threadIdx.x);
-        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, p.sq, p.head_dim, threadIdx.x);
+        const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;
+        copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, p.sq, p.head_dim, thread);
+        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, p.sq, p.head_dim, thread);
         copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p.lse + stat, p.delta + stat, from, p.sq);
     };
     if (count > 0)
@@ -479,11 +489,12 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_b
             for (int first = share.query; first < share.end_query; first += Q_QUERIES) {
                 if (share.unseen(p, first, Q_QUERIES, Q_KEYS, keys))
                     continue;
+                const unsigned thread = thread_in_loop();
                 __syncthreads(); /* nobody reads the tiles any more */
-                copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
-                copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, threadIdx.x);
-                copy_tile<Q_KEYS, threads>(kv_tile, p.k.at(b, kv_h), p.k.row, share.key, p.sk, p.head_dim, threadIdx.x);
-                copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, p.v.at(b, kv_h), p.v.row, share.key, p.sk, p.head_dim, threadIdx.x);
+                copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, thread);
+                copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, thread);
+                copy_tile<Q_KEYS, threads>(kv_tile, p.k.at(b, kv_h), p.k.row, share.key, p.sk, p.head_dim, thread);
+                copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, p.v.at(b, kv_h), p.v.row, share.key, p.sk, p.head_dim, thread);
                 copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p.lse + p.stat(b, h), p.delta + p.stat(b, h), first, p.sq);
                 ignis_ptx_cp_async_commit();
                 ignis_ptx_cp_async_wait<0>();

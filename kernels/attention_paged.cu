@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  attention_paged.cu - attention of new tokens over a cache of pages
 
-    Each row is a token at a place of its sequence, and sees the keys up to that place. Keys are shared out in splits of SPLIT places, counted from
-    the start of the sequence, and what splits have found is combined in their order. So a row has the same bits whatever other rows there are, and
-    however large the cache is. Positions and pages lie in device memory: a captured launch goes on with the sequences.
+    Each row is a token at a place of its sequence, and sees the keys up to that place. Keys are shared out in splits, of which there are SPLITS at
+    most, and what splits have found is combined in their order by the block that ends last. Splits follow from the place alone, so a row has
+    the same bits whatever other rows there are, and however large the cache is. Positions and pages lie in device memory: a captured launch
+    goes on with the sequences.
 
     One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads,
     too. head_dim is a multiple of 8.
@@ -19,12 +20,13 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W;
 
-constexpr int SPLIT = 256; /* the host has the same */
-constexpr int WARPS = 4;
+constexpr int SPLIT = 64, SPLITS = 32; /* keys of a split are a multiple of that, and there are at most so many; the host has the same */
+constexpr int WARPS = ignis_is_half<T> && IGNIS_HEAD_DIM > 64 ? 8 : 4;
 constexpr int PACK = 16 / sizeof(T);
 constexpr int LANES = IGNIS_HEAD_DIM / PACK < 32 ? IGNIS_HEAD_DIM / PACK : 32; /* that have a key */
 constexpr int CHUNKS = IGNIS_HEAD_DIM / LANES / PACK;                          /* packs that a lane has of it */
-constexpr int KEYS = WARPS * (32 / LANES);                                     /* of a block at a time */
+constexpr int KEYS = WARPS * (32 / LANES);                                     /* that the block's warps have side by side */
+constexpr int BATCH = sizeof(T) == 8 ? 1 : 4;                                  /* of those that are loaded at a time */
 
 /*  ignis.h has the same struct. */
 struct paged_params {
@@ -33,9 +35,11 @@ struct paged_params {
     const T *k, *v;
     const generate_row *rows;
     W *scratch; /* [rows, heads, splits, 2 + head_dim]: the greatest score, the sum of 2^(score - greatest), that of 2^(score - greatest) v */
+    uint32_t *ended; /* [rows, heads]: blocks that have ended, of each group of heads; zeros before and behind the launch */
     long long q_row;
     double scale;
     int heads, kv_heads, head_dim, splits;
+    int settled; /* kernels ahead write no keys and values of the row's sequence but those of the row itself */
 };
 
 /*  A lane's part of a row; zeros behind its end. */
@@ -44,8 +48,8 @@ __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         const int d = (threadIdx.x % LANES + LANES * c) * PACK;
-        if (d < head_dim)
-            part[c] = ignis_load(row + d);
+        if (d < head_dim) /* not by L1, which may have what was there before the kernels ahead */
+            part[c] = ignis_pack_of<ignis_pack<T>>(__ldcg((const uint4 *)(row + d)));
         else
             part[c] = ignis_pack<T>{};
     }
@@ -53,7 +57,42 @@ __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int
 
 template <int G> struct findings {
     W top[WARPS][G], sum[WARPS][G], out[WARPS][G][IGNIS_HEAD_DIM];
+    bool is_last;
 };
+
+/*  What all splits of heads have found, together; the block's threads share the elements of `heads` rows. */
+__device__ inline void combine(const paged_params &p, int first_h, int heads, int splits)
+{
+    const long long size = 2 + p.head_dim, first = (long long)blockIdx.z * p.heads + first_h;
+    for (int at = threadIdx.x; at < heads * p.head_dim; at += 32 * WARPS) {
+        const long long head = first + at / p.head_dim;
+        const volatile W *parts = p.scratch + head * p.splits * size;
+        const int d = at % p.head_dim;
+        W top = -ignis_infinity<W>(), sum = 0, x = 0;
+        for (int from = 0; from < splits; from += 8) {
+            W tops[8], sums[8], found[8], higher = top;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const volatile W *part = parts + min(from + i, splits - 1) * size;
+                tops[i] = part[0], sums[i] = part[1], found[i] = part[2 + d];
+            }
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                higher = max(higher, tops[i]);
+            const W factor = power_of_2(top - higher); /* of what there was before; each split has a key, so that `higher` is a number */
+            sum *= factor;
+            x *= factor;
+            top = higher;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const W weight = from + i < splits ? power_of_2(tops[i] - top) : W(0);
+                sum += weight * sums[i];
+                x += weight * found[i];
+            }
+        }
+        p.out[head * p.head_dim + d] = T(splits > 0 ? x / sum : W(0));
+    }
+}
 
 /*  G query heads of a group, over a split's keys. */
 template <int G> __device__ inline void walk(const paged_params &p, findings<G> &found)
@@ -63,13 +102,34 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
     const int kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * G;
     const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int end = row.position + 1, from = blockIdx.x * SPLIT, to = min(end, from + SPLIT);
+    const int end = row.position + 1, tiles = (end + SPLIT - 1) / SPLIT, keys = SPLIT * ((tiles + SPLITS - 1) / SPLITS);
+    const int splits = end > 0 ? (end + keys - 1) / keys : 0, from = blockIdx.x * keys, to = min(end, from + keys);
     const generate_cache<const T> k = {p.k, p.kv_heads, p.head_dim}, v = {p.v, p.kv_heads, p.head_dim};
     const W scale = W(p.scale * 1.44269504088896340736);
+    ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];
+
+    /* Keys and values from a place on: those that were there before the kernels ahead, and those that they may write. */
+    const auto fetch = [&](int at, bool old, bool fresh) {
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) {
+            const int key = min(at + (int)threadIdx.x / LANES + j * KEYS, to - 1);
+            if (p.settled && key < end - 1 ? old : fresh) {
+                load_row(k_part[j], k.at(row.pages, key, kv_h), p.head_dim);
+                load_row(v_part[j], v.at(row.pages, key, kv_h), p.head_dim);
+            }
+        }
+    };
+    ignis_grid_dependents_launch();
+    if (from < end)
+        fetch(from, true, false);
+    ignis_grid_dependency_wait();
+    if (end <= 0 && blockIdx.x == 0) /* a row that is not there gives zeros */
+        combine(p, first_h, heads, 0);
     if (from >= end)
         return;
 
     W q[G][CHUNKS][PACK], out[G][CHUNKS][PACK], top[G], sum[G];
+    fetch(from, false, true);
 #pragma unroll
     for (int g = 0; g < G; g++) {
         ignis_pack<T> part[CHUNKS];
@@ -85,32 +145,44 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
             }
     }
 
-#pragma unroll 2
-    for (int at = from; at < to; at += KEYS) {
-        const int place = at + threadIdx.x / LANES, key = min(place, to - 1);
-        ignis_pack<T> k_part[CHUNKS], v_part[CHUNKS];
-        load_row(k_part, k.at(row.pages, key, kv_h), p.head_dim);
-        load_row(v_part, v.at(row.pages, key, kv_h), p.head_dim);
+    for (int at = from; at < to; at += KEYS * BATCH) {
+        const int place = at + threadIdx.x / LANES;
+        if (at > from)
+            fetch(at, true, true);
 #pragma unroll
         for (int g = 0; g < G; g++) {
-            W score = 0;
+            W score[BATCH], higher = top[g];
 #pragma unroll
-            for (int c = 0; c < CHUNKS; c++)
+            for (int j = 0; j < BATCH; j++) {
+                W x = 0;
 #pragma unroll
-                for (int i = 0; i < PACK; i++)
-                    score += q[g][c][i] * W(k_part[c][i]);
-            score = reduce_lanes<1, LANES, ignis_sum>(score);
-            score = place < to ? score : -ignis_infinity<W>();
-            const W higher = max(top[g], score);
+                for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                    for (int i = 0; i < PACK; i++)
+                        x += q[g][c][i] * W(k_part[j][c][i]);
+                x = reduce_lanes<1, LANES, ignis_sum>(x);
+                score[j] = place + j * KEYS < to ? x : -ignis_infinity<W>();
+                higher = max(higher, score[j]);
+            }
             const W base = higher == -ignis_infinity<W>() ? W(0) : higher; /* these lanes had no key yet */
-            const W factor = power_of_2(top[g] - base), weight = power_of_2(score - base);
+            const W factor = power_of_2(top[g] - base);
             top[g] = higher;
-            sum[g] = sum[g] * factor + weight;
+            sum[g] *= factor;
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
                 for (int i = 0; i < PACK; i++)
-                    out[g][c][i] = out[g][c][i] * factor + weight * W(v_part[c][i]);
+                    out[g][c][i] *= factor;
+#pragma unroll
+            for (int j = 0; j < BATCH; j++) {
+                const W weight = power_of_2(score[j] - base);
+                sum[g] += weight;
+#pragma unroll
+                for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                    for (int i = 0; i < PACK; i++)
+                        out[g][c][i] += weight * W(v_part[j][c][i]);
+            }
         }
     }
 
@@ -145,12 +217,28 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
             x += found.out[w][g][d] * factor;
         }
         W *result = p.scratch + (((long long)blockIdx.z * p.heads + first_h + g) * p.splits + blockIdx.x) * (2 + p.head_dim);
+        if (splits == 1) { /* nobody else has a part of it */
+            p.out[((long long)blockIdx.z * p.heads + first_h + g) * p.head_dim + d] = T(x / block_sum);
+            continue;
+        }
         result[2 + d] = x;
         if (d == 0) {
             result[0] = block_top;
             result[1] = block_sum;
         }
     }
+    if (splits == 1)
+        return;
+    uint32_t *ended = p.ended + (long long)blockIdx.z * p.heads + first_h;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        found.is_last = ignis_ptx_atom_add_acq_rel(ended, 1) == splits - 1;
+        if (found.is_last)
+            *ended = 0;
+    }
+    __syncthreads();
+    if (found.is_last)
+        combine(p, first_h, heads, splits);
 }
 
 /*  grid = splits, kv_heads * ceil(heads / kv_heads / G), rows. */
@@ -163,23 +251,3 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
 PAGED(1)
 PAGED(2)
 PAGED(4)
-
-/*  grid = heads, rows; 128 threads. A row that is not there gives zeros. */
-extern "C" __global__ void __launch_bounds__(128) ignis_attention_paged_combine(paged_params p)
-{
-    const int end = p.rows[blockIdx.y].position + 1, splits = (end + SPLIT - 1) / SPLIT;
-    const long long head = (long long)blockIdx.y * p.heads + blockIdx.x, size = 2 + p.head_dim;
-    const W *parts = p.scratch + head * p.splits * size;
-    W top = -ignis_infinity<W>();
-    for (int i = 0; i < splits; i++)
-        top = max(top, parts[i * size]);
-    for (int d = threadIdx.x; d < p.head_dim; d += 128) {
-        W sum = 0, x = 0;
-        for (int i = 0; i < splits; i++) {
-            const W weight = power_of_2(parts[i * size] - top);
-            sum += weight * parts[i * size + 1];
-            x += weight * parts[i * size + 2 + d];
-        }
-        p.out[head * p.head_dim + d] = T(splits > 0 ? x / sum : W(0));
-    }
-}

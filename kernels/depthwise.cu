@@ -4,8 +4,15 @@
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. The parameters are those of a product with patches whose batches
     are the channels. Blocks of 256 threads: `across` of them have packs of channels next to each other, the others pixels. Sums in float, of
     f64 in double, in a fixed order.
+
+    With -DIGNIS_TAPS=<columns of taps> -DIGNIS_STRIDE=<along columns>, where there is one pixel from a tap to the next, and packs: a thread
+    has STRIP pixels of a row, and reads what they share once. strips is how many there are in a row.
 */
 #define IGNIS_PATCHES 1
+#ifndef IGNIS_TAPS
+#define IGNIS_TAPS 0
+#define IGNIS_STRIDE 1
+#endif
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -27,6 +34,8 @@ template <int N> struct Slab {
         exists = channel < p.batch;
     }
 };
+
+/* >>pixels ------------------------------------------------------------------------------------------------------ */
 
 /*  out = the patches of a times b, and bias. A thread has several pixels; the weights of some taps are in shared memory. */
 template <int N> __device__ inline void convolve(const Product &p, int across)
@@ -55,9 +64,8 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
         __syncthreads();
         for (int i = threadIdx.x; i < taps * slab.width; i += 256) {
             const int channel = i / taps, tap = i % taps;
-            weights[tap][channel] = slab.first + channel < p.batch
-                                        ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(first + tap))])
-                                        : Wide(0);
+            weights[tap][channel] =
+                slab.first + channel < p.batch ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(first + tap))]) : Wide(0);
         }
         __syncthreads();
 #pragma unroll 1
@@ -149,8 +157,176 @@ template <int N> __device__ inline void weights(const Product &p, int across)
     }
 }
 
+/* >>strips ------------------------------------------------------------------------------------------------------ */
+
+constexpr int STRIP = 4, COLUMNS = IGNIS_TAPS ? IGNIS_TAPS : 1, READ = (STRIP - 1) * IGNIS_STRIDE + COLUMNS; /* pixels */
+
+/*  A strip of the grid: its first pixel, and those that exist. */
+struct Strip {
+    Pixel at;
+    int count;
+
+    __device__ Strip(const Patches &q, const ignis_divisor &strips, int index)
+    {
+        int column;
+        const int line = strips.divide(index, column);
+        at.column = column * STRIP;
+        at.image = q.rows.divide(line, at.row);
+        count = min(STRIP, (int)q.columns.size - at.column);
+    }
+};
+
+/*  Loads what a strip reads of a row of its image; zeros outside. */
+__device__ inline void load_row(ignis_pack<T, PACK> (&x)[READ], const Patches &q, const T *image, int y, int first)
+{
+    const bool inside = (unsigned)y < (unsigned)q.height;
+    const T *const row = image + ((long long)y * q.width + first) * q.pixel;
+#pragma unroll
+    for (int u = 0; u < READ; u++) {
+        x[u] = ignis_pack_of<ignis_pack<T, PACK>>(typename ignis_word_of<16>::type{0, 0, 0, 0});
+        if (inside && (unsigned)(first + u) < (unsigned)q.width)
+            x[u] = ignis_load<PACK>(row + u * q.pixel);
+    }
+}
+
+__device__ inline void convolve_strips(const Product &p, int across, const ignis_divisor &strips)
+{
+    constexpr int TAPS = 64;
+    __shared__ __align__(16) Wide weights[TAPS][MOST_ACROSS * PACK];
+    const Patches &q = p.patches;
+    const Slab<PACK> slab(p, across);
+    const int slabs = ((int)p.batch + slab.width - 1) / slab.width, taps = (int)p.k, rows = taps / COLUMNS;
+    const int end = (int)(p.m / q.columns.size) * (int)strips.size, step = (int)gridDim.x / slabs * slab.down;
+    for (int i = threadIdx.x; i < taps * slab.width; i += 256) {
+        const int channel = i / taps, tap = i % taps;
+        weights[tap][channel] =
+            slab.first + channel < p.batch ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(tap))]) : Wide(0);
+    }
+    __syncthreads();
+    if (!slab.exists)
+        return;
+    const Wide *const own = &weights[0][threadIdx.x % across * PACK];
+#pragma unroll 1
+    for (int index = slab.rest * slab.down + slab.line; index < end; index += step) {
+        const Strip strip(q, strips, index);
+        const int y = q.first[0] + strip.at.row * q.stride[0], first = q.first[1] + strip.at.column * IGNIS_STRIDE;
+        const T *const image = p.a + (long long)strip.at.image * q.height * q.width * q.pixel + slab.channel;
+        Wide sum[STRIP][PACK] = {};
+#pragma unroll 1
+        for (int i = 0; i < rows; i++) {
+            ignis_pack<T, PACK> x[READ];
+            Wide w[COLUMNS][PACK];
+            load_row(x, q, image, y + i * q.step[0], first);
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++)
+#pragma unroll
+                for (int n = 0; n < PACK; n++)
+                    w[j][n] = own[(i * COLUMNS + j) * MOST_ACROSS * PACK + n];
+#pragma unroll
+            for (int u = 0; u < READ; u++)
+#pragma unroll
+                for (int n = 0; n < PACK; n++) {
+                    const Wide value = ignis_wide_at(x[u], n);
+#pragma unroll
+                    for (int k = 0; k < STRIP; k++)
+                        if (u - k * IGNIS_STRIDE >= 0 && u - k * IGNIS_STRIDE < COLUMNS)
+                            sum[k][n] += value * w[u - k * IGNIS_STRIDE][n];
+                }
+        }
+        T *const to = p.out + strip.at.image * q.out_image + strip.at.row * q.out_row + strip.at.column * q.out_column + slab.channel;
+#pragma unroll
+        for (int k = 0; k < STRIP; k++) {
+            if (k >= strip.count)
+                break;
+            if (p.bias) {
+                const auto bias = ignis_load<PACK>(p.bias + slab.channel);
+#pragma unroll
+                for (int n = 0; n < PACK; n++)
+                    sum[k][n] += ignis_wide_at(bias, n);
+            }
+            ignis_store(to + k * q.out_column, ignis_pack_round<T, PACK>(sum[k]));
+        }
+    }
+}
+
+/*  As weights, where split_k counts strips. A block has some rows of taps. */
+__device__ inline void weights_of_strips(const Product &p, int across, const ignis_divisor &strips)
+{
+    constexpr int ROWS = COLUMNS == 3 ? 3 : 1;
+    __shared__ Wide room[256 * PACK];
+    const Patches &q = p.patches;
+    const Slab<PACK> slab(p, across);
+    const int taps = (int)p.n, rows = taps / COLUMNS, chunks = (rows + ROWS - 1) / ROWS, first_row = slab.rest % chunks * ROWS;
+    const int split = slab.rest / chunks, all = (int)(p.k / q.columns.size) * (int)strips.size;
+    const int end = (int)min((long long)all, (split + 1) * p.split_k);
+    Wide sum[ROWS][COLUMNS][PACK] = {};
+    if (slab.exists)
+#pragma unroll 1
+        for (int index = split * (int)p.split_k + slab.line; index < end; index += slab.down) {
+            const Strip strip(q, strips, index);
+            const int y = q.first[0] + strip.at.row * q.stride[0], first = q.first[1] + strip.at.column * IGNIS_STRIDE;
+            const T *const image = p.b + (long long)strip.at.image * q.height * q.width * q.pixel + slab.channel;
+            const T *const from = p.a +
+                                  (((long long)strip.at.image * q.rows.size + strip.at.row) * q.columns.size + strip.at.column) * p.row_a +
+                                  slab.channel;
+            ignis_pack<T, PACK> g[STRIP];
+#pragma unroll
+            for (int k = 0; k < STRIP; k++) {
+                g[k] = ignis_pack_of<ignis_pack<T, PACK>>(typename ignis_word_of<16>::type{0, 0, 0, 0});
+                if (k < strip.count)
+                    g[k] = ignis_load<PACK>(from + k * p.row_a);
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                ignis_pack<T, PACK> x[READ];
+                if (ROWS > 1 && first_row + i >= rows)
+                    break;
+                load_row(x, q, image, y + (first_row + i) * q.step[0], first);
+#pragma unroll
+                for (int u = 0; u < READ; u++)
+#pragma unroll
+                    for (int n = 0; n < PACK; n++) {
+                        const Wide value = ignis_wide_at(x[u], n);
+#pragma unroll
+                        for (int k = 0; k < STRIP; k++)
+                            if (u - k * IGNIS_STRIDE >= 0 && u - k * IGNIS_STRIDE < COLUMNS)
+                                sum[i][u - k * IGNIS_STRIDE][n] += value * ignis_wide_at(g[k], n);
+                    }
+            }
+        }
+#pragma unroll
+    for (int t = 0; t < ROWS * COLUMNS; t++) {
+        const int tap = first_row * COLUMNS + t;
+        if (tap >= taps)
+            break;
+        __syncthreads();
+#pragma unroll
+        for (int n = 0; n < PACK; n++)
+            room[slab.line * slab.width + threadIdx.x % across * PACK + n] = sum[t / COLUMNS][t % COLUMNS][n];
+        __syncthreads();
+        if (threadIdx.x < slab.width && slab.first + threadIdx.x < p.batch) {
+            Wide whole = 0;
+            for (int line = 0; line < slab.down; line++)
+                whole += room[line * slab.width + threadIdx.x];
+            ((Wide *)p.partial)[(split * p.batch + slab.first + threadIdx.x) * taps + tap] = whole;
+        }
+    }
+}
+
+#if IGNIS_TAPS
+extern "C" __global__ void __launch_bounds__(256, IGNIS_TAPS == 3 ? 2 : 1)
+    ignis_depthwise(const Product p, int across, ignis_divisor strips)
+{
+    convolve_strips(p, across, strips);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) ignis_depthwise_weights(const Product p, int across, ignis_divisor strips)
+{
+    weights_of_strips(p, across, strips);
+}
+#else
 #define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
 KERNEL ignis_depthwise(const Product p, int across) { convolve<PACK>(p, across); }
 KERNEL ignis_depthwise_odd(const Product p, int across) { convolve<1>(p, across); } /* channels are no whole packs */
 KERNEL ignis_depthwise_weights(const Product p, int across) { weights<PACK>(p, across); }
 KERNEL ignis_depthwise_weights_odd(const Product p, int across) { weights<1>(p, across); }
+#endif

@@ -45,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_add_each(ignis_adden
             high = middle;
     }
     const ignis_addend addend = addends.at[low];
+    ignis_grid_dependency();
     ignis_map_tile(
         blockIdx.x - addend.first_block, addend.n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, addend.dst, ignis_reader(addend.dst),
         ignis_reader(addend.src));

@@ -55,6 +55,7 @@ template <int N> __device__ void gather(T *out, const T *table, const void *ids,
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_embedding(T *out, const T *table, const void *ids, int id_bytes, long long count, long long vocab, long long n, int packed)
 {
+    ignis_grid_dependency();
     if (packed)
         gather<16 / sizeof(T)>(out, table, ids, id_bytes, count, vocab, n);
     else
@@ -67,6 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_embedding_keys(uint32_t *keys, uint32_t *bounds, const void *ids, int id_bytes, long long count, long long vocab)
 {
+    ignis_grid_dependency();
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (i < count) {
         const long long id = ignis_index(ids, id_bytes, i);
@@ -79,6 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /*  bounds[v] = begin and end of id v in the sorted keys; both 0 if it does not occur. */
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_embedding_bounds(uint32_t *bounds, const uint32_t *keys, long long count, long long vocab)
 {
+    ignis_grid_dependency();
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count || keys[i] >= vocab)
         return;
@@ -171,6 +174,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions, long long count,
                            long long vocab, long long n, int packed)
 {
+    ignis_grid_dependency();
     if (packed)
         sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n);
     else
@@ -180,6 +184,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n, int packed)
 {
+    ignis_grid_dependency();
     if (packed)
         sum_rows<16 / sizeof(T)>(grad_table, partial, bounds, vocab, n);
     else

@@ -31,11 +31,13 @@ template <int operand, int rows, int depth> struct Loader {
     }
     __device__ void load(Wide (&x)[count], long long first_k, long long end_k) const
     {
+        const T *next = from + row * row_stride + (first_k + k) * k_stride;
+        const long long step = row_step * row_stride + k_step * k_stride;
 #pragma unroll
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++, next += step) {
             const int r = row + i * row_step;
             const long long at = first_k + k + i * k_step;
-            const T *element = from + r * row_stride + at * k_stride;
+            const T *element = next;
             if (IGNIS_PATCHES)
                 element = r < row_end && at < end_k ? p.find<operand>(from, by_k, by_k ? row_stride : k_stride, first_row + r, at) : nullptr;
             x[i] = r < row_end && at < end_k && element ? Wide(*element) : Wide(0);
@@ -53,6 +55,7 @@ template <int operand, int rows, int depth> struct Loader {
     threads next to each other read what is next to each other. */
 template <int R, int C> __device__ inline void multiply(const Product &p)
 {
+    ignis_grid_dependency();
     constexpr int BM = 16 * R, BN = 16 * C, BK = 64 / sizeof(Wide), strip = 32;
     union alignas(16) Shared {
         struct {
@@ -147,6 +150,7 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
         Wide sums[256 / (BN / (16 / sizeof(T)))][BN];
     };
     __shared__ Shared shared;
+    ignis_grid_dependents_launch();
     const Place place(p, blockIdx.x, BM, BN);
     const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
     const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
@@ -159,6 +163,7 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
 #pragma unroll
         for (int c = 0; c < 4; c++)
             sum[r][c] = 0;
+    ignis_grid_dependency_wait();
     a.load(next_a, place.first_k, place.end_k);
     b.load(next_b, place.first_k, place.end_k);
 #pragma unroll 1
@@ -260,6 +265,7 @@ __device__ inline void copy_pack(const Copy &p, long long at)
 /*  Makes one or two copies; a thread makes a pack. */
 KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
 {
+    ignis_grid_dependency();
     const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = packs_of(first);
     if (at < of_first)
         copy_pack(first, at);
@@ -271,6 +277,7 @@ KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
     has few elements: so a thread has 8 loads under way. */
 KERNEL(2) ignis_gemm_finish(const Product p)
 {
+    ignis_grid_dependency();
     constexpr int rows = 16, ahead = 8, N = 16 / sizeof(T), wide = 16 / sizeof(Wide);
     const Place place(p, blockIdx.x, rows, 128);
     __shared__ Wide room[16 / sizeof(T) * 2 * 128];
@@ -311,6 +318,7 @@ KERNEL(2) ignis_gemm_finish(const Product p)
 /*  The same for a product that is there: of T, in partial, which may be out. A block has 32 rows. */
 KERNEL(2) ignis_gemm_apply(const Product p)
 {
+    ignis_grid_dependency();
     constexpr int rows = 32, N = 16 / sizeof(T);
     const Place place(p, blockIdx.x, rows, 128);
     __shared__ Wide room[16 / sizeof(T) * 2 * 128];
@@ -330,6 +338,7 @@ KERNEL(2) ignis_gemm_apply(const Product p)
 /*  dst [n] = the sums over the columns of src [count, n]. Blocks of 32 x 8 threads have 32 columns; each thread adds up every eighth row. */
 KERNEL(2) ignis_gemm_sums(T *dst, const Wide *src, long long count, long long n)
 {
+    ignis_grid_dependency();
     __shared__ Wide part[8][32];
     const long long column = blockIdx.x * 32LL + threadIdx.x % 32;
     const int first = threadIdx.x / 32;

@@ -2,14 +2,16 @@
 /*  gemm_hopper.cu - matrix products of f16 and bf16 by wgmma, for sm_90a
 
     One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>
-    -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<128 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
+    -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64, 128 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
     finished in registers and stored by the copy engine. They get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias
     and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. Sums in float, in the order of k.
     With -DIGNIS_PATCHES it is a convolution, whose patches the copy engine gathers: k of a patch, or its columns, are whole multiples of 64
     channels, beyond the last of which they are zero.
 
     Blocks stay, and do tiles of 128 rows in turn. One warp of the first warpgroup loads steps of 64 elements of k, as far ahead as there is
-    room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes.
+    room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes. A multiprocessor
+    has two blocks with tiles of 64 columns, so that one multiplies while the other one stores; and with -DIGNIS_ROWS=64, where a tile has
+    64 rows and 128 columns, of which each warpgroup has 64.
 */
 #include "ignis.cuh"
 #include "mma.cuh"
@@ -33,9 +35,17 @@ enum { NO_OTHER, ADDED, GRADIENT };
 #define IGNIS_GEMM_LAG (IGNIS_ACTIVATION == GELU || IGNIS_OTHER ? 1 : 0)
 #endif
 
-constexpr int BM = 128, BN = IGNIS_COLUMNS, BK = 64, STAGES = BN == 256 ? 4 : 6, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
+#ifndef IGNIS_ROWS
+#define IGNIS_ROWS 128
+#endif
+constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
+constexpr bool SIDE_BY_SIDE = BM == 64, NARROW = BN == 64 || SIDE_BY_SIDE;   /* are the warpgroups; a warpgroup has 64 x 64 results */
+constexpr int BLOCKS = NARROW ? 2 : 1;                                       /* of a multiprocessor */
+constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER;
+constexpr int STAGES = BN == 256 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
+static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
-constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
+constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
 constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + 2 * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
@@ -57,7 +67,8 @@ __device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t b
 
 #if IGNIS_PATCHES
 /*  Of some pixels of the grid, 64 channels of a tap. */
-__device__ inline void load_pixels(const Patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier, const Pixel &at, const Tap &of)
+__device__ inline void load_pixels(const Patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier, const Pixel &at,
+                                   const Tap &of)
 {
     ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1], q.first[0] + at.row * q.stride[0], at.image,
                           of.column * q.step[1], of.row * q.step[0]);
@@ -101,7 +112,10 @@ struct Chunks {
     uint32_t line;
     int row, upper;
 
-    __device__ Chunks(uint32_t room, int warp, int lane) : row(lane % 16 % 8), upper(lane / 16) { line = room + (16 * warp + lane % 16) * 128; }
+    __device__ Chunks(uint32_t room, int warp, int lane) : row(lane % 16 % 8), upper(lane / 16)
+    {
+        line = room + (16 * warp + lane % 16) * 128;
+    }
     /*  The pair of chunks from this one on, of slabs of 8 chunks. */
     __device__ uint32_t at(int chunk) const { return line + chunk / 8 * SLAB + ((chunk % 8 + upper) ^ row) * 16; }
 };
@@ -142,17 +156,17 @@ __device__ inline uint32_t activate(uint32_t before)
 /*  Stores what a warpgroup has of a tile, where that is the product, a bias and an activation: rounded, 128 columns at a time pass through its
     staging memory to the copy engine, which leaves out what is not there. What the activation is applied to takes the same way before. */
 template <int N>
-__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Spot &place, int group,
-                                    uint32_t room, float (&sum)[N / 8][4])
+__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Spot &place,
+                                    int group, uint32_t room, float (&sum)[N / 8][4])
 {
     constexpr int across = N < 128 ? N : 128;
     const bool first = threadIdx.x % 128 == 0;
-    const int row = place.row + 64 * group, column = place.column, batch = place.batch;
+    const int row = place.row, column = place.column, batch = place.batch;
     const Chunks chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32);
     const auto begin = [&] { /* the copy engine has read what lies there */
-        if (first)
-            ignis_ptx_bulk_wait_read<0>();
-        ignis_ptx_bar_sync(1 + group, 128);
+                             if (first)
+                                 ignis_ptx_bulk_wait_read<0>();
+                             ignis_ptx_bar_sync(1 + group, 128);
     };
     const auto end = [&](const ignis_tensor_map *map, int at) {
         ignis_ptx_fence_proxy_async();
@@ -198,18 +212,18 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
     }
 }
 
-/*  How many strips of 64 columns a warpgroup has of a tile. */
-__device__ inline int strips_of(const Product &p, const Spot &place, int group)
+/*  How many strips of 64 columns a warpgroup has, whose part of a tile begins at a place. */
+__device__ inline int strips_of(const Product &p, const Spot &place)
 {
-    return place.row + 64 * group < (int)p.m ? min(BN / 64, ((int)p.n - place.column + 63) / 64) : 0;
+    return place.row < (int)p.m ? min(BN / 64, ((int)p.n - place.column + 63) / 64) : 0;
 }
 
 /*  One thread loads a strip of the other matrix. Turns count the strips of all tiles: two alternate in the staging memory. */
-__device__ inline void load_other(const ignis_tensor_map *other, const Spot &place, int group, int strip, uint32_t room, uint32_t barriers, int turn)
+__device__ inline void load_other(const ignis_tensor_map *other, const Spot &place, int strip, uint32_t room, uint32_t barriers, int turn)
 {
     const uint32_t barrier = barriers + turn % 2 * 8;
     ignis_ptx_mbarrier_arrive_expect(barrier, SLAB);
-    ignis_ptx_tensor_load<3>(room + turn % 2 * SLAB, other, barrier, place.column + 64 * strip, place.row + 64 * group, place.batch);
+    ignis_ptx_tensor_load<3>(room + turn % 2 * SLAB, other, barrier, place.column + 64 * strip, place.row, place.batch);
 }
 
 /*  One round of shuffles: a lane keeps one half of its columns, and gives the other half to the lane that keeps that. */
@@ -239,10 +253,10 @@ __device__ inline void sum_columns(float (&two)[2], const float (*sum)[4])
 /*  Stores what a warpgroup has of a tile with another matrix, whose strips of 64 columns come and go through the staging memory. The first two
     are on their way. */
 template <int N>
-__device__ inline void store_with_other(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *other, const Spot &place, int group,
-                                        uint32_t room, uint32_t barriers, float *sums, int &turn, float (&sum)[N / 8][4])
+__device__ inline void store_with_other(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *other, const Spot &place,
+                                        int group, uint32_t room, uint32_t barriers, float *sums, int &turn, float (&sum)[N / 8][4])
 {
-    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, count = strips_of(p, place, group);
+    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, count = strips_of(p, place);
     const Chunks chunks(room, warp, lane);
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
 #pragma unroll
@@ -280,27 +294,25 @@ __device__ inline void store_with_other(const Product &p, const ignis_tensor_map
         sync();
         const int column = place.column + 64 * strip;
         if (IGNIS_OTHER == GRADIENT && p.column_sums && thread < 64 && column + thread < (int)p.n)
-            p.column_sums[(place.row / 64 + group) * p.n + column + thread] =
+            p.column_sums[place.row / 64 * p.n + column + thread] =
                 sums[thread] + sums[64 + thread] + sums[128 + thread] + sums[192 + thread];
         if (thread == 0) {
-            ignis_ptx_tensor_store<3>(out, room + slot, column, place.row + 64 * group, place.batch);
+            ignis_ptx_tensor_store<3>(out, room + slot, column, place.row, place.batch);
             ignis_ptx_bulk_commit();
             if (strip + 2 < count) {
                 ignis_ptx_bulk_wait_read<0>();
-                load_other(other, place, group, strip + 2, room, barriers, turn + 2);
+                load_other(other, place, strip + 2, room, barriers, turn + 2);
             }
         }
     }
 }
 
 /*  Stores it where more is done to it, 64 columns at a time: as floats, which the shared epilogue takes from there. */
-template <int N>
-__device__ inline void store(const Product &p, const Spot &tile, int group, float *results, float (&sum)[N / 8][4])
+template <int N> __device__ inline void store(const Product &p, const Spot &tile, int group, float *results, float (&sum)[N / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
     Place place(tile);
-    place.row += 64 * group;
 #pragma unroll 1
     for (int strip = 0; strip < N / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {
         sync(); /* nobody uses the room any more */
@@ -342,11 +354,12 @@ template <int N> struct Width {
     static constexpr int columns = N;
 };
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     ignis_gemm_hopper(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b,
                       const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map other,
                       const __grid_constant__ Product p)
 {
+    ignis_grid_dependency();
     extern __shared__ __align__(1024) char memory[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
     const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };
@@ -418,12 +431,13 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         return;
     }
 
-    ignis_ptx_setmaxnreg_inc<232>();
+    ignis_ptx_setmaxnreg_inc<BLOCKS == 2 ? 96 : 232>();
     int parity = 0, turn = 0;
     const uint32_t room = base + STAGING + group * STAGING_BYTES, other_barriers = base + OTHER_BARRIERS + group * 16;
     float *const results = (float *)(memory + STAGING + group * STAGING_BYTES);
-    const uint64_t first_a = ignis_wgmma_descriptor(base + group * SLAB, 0, 1024);
-    const uint64_t first_b = ignis_wgmma_descriptor(base + A_BYTES, B_BY_K ? 0 : SLAB, 1024);
+    const uint32_t own_a = base + (SIDE_BY_SIDE ? 0 : group * SLAB), own_b = base + A_BYTES + (SIDE_BY_SIDE ? group * SLAB : 0);
+    const uint64_t first_a = ignis_wgmma_descriptor(own_a, 0, 1024);
+    const uint64_t first_b = ignis_wgmma_descriptor(own_b, B_BY_K ? 0 : SLAB, 1024);
     const auto at = [&](uint64_t first) { return ignis_wgmma_ahead(first, stage * STAGE_BYTES); };
     const auto release = [&](int stage) {
         if (threadIdx.x % 32 == 0)
@@ -435,7 +449,9 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         constexpr int N = width.columns;
         const int steps = (place.end_k - place.first_k + BK - 1) / BK;
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
-        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && place.column == 0;
+        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && place.column == 0 && !(SIDE_BY_SIDE && group);
+        Spot own = place;
+        SIDE_BY_SIDE ? own.column += 64 *group : own.row += 64 * group;
         float sum[N / 8][4], row_sums[4] = {0, 0, 0, 0};
         const auto begin = [&](int step) {
             if (lags && group == 0 && step == LAG)
@@ -443,11 +459,11 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             ignis_mbarrier_wait(full(stage), parity);
         };
         const auto end = [&] { /* gives the stage */
-            const int done = stage;
-            if (sums_rows)
-                add_rows(row_sums, base + stage * STAGE_BYTES + group * SLAB, threadIdx.x / 32 % 4);
-            next(parity);
-            return done;
+                               const int done = stage;
+                               if (sums_rows)
+                                   add_rows(row_sums, own_a + stage * STAGE_BYTES, threadIdx.x / 32 % 4);
+                               next(parity);
+                               return done;
         };
         if (lags && group == 1)
             ignis_ptx_bar_sync(3, 256);
@@ -468,17 +484,17 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         const Spot next_place(p, next_tile, BM, BN);
         uint32_t bias[N / 8];
         if (BIASED && p.bias)
-            load_bias(p, bias, place.column);
+            load_bias(p, bias, own.column);
         if (IGNIS_OTHER && threadIdx.x % 128 == 0) {
             ignis_ptx_bulk_wait_read<0>();
-            for (int strip = 0; strip < min(2, strips_of(p, place, group)); strip++)
-                load_other(&other, place, group, strip, room, other_barriers, turn + strip);
+            for (int strip = 0; strip < min(2, strips_of(p, own)); strip++)
+                load_other(&other, own, strip, room, other_barriers, turn + strip);
         }
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(sum);
         release(last);
         if (sums_rows && threadIdx.x % 4 == 0) {
-            const long long row = place.row + 64 * group + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+            const long long row = own.row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
             if (row < p.m)
                 p.row_sums[place.split * p.m + row] = row_sums[0];
             if (row + 8 < p.m)
@@ -487,19 +503,19 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         if (BIASED && p.bias)
             add_bias(sum, bias);
         if constexpr (IGNIS_OTHER != NO_OTHER)
-            store_with_other<N>(p, &out, &other, place, group, room, other_barriers, results + 2 * SLAB / 4, turn, sum);
+            store_with_other<N>(p, &out, &other, own, group, room, other_barriers, results + 2 * SLAB / 4, turn, sum);
         else if constexpr (DIRECT)
-            store_direct<N>(p, &out, &other, place, group, room, sum);
+            store_direct<N>(p, &out, &other, own, group, room, sum);
         else
-            store<N>(p, place, group, results, sum);
+            store<N>(p, own, group, results, sum);
         return next_place;
     };
     Spot place(p, blockIdx.x, BM, BN);
     for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
-        if (place.column + BN / 2 < (int)p.n && place.row + 64 * group < (int)p.m)
-            place = multiply_tile(Width<BN>(), place, tile + gridDim.x);
+        if (NARROW || (place.column + BN / 2 < (int)p.n && place.row + 64 * group < (int)p.m))
+            place = multiply_tile(Width < SIDE_BY_SIDE ? 64 : BN > (), place, tile + gridDim.x);
         else /* half of a tile at the right edge, or nothing at the lower one */
-            place = multiply_tile(Width<BN / 2>(), place, tile + gridDim.x);
+            place = multiply_tile(Width < NARROW ? 64 : BN / 2 > (), place, tile + gridDim.x);
     if (DIRECT && threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();
 }

@@ -130,6 +130,7 @@ __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
 /*  DOWN x ACROSS warps have WM x WN of the block's tile each. */
 template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(const Product &p)
 {
+    ignis_grid_dependency();
     constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32, width = BN + 4;
     typedef Tile<PATCHES_A, BM, A_BY_K, threads> A;
     typedef Tile<PATCHES_B, BN, B_BY_K, threads> B;

@@ -148,6 +148,19 @@ extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_para
     }
 }
 
+/*  Keys and values of a sequence's first tokens, out of its pages: [tokens, kv_heads, head_dim]. head_dim is a multiple of 8. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const generate_row *row, int tokens, int kv_heads, int head_dim)
+{
+    constexpr int pack = 16 / sizeof(T);
+    const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width, i = at % width * pack;
+    if (token >= tokens)
+        return;
+    const generate_cache<const T> keys = {k, kv_heads, head_dim}, values = {v, kv_heads, head_dim};
+    ignis_store(k_to + (long long)at * pack, ignis_load(keys.at(row->pages, token, i / head_dim) + i % head_dim));
+    ignis_store(v_to + (long long)at * pack, ignis_load(values.at(row->pages, token, i / head_dim) + i % head_dim));
+}
+
 /*  A page of all layers, keys and values: slabs of so many elements, one for each, of which a page has `page`. A sequence that is to write to a
     page which others have too gets its own. grid = slabs. */
 extern "C" __global__ void __launch_bounds__(256) ignis_generate_copy(T *cache, long long slab, long long page, int to, int from)
@@ -322,6 +335,13 @@ __device__ inline float bias_of(const logit_bias *biases, int count, int id)
     return count > 0 && biases[low].id == id ? biases[low].bias : 0;
 }
 
+/*  What a part of a row's logits has; ignis.h has the same count of them. */
+struct draw_part {
+    float most, sum; /* of e^(logit - most) */
+    int32_t first;   /* that is `most` */
+};
+constexpr int PARTS = 64, PART_THREADS = 256;
+
 /*  ignis.h has the same struct. */
 struct draw_params {
     const float *logits; /* [rows, stride] */
@@ -329,33 +349,107 @@ struct draw_params {
     const generate_row *rows;
     const logit_bias *biases; /* [rows, bias_room] */
     generate_draw *draws;
+    draw_part *parts; /* [rows, PARTS] */
+    const uint32_t *masks; /* [rows, mask_room]: a bit for each token, of rows that are masked */
     long long stride;
-    int vocab, bias_room;
+    int vocab, bias_room, mask_room;
 };
 
+/*  Of two parts. */
+__device__ inline void draw_join(draw_part &part, const draw_part &other)
+{
+    const float most = fmaxf(part.most, other.most);
+    part.sum = part.sum * (part.most == most ? 1.0f : expf(part.most - most)) + other.sum * (other.most == most ? 1.0f : expf(other.most - most));
+    part.first = part.most > other.most ? part.first : other.most > part.most ? other.first : min(part.first, other.first);
+    part.most = most;
+}
+
+__device__ inline void draw_join_warp(draw_part &part)
+{
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        const draw_part other = {__shfl_xor_sync(0xffffffff, part.most, distance), __shfl_xor_sync(0xffffffff, part.sum, distance),
+                                 __shfl_xor_sync(0xffffffff, part.first, distance)};
+        draw_join(part, other);
+    }
+}
+
+/*  What each part of the logits has, ahead of the draw. NaN counts as minus infinity. grid = PARTS, rows. */
+extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_parts(draw_params p)
+{
+    constexpr int batch = 8;
+    __shared__ draw_part found[PART_THREADS / 32];
+    const float *logits = p.logits + blockIdx.y * p.stride;
+    const int size = (p.vocab + PARTS - 1) / PARTS, from = blockIdx.x * size, to = min(p.vocab, from + size), thread = threadIdx.x;
+    draw_part own = {-ignis_infinity<float>(), 0, 0x7fffffff};
+    ignis_grid_dependents_launch();
+    ignis_grid_dependency_wait();
+    for (int base = from + thread; base < to; base += batch * PART_THREADS) {
+        float x[batch], most = own.most;
+        int first = own.first;
+#pragma unroll
+        for (int j = 0; j < batch; j++) {
+            const int i = base + j * PART_THREADS;
+            x[j] = i < to ? logits[i] : -ignis_infinity<float>();
+            x[j] = x[j] == x[j] ? x[j] : -ignis_infinity<float>();
+        }
+#pragma unroll
+        for (int j = 0; j < batch; j++)
+            if (x[j] > most || (first == 0x7fffffff && base + j * PART_THREADS < to)) {
+                most = x[j];
+                first = base + j * PART_THREADS;
+            }
+        own.sum *= own.most == most ? 1.0f : expf(own.most - most);
+        own.most = most;
+        own.first = first;
+#pragma unroll
+        for (int j = 0; j < batch; j++)
+            if (base + j * PART_THREADS < to)
+                own.sum += x[j] == most ? 1.0f : expf(x[j] - most);
+    }
+    draw_join_warp(own);
+    if (thread % 32 == 0)
+        found[thread / 32] = own;
+    __syncthreads();
+    if (thread == 0) {
+        for (int w = 1; w < PART_THREADS / 32; w++)
+            draw_join(own, found[w]);
+        p.parts[blockIdx.y * PARTS + blockIdx.x] = own;
+    }
+}
+
 /*  Draws the token behind each row's, writes it to the sequence, and tells it. In the order of Hugging Face's processors: bias, repetition
-    penalty, temperature, top k, top p, min p. NaN counts as minus infinity. grid = rows. */
+    penalty, the mask of a grammar, temperature, top k, top p, min p. grid = rows. */
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(draw_params p)
 {
     __shared__ draw_memory memory;
+    __shared__ draw_part whole;
     const generate_row &place = p.rows[blockIdx.x];
     const float *logits = p.logits + blockIdx.x * p.stride;
     const logit_bias *biases = p.biases + (long long)blockIdx.x * p.bias_room;
+    const uint32_t *mask = p.masks + (long long)blockIdx.x * p.mask_room;
     float *scores = p.scores + blockIdx.x * p.stride;
     const int vocab = p.vocab, thread = threadIdx.x;
     const float infinity = ignis_infinity<float>();
+    const bool as_they_are = place.temperature == 0 && place.biases == 0 && place.penalty == 1 && !place.masked; /* scores are logits: the likeliest */
+    ignis_grid_dependency_wait();
     if (place.position < 0)
         return;
-    float most = -infinity, sum = 0;
-    for (int i = thread; i < vocab; i += DRAW_THREADS)
-        most = fmaxf(most, logits[i]);
-    most = ignis_block_max(most);
-    for (int i = thread; i < vocab; i += DRAW_THREADS) {
-        const float x = logits[i];
-        sum += x == most ? 1.0f : x == x ? expf(x - most) : 0.0f;
-        scores[i] = x == x ? x : -infinity;
+    if (thread < 32) {
+        draw_part part = p.parts[blockIdx.x * PARTS + thread];
+        for (int i = thread + 32; i < PARTS; i += 32)
+            draw_join(part, p.parts[blockIdx.x * PARTS + i]);
+        draw_join_warp(part);
+        if (thread == 0)
+            whole = part;
     }
-    sum = ignis_block_sum(sum);
+    __syncthreads();
+    const float most = whole.most, sum = whole.sum;
+    if (!as_they_are)
+        for (int i = thread; i < vocab; i += DRAW_THREADS) {
+            const float x = logits[i];
+            scores[i] = x == x ? x : -infinity;
+        }
     __syncthreads();
     for (int i = thread; i < place.biases; i += DRAW_THREADS)
         scores[biases[i].id] += biases[i].bias;
@@ -373,14 +467,22 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(d
     __syncthreads();
 
     draw_row row = {scores, vocab, -infinity, (float)place.temperature, 0, vocab, 1};
-    for (int i = thread; i < vocab; i += DRAW_THREADS)
-        row.greatest = fmaxf(row.greatest, scores[i]);
-    row.greatest = ignis_block_max(row.greatest);
+    if (!as_they_are) {
+        for (int i = thread; i < vocab; i += DRAW_THREADS) {
+            if (place.masked) /* those that may be drawn are above the others, even where biases forbid them all */
+                scores[i] = mask[i / 32] >> (i % 32) & 1 ? fmaxf(scores[i], -3.402823466e38f) : -infinity;
+            row.greatest = fmaxf(row.greatest, scores[i]);
+        }
+        row.greatest = ignis_block_max(row.greatest);
+    }
     if (thread == 0)
         memory.id = 0;
     weight_t above = 0, all;
     int kept = 1;
-    if (place.temperature == 0) { /* the first of the greatest */
+    if (as_they_are) {
+        if (thread == 0)
+            memory.id = whole.first;
+    } else if (place.temperature == 0) { /* the first of the greatest */
         draw_find(vocab, 0, [&](int i) { return (weight_t)(scores[i] == row.greatest); }, memory);
     } else {
         if (place.top_k > 0 && place.top_k < vocab)

@@ -19,6 +19,7 @@ struct generate_row {
     uint64_t seed;
     int32_t window;       /* latest tokens that count for the penalty; 0: all */
     int32_t biases;       /* of the row */
+    int32_t masked;       /* its mask says which tokens may be drawn */
 };
 
 /*  The keys, or the values, of a layer: [pages, kv_heads, PAGE, head_dim]. */

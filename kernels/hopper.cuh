@@ -68,11 +68,6 @@ __device__ inline void ignis_ptx_fence_proxy_async() { asm volatile("fence.proxy
 __device__ inline void ignis_ptx_fence_proxy_async_all() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 /*  Barriers 0 (that of __syncthreads) to 15 of a block, for a number of its threads that is a multiple of 32. To arrive is not to wait. */
-__device__ inline void ignis_ptx_bar_sync(uint32_t id, uint32_t threads)
-{
-    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 __device__ inline void ignis_ptx_bar_arrive(uint32_t id, uint32_t threads)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");

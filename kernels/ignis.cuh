@@ -120,6 +120,38 @@ __device__ inline uint32_t ignis_ptx_atom_add_acq_rel(uint32_t *to, uint32_t x)
     return before;
 }
 
+/*  Waits for so many threads, whole warps, at a barrier of the block: 0, which is __syncthreads(), to 15. */
+__device__ inline void ignis_ptx_bar_sync(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/*  Programmatic dependent launch: a kernel that was launched as `dependent` (ignis_launch) may begin before what is ahead of it on the stream
+    has ended. ignis_grid_dependency_wait waits for all of that; before it a thread neither reads what other work writes, nor writes what that
+    reads or writes. ignis_grid_dependents_launch says that the next kernel may begin, if it is such a one, once all blocks have said so or
+    ended; so it costs that kernel's place on the device, and saves the time that a launch takes. Without such a launch both do nothing.
+    ignis_grid_dependency - both, the latter where the grid is small: beside what fills the device nothing can begin. */
+__device__ inline void ignis_grid_dependency_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+#endif
+}
+
+__device__ inline void ignis_grid_dependents_launch()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+__device__ inline void ignis_grid_dependency()
+{
+    if (gridDim.x <= 128)
+        ignis_grid_dependents_launch();
+    ignis_grid_dependency_wait();
+}
+
 template <typename To, typename From> __device__ inline To ignis_convert(From x);
 
 /*  Half precision. Used as a number it is a float; ignis_f16(x) rounds any number, once. */
@@ -717,6 +749,7 @@ __device__ inline void ignis_map_tile(long long tile, long long n, Op op, D *dst
 
 template <typename Op, typename D, typename... S> __device__ inline void ignis_map(long long n, Op op, D *dst, S... src)
 {
+    ignis_grid_dependency();
     ignis_map_tile(blockIdx.x, n, op, dst, ignis_reader(src)...);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  image.cuh - walks over images [n, height, width, channels], for kernels that compute each element of one from a few pixels of another
 
-    A thread has a pack of channels of a pixel. Compiled with -DIGNIS_T=<1 to 4>, the element type; blocks have IGNIS_IMAGE_THREADS threads,
-    grids any number of blocks. packed: channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes.
+    A thread has a pack of channels of a pixel, or SHARE packs with those of its neighbours between. Compiled with -DIGNIS_T=<1 to 4>, the
+    element type; blocks have IGNIS_IMAGE_THREADS threads, grids any number of blocks. packed: channels are a multiple of a pack, and all
+    arrays begin at multiples of 16 bytes.
 */
 #ifndef IGNIS_IMAGE_CUH
 #define IGNIS_IMAGE_CUH
@@ -15,11 +16,13 @@ typedef ignis_wide<T> Wide;
 #define PACK (16 / (int)sizeof(T)) /* elements */
 #define IGNIS_IMAGE_THREADS 256
 
+#define SHARE 4 /* packs of a thread where images.share says so; the host knows it, too */
+
 /*  What is computed, dst, and what it is computed from, src. The host has the same structs. */
 struct ignis_images {
-    ignis_divisor packs, width, height; /* of a pixel, and of dst */
-    int src_width, src_height, packed;
-    long long channels, count; /* packs of dst */
+    ignis_divisor packs, width, height; /* threads of a pixel, and of dst */
+    int src_width, src_height, packed, share;
+    long long channels, count; /* threads of dst */
 };
 
 struct ignis_pixel {
@@ -32,7 +35,7 @@ __device__ inline long long quotient(long long n, const ignis_divisor &d)
     return n >> 31 == 0 ? (long long)((__umulhi((uint32_t)n, d.multiplier) + (uint32_t)n) >> d.shift) : n / d.size;
 }
 
-/*  Where pack i of dst is. */
+/*  Where the first pack of thread i is in dst. */
 template <int N> __device__ inline ignis_pixel pixel_of(const ignis_images &images, long long i)
 {
     const long long pixel = quotient(i, images.packs), row = quotient(pixel, images.width), image = quotient(row, images.height);
@@ -46,12 +49,15 @@ __device__ inline long long src_of(const ignis_images &images, const ignis_pixel
     return at.image * images.src_height * images.src_width * images.channels + at.channel;
 }
 
-/*  f(first element of a pack of dst, where that is) for each pack of this thread's. */
+/*  f(first element of a pack of dst, where that is) for the first pack of each pixel of this thread's: the next one is images.packs.size
+    packs on. */
 template <int N, typename F> __device__ inline void each_pixel(const ignis_images &images, F f)
 {
     for (long long i = (long long)blockIdx.x * IGNIS_IMAGE_THREADS + threadIdx.x; i < images.count;
-         i += (long long)gridDim.x * IGNIS_IMAGE_THREADS)
-        f(i * N, pixel_of<N>(images, i));
+         i += (long long)gridDim.x * IGNIS_IMAGE_THREADS) {
+        const ignis_pixel at = pixel_of<N>(images, i);
+        f(images.share == 1 ? i * N : (i * N - at.channel) * images.share + at.channel, at);
+    }
 }
 
 #endif /* IGNIS_IMAGE_CUH */

@@ -17,11 +17,13 @@
     extern "C" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS)                                                               \
         ignis_##name##_warp(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)   \
     {                                                                                                                                    \
+        ignis_grid_dependency();                                                                                                         \
         forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                       \
     }                                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                              \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, int kept) \
     {                                                                                                                                    \
+        ignis_grid_dependency();                                                                                                         \
         if (packed == 1 && n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                          \
             forward<rms, false, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                              \
         else if (packed)                                                                                                                 \
@@ -145,6 +147,7 @@ __device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const
         ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const T *w, const Wide *mean, \
                                          const Wide *rstd, long long rows, long long n, int packed)                                \
     {                                                                                                                              \
+        ignis_grid_dependency();                                                                                                   \
         if (packed)                                                                                                                \
             averages<rms, PACK>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                             \
         else                                                                                                                       \
@@ -154,6 +157,7 @@ __device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const
         T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,          \
         const Wide *average_g, const Wide *average_gh, long long rows, long long n, int packed)                                    \
     {                                                                                                                              \
+        ignis_grid_dependency();                                                                                                   \
         columns_of_thread<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, average_g, average_gh, rows, n, packed);            \
     }
 BACKWARD(layer_norm, false)
@@ -165,6 +169,7 @@ BACKWARD(rms_norm, true) /* mean and partial_b are not used */
 extern "C" __global__ void __launch_bounds__(32 * SUM_WARPS)
     ignis_norm_backward_sum(T *out, T *second_out, const Wide *partial, const Wide *second_partial, int count, long long n)
 {
+    ignis_grid_dependency();
     __shared__ Wide sums[SUM_WARPS][32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const long long column = (long long)blockIdx.x * 32 + lane;

@@ -15,12 +15,14 @@
     extern "C" __global__ void __launch_bounds__(128, ADD_WARP_BLOCKS) ignis_add_##name##_warp(                                            \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
     {                                                                                                                                      \
+        ignis_grid_dependency();                                                                                                           \
         forward<rms, true, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                              \
     }                                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                                                   \
         ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n,            \
                                  double eps, T *sum, const T *other, int kept)                                                             \
     {                                                                                                                                      \
+        ignis_grid_dependency();                                                                                                           \
         if (n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                                           \
             forward<rms, true, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                     \
         else                                                                                                                               \

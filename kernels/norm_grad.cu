@@ -160,6 +160,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         ignis_##name##_rows_backward_##suffix(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,     \
                                               const Wide *mean, const Wide *rstd, long long rows, long long n, const T *before) \
     {                                                                                                                           \
+        ignis_grid_dependency();                                                                                                \
         constexpr int width = Team::is_block ? 1 : (32 * packs + 1) * PACK;                                                     \
         __shared__ Wide block_w[width], block_b[rms ? 1 : width];                                                               \
         backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);     \

@@ -129,6 +129,7 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
     extern "C" __global__ void __launch_bounds__(threads, blocks) ignis_##name##_rows_##suffix(                                            \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
     {                                                                                                                                      \
+        ignis_grid_dependency();                                                                                                           \
         forward_rows<rms, Team, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                            \
     }
 #define NORM(name, rms)                                        \

@@ -63,6 +63,7 @@ struct ignis_parameters {
 
 extern "C" __global__ void ignis_optim_table(ignis_parameter *table, ignis_parameters rows, int count)
 {
+    ignis_grid_dependency();
     if (threadIdx.x < count)
         table[threadIdx.x] = rows.at[threadIdx.x];
 }
@@ -74,6 +75,7 @@ enum { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_LINEAR };
 extern "C" __global__ void ignis_optim_advance(double *state, double beta1, double beta2, int schedule, long long warmup, long long total,
                                                double floor, double growth, double backoff, long long interval)
 {
+    ignis_grid_dependency();
     state[SKIP] = interval > 0 && !isfinite(state[NORM]);
     state[CHECKED] = 0;
     state[CLIP] = state[CLIP_NEXT] / state[SCALE];
@@ -221,6 +223,7 @@ __device__ inline void step_chunk(const chunk &c, const double *state, bool zero
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_adamw(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps, int zero_grad)
 {
+    ignis_grid_dependency();
     const chunk c(table, count);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
     const Wide keep = Wide(1 - state[LR] * c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]);
@@ -236,6 +239,7 @@ ignis_adamw(const ignis_parameter *table, int count, const double *state, double
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_adam(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps, int zero_grad)
 {
+    ignis_grid_dependency();
     const chunk c(table, count);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
     const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]), second_scale = Wide(state[SECOND_SCALE]);
@@ -252,6 +256,7 @@ ignis_adam(const ignis_parameter *table, int count, const double *state, double 
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_rmsprop(const ignis_parameter *table, int count, const double *state, double momentum, double alpha, double eps, int zero_grad)
 {
+    ignis_grid_dependency();
     const chunk c(table, count);
     const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum), wide_eps = Wide(eps);
     const Wide b2 = Wide(alpha);
@@ -268,6 +273,7 @@ ignis_rmsprop(const ignis_parameter *table, int count, const double *state, doub
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_lion(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double, int zero_grad)
 {
+    ignis_grid_dependency();
     const chunk c(table, count);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), lr = Wide(state[LR]);
     const Wide keep = Wide(1 - state[LR] * c.parameter.decay);
@@ -283,6 +289,7 @@ ignis_lion(const ignis_parameter *table, int count, const double *state, double 
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_muon(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int)
 {
+    ignis_grid_dependency();
     const chunk c(table, count);
     const Wide keep = Wide(momentum), not_keep = Wide(1 - momentum);
     step_chunk<true>(c, state, false, [=](Wide &, Wide grad, Wide &first, Wide &second) {
@@ -295,6 +302,7 @@ ignis_muon(const ignis_parameter *table, int count, const double *state, double 
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_muon_apply(const ignis_parameter *table, int count, const double *state, double, double, double, int zero_grad)
 {
+    ignis_grid_dependency();
     const chunk c(table, count);
     const Wide lr = Wide(state[LR]), keep = Wide(1 - state[LR] * c.parameter.decay);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide, Wide &, Wide &second) { value = value * keep - lr * second; });
@@ -304,6 +312,7 @@ ignis_muon_apply(const ignis_parameter *table, int count, const double *state, d
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_sgd(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int zero_grad)
 {
+    ignis_grid_dependency();
     const chunk c(table, count);
     const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum);
     step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
@@ -331,6 +340,7 @@ template <int N> __device__ inline Wide sum_of_squares(const T *grad, long long 
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_grad_squares(double *squares, const ignis_parameter *table, int count, const double *state)
 {
+    ignis_grid_dependency();
     constexpr int N = 16 / sizeof(T);
     if (state && state[CHECKED] != 0)
         return;
@@ -348,6 +358,7 @@ ignis_grad_squares(double *squares, const ignis_parameter *table, int count, con
 /*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. 0 for it: the norm alone, where it is not known. */
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_clip(double *state, const double *squares, long long count, double max_norm)
 {
+    ignis_grid_dependency();
     double sum = 0;
     if (max_norm == 0 && state[CHECKED] != 0)
         return;
@@ -364,5 +375,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_clip(double *st
 
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const ignis_parameter *table, int count)
 {
+    ignis_grid_dependency();
     zero_chunk(chunk(table, count));
 }

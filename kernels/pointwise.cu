@@ -50,6 +50,7 @@ KERNEL ignis_dropout(T *dst, const T *src, long long threshold, double scale, un
                      const unsigned long long *step, long long n)
 {
     const Wide wide_scale = Wide(scale);
+    ignis_grid_dependency_wait(); /* for *step */
     ignis_map(n, [=](T x, uint32_t word) { return word < threshold ? T(0) : T(Wide(x) * wide_scale); }, dst, src,
               ignis_random_words(seed, first, step ? *step : 0));
 }

@@ -37,62 +37,153 @@ __device__ inline ignis_span windows_with(const ignis_pooling &p, int dim, int e
     return {begin, begin, min((int)quotient(last, p.stride[dim]) + 1, size)};
 }
 
+/*  f(pack, where it is in its window) for the packs of a window, by rows; from: in row 0 and column 0. W > 0: the window is W x W, and all
+    of it is loaded before the first is used. */
+template <int N, int W, typename F>
+__device__ inline void each_of_window(const ignis_pooling &p, const ignis_span &rows, const ignis_span &columns, const T *from, F f)
+{
+    const long long channels = p.images.channels, line = p.images.src_width * channels;
+    if constexpr (W > 0) {
+        ignis_pack<T, N> pack[W * W];
+        const auto inside = [&](int i) {
+            const int r = rows.first + i / W, c = columns.first + i % W;
+            return r >= rows.begin && r < rows.end && c >= columns.begin && c < columns.end;
+        };
+        from += rows.first * line + columns.first * channels;
+#pragma unroll
+        for (int i = 0; i < W * W; i++)
+            if (inside(i))
+                pack[i] = ignis_load<N>(from + i / W * line + i % W * channels);
+#pragma unroll
+        for (int i = 0; i < W * W; i++)
+            if (inside(i))
+                f(pack[i], i);
+    } else {
+        for (int r = rows.begin; r < rows.end; r++)
+#pragma unroll 3
+            for (int c = columns.begin; c < columns.end; c++)
+                f(ignis_load<N>(from + r * line + c * channels), (r - rows.first) * p.window[1] + c - columns.first);
+    }
+}
+
+/*  Which W a window is for. */
+__device__ inline int square(const ignis_pooling &p) { return p.window[0] == p.window[1] ? p.window[0] : 0; }
+
 /* >>max --------------------------------------------------------------------------------------------------------- */
 
-/*  The first of the largest elements; NaN is larger than all others, and the last one counts. */
-template <int N, typename Index>
-__device__ inline void max_pool(T *y, Index *index, const T *x, const ignis_pooling &p)
+#if __CUDA_ARCH__ >= 800
+/*  The larger one of both halves; NaN is larger than all others. */
+__device__ inline uint32_t larger(uint32_t a, uint32_t b)
 {
+    uint32_t max;
+    if constexpr (ignis_is_same<T, ignis_bf16>)
+        asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+    else
+        asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+    return max;
+}
+#endif
+
+/*  The largest elements of some packs, two at a time where there is an instruction for that; NaN is larger than all others. */
+template <int N> struct Largest {
+#if __CUDA_ARCH__ >= 800
+    static constexpr bool by_two = ignis_is_half<T> && N % 2 == 0;
+#else
+    static constexpr bool by_two = false;
+#endif
+    uint32_t words[by_two ? N / 2 : 1];
+    Wide best[by_two ? 1 : N];
+
+    __device__ Largest()
+    {
+#pragma unroll
+        for (int i = 0; i < (by_two ? N / 2 : N); i++)
+            if constexpr (by_two)
+                words[i] = ignis_is_same<T, ignis_bf16> ? 0xff80ff80 : 0xfc00fc00; /* minus infinity */
+            else
+                best[i] = -ignis_infinity<Wide>();
+    }
+    __device__ void add(const ignis_pack<T, N> &pack)
+    {
+#pragma unroll
+        for (int i = 0; i < (by_two ? N / 2 : N); i++)
+            if constexpr (by_two) {
+#if __CUDA_ARCH__ >= 800
+                uint32_t word;
+                memcpy(&word, &pack.at[2 * i], sizeof(word));
+                words[i] = larger(words[i], word);
+#endif
+            } else {
+                const Wide value = ignis_wide_at(pack, i);
+                best[i] = value > best[i] || value != value ? value : best[i];
+            }
+    }
+    __device__ ignis_pack<T, N> result() const
+    {
+        if constexpr (by_two) {
+            ignis_pack<T, N> pack;
+            memcpy(&pack, words, sizeof(pack));
+            return pack;
+        } else {
+            return ignis_pack_round<T>(best);
+        }
+    }
+};
+
+/*  The first of the largest elements; NaN is larger than all others, and the last one counts. */
+template <int N, int W, typename Index> __device__ inline void max_pool(T *y, Index *index, const T *x, const ignis_pooling &p)
+{
+    if (!index) {
+        each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
+            Largest<N> largest;
+            each_of_window<N, W>(p, window_of(p, 0, at.y, p.images.src_height), window_of(p, 1, at.x, p.images.src_width),
+                                 x + src_of(p.images, at), [&](const ignis_pack<T, N> &pack, int) { largest.add(pack); });
+            ignis_store(y + to, largest.result());
+        });
+        return;
+    }
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
         const ignis_span rows = window_of(p, 0, at.y, p.images.src_height), columns = window_of(p, 1, at.x, p.images.src_width);
-        const T *const image = x + src_of(p.images, at);
-        ignis_pack<T, N> best;
-        Index where[N];
-        Index place = (Index)((rows.begin - rows.first) * p.window[1] + columns.begin - columns.first);
+        Wide best[N];
+        int where[N];
 #pragma unroll
         for (int e = 0; e < N; e++) {
-            best[e] = T(-ignis_infinity<T>());
-            where[e] = place;
+            best[e] = -ignis_infinity<Wide>();
+            where[e] = (rows.begin - rows.first) * p.window[1] + columns.begin - columns.first;
         }
-        for (int r = rows.begin; r < rows.end; r++) {
-            const T *from = image + ((long long)r * p.images.src_width + columns.begin) * p.images.channels;
-            place = (Index)((r - rows.first) * p.window[1] + columns.begin - columns.first);
-#pragma unroll 3
-            for (int c = columns.begin; c < columns.end; c++, from += p.images.channels, place++) {
-                const ignis_pack<T, N> pack = ignis_load<N>(from);
+        each_of_window<N, W>(p, rows, columns, x + src_of(p.images, at), [&](const ignis_pack<T, N> &pack, int place) {
 #pragma unroll
-                for (int e = 0; e < N; e++) {
-                    const Wide value = ignis_wide_at(pack, e);
-                    if (value > ignis_wide_at(best, e) || value != value) {
-                        best[e] = pack[e];
-                        where[e] = place;
-                    }
-                }
+            for (int e = 0; e < N; e++) {
+                const Wide value = ignis_wide_at(pack, e);
+                const bool larger = value > best[e] || value != value;
+                best[e] = larger ? value : best[e];
+                where[e] = larger ? place : where[e];
             }
-        }
-        ignis_store(y + to, best);
-        if (index) {
-            ignis_pack<Index, N> places;
+        });
+        ignis_store(y + to, ignis_pack_round<T>(best));
+        ignis_pack<Index, N> places;
 #pragma unroll
-            for (int e = 0; e < N; e++)
-                places[e] = where[e];
-            ignis_store(index + to, places);
-        }
+        for (int e = 0; e < N; e++)
+            places[e] = (Index)where[e];
+        ignis_store(index + to, places);
     });
 }
 
 extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_max_pool(T *y, void *index, const T *x, const ignis_pooling p)
 {
-    if (p.images.packed)
-        max_pool<PACK>(y, (uint8_t *)index, x, p);
+    if (p.images.packed && square(p) == 3)
+        max_pool<PACK, 3>(y, (uint8_t *)index, x, p);
+    else if (p.images.packed && square(p) == 2)
+        max_pool<PACK, 2>(y, (uint8_t *)index, x, p);
+    else if (p.images.packed)
+        max_pool<PACK, 0>(y, (uint8_t *)index, x, p);
     else if (p.index_bytes < 4)
-        max_pool<1>(y, (uint8_t *)index, x, p);
+        max_pool<1, 0>(y, (uint8_t *)index, x, p);
     else
-        max_pool<1>(y, (int32_t *)index, x, p);
+        max_pool<1, 0>(y, (int32_t *)index, x, p);
 }
 
-template <int N, typename Index>
-__device__ inline void max_pool_backward(T *dx, const T *dy, const Index *index, const ignis_pooling &p)
+template <int N, typename Index> __device__ inline void max_pool_backward(T *dx, const T *dy, const Index *index, const ignis_pooling &p)
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
         const ignis_span rows = windows_with(p, 0, at.y, p.images.src_height), columns = windows_with(p, 1, at.x, p.images.src_width);
@@ -135,36 +226,37 @@ __device__ inline Wide divisor(const ignis_pooling &p, const ignis_span &rows, c
     return (Wide)(min(p.window[0], height + p.padding[0] - rows.first)) * (Wide)(min(p.window[1], width + p.padding[1] - columns.first));
 }
 
-template <int N> __device__ inline void avg_pool(T *y, const T *x, const ignis_pooling &p)
+template <int N, int W, int share> __device__ inline void avg_pool(T *y, const T *x, const ignis_pooling &p)
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
         const ignis_span rows = window_of(p, 0, at.y, p.images.src_height), columns = window_of(p, 1, at.x, p.images.src_width);
         const T *const image = x + src_of(p.images, at);
-        const Wide count = divisor(p, rows, columns, p.images.src_height, p.images.src_width);
-        Wide sum[N] = {};
-        for (int r = rows.begin; r < rows.end; r++) {
-            const T *from = image + ((long long)r * p.images.src_width + columns.begin) * p.images.channels;
-#pragma unroll 3
-            for (int c = columns.begin; c < columns.end; c++, from += p.images.channels) {
-                const ignis_pack<T, N> pack = ignis_load<N>(from);
+        const Wide part = Wide(1) / divisor(p, rows, columns, p.images.src_height, p.images.src_width);
+#pragma unroll
+        for (int i = 0; i < share; i++) {
+            const long long pack = (long long)i * p.images.packs.size * N;
+            Wide sum[N] = {};
+            each_of_window<N, W>(p, rows, columns, image + pack, [&](const ignis_pack<T, N> &pack, int) {
 #pragma unroll
                 for (int e = 0; e < N; e++)
                     sum[e] += ignis_wide_at(pack, e);
-            }
-        }
+            });
 #pragma unroll
-        for (int e = 0; e < N; e++)
-            sum[e] /= count;
-        ignis_store(y + to, ignis_pack_round<T>(sum));
+            for (int e = 0; e < N; e++)
+                sum[e] *= part;
+            ignis_store(y + to + pack, ignis_pack_round<T>(sum));
+        }
     });
 }
 
 extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_avg_pool(T *y, const T *x, const ignis_pooling p)
 {
-    if (p.images.packed)
-        avg_pool<PACK>(y, x, p);
+    if (p.images.share == SHARE) /* packed, and windows of 2 x 2 */
+        avg_pool<PACK, 2, SHARE>(y, x, p);
+    else if (p.images.packed)
+        avg_pool<PACK, 0, 1>(y, x, p);
     else
-        avg_pool<1>(y, x, p);
+        avg_pool<1, 0, 1>(y, x, p);
 }
 
 template <int N> __device__ inline void avg_pool_backward(T *dx, const T *dy, const ignis_pooling &p)

@@ -88,6 +88,7 @@ __device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, d
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
 ignis_sum_rows(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n, long long part_length, long long parts)
 {
+    ignis_grid_dependency();
     sum_rows<false>(dst, partial, a, nullptr, factor, outer, n, part_length, parts);
 }
 
@@ -95,6 +96,7 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
 ignis_dot_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n, long long part_length,
                long long parts)
 {
+    ignis_grid_dependency();
     sum_rows<true>(dst, partial, a, b, factor, outer, n, part_length, parts);
 }
 
@@ -179,6 +181,7 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
 ignis_sum_columns(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n, long long inner, long long part_length,
                   long long parts)
 {
+    ignis_grid_dependency();
     sum_columns_in_packs<false, T>(dst, partial, a, nullptr, factor, outer, n, inner, part_length, parts);
 }
 
@@ -186,6 +189,7 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
 ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n, long long inner,
                   long long part_length, long long parts)
 {
+    ignis_grid_dependency();
     sum_columns_in_packs<true>(dst, partial, a, b, factor, outer, n, inner, part_length, parts);
 }
 
@@ -193,5 +197,6 @@ ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, double factor, 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
 ignis_sum_finish(T *dst, const Wide *partial, double factor, long long count, long long parts)
 {
+    ignis_grid_dependency();
     sum_columns_in_packs<false, Wide>(dst, nullptr, partial, nullptr, factor, 1, parts, count, parts, 1);
 }

@@ -70,6 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,
                const float *own, const __grid_constant__ frequency_table frequencies)
 {
+    ignis_grid_dependency();
     if (packed)
         turn<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);
     else

@@ -3,9 +3,9 @@
 
         dst[outer, i, inner] = the sum of src[outer, j, inner] over all j <= i, or over all j >= i if reverse
 
-    Computed in ignis_wide<T>, and rounded once. Where there are few sums, they are cut into parts of part_length: ignis_scan_parts writes
-    the sum of each to partial [outer, parts, inner], and ignis_scan adds those before its own. The order of all additions follows from the
-    launch alone, so equal launches give equal bits.
+    Computed in ignis_wide<T>, and rounded once. The order of all additions follows from the launch alone, so equal launches give equal
+    bits. Where there are few columns, they are cut into parts of part_length: a first launch writes the sum of each to partial [outer,
+    parts, inner], and a second one adds those before its own. Long rows are cut into tiles, and read once.
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. Blocks have THREADS threads, grids any number of blocks.
 */
@@ -87,55 +87,197 @@ __device__ inline void store(T *row, const Wide (&x)[PACK], long long n, long lo
 
 /* >>rows -------------------------------------------------------------------------------------------------------- */
 
-/*  A team does a part of a row; without dst it only sums it up. */
-template <typename Team>
-__device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts,
-                                 bool reverse, bool packed)
+/*  A team does a row. */
+template <typename Team> __device__ inline void scan_rows(T *dst, const T *src, long long outer, long long n, bool reverse, bool packed)
 {
-    for (long long item = Team::first(); item < outer * parts; item += Team::count()) {
-        const long long row = item / parts, part = item % parts, begin = part * part_length, end = min(begin + part_length, n);
+    for (long long row = Team::first(); row < outer; row += Team::count()) {
         Wide carry = 0;
-        if (dst && parts > 1) {
-            for (long long p = Team::thread(); p < part; p += Team::size())
-                carry += partial[row * parts + p];
-            carry = Team::template reduce<ignis_sum>(carry);
-        }
-        for (long long at = begin; at < end; at += Team::size() * PACK) {
+        for (long long at = 0; at < n; at += Team::size() * PACK) {
             const long long i = at + Team::thread() * PACK;
             Wide x[PACK], all;
-            load(x, src + row * n, n, i, end, reverse, packed);
+            load(x, src + row * n, n, i, n, reverse, packed);
 #pragma unroll
             for (int e = 1; e < PACK; e++)
                 x[e] += x[e - 1];
-            if (!dst) {
-                carry += x[PACK - 1];
-                continue;
-            }
             const Wide before = carry + sum_before<Team>(x[PACK - 1], &all);
 #pragma unroll
             for (int e = 0; e < PACK; e++)
                 x[e] += before;
-            store(dst + row * n, x, n, i, end, reverse, packed);
+            store(dst + row * n, x, n, i, n, reverse, packed);
             carry += all;
-        }
-        if (!dst) {
-            carry = Team::template reduce<ignis_sum>(carry);
-            if (Team::thread() == 0)
-                partial[item] = carry;
         }
     }
 }
 
-/*  inner is 1. packed: n and part_length are multiples of PACK, dst and src aligned to 16 bytes. warps: a warp does a part, and not a
-    block. */
+/*  inner is 1. packed: n is a multiple of PACK, dst and src aligned to 16 bytes. warps: a warp does a row, and not a block. */
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    ignis_scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts, int reverse,
-                    int packed, int warps)
+    ignis_scan_rows(T *dst, const T *src, long long outer, long long n, int reverse, int packed, int warps)
 {
     if (warps)
-        scan_rows<ignis_warp_team>(dst, partial, src, outer, n, part_length, parts, reverse, packed);
+        scan_rows<ignis_warp_team>(dst, src, outer, n, reverse, packed);
     else
-        scan_rows<ignis_block_team>(dst, partial, src, outer, n, part_length, parts, reverse, packed);
+        scan_rows<ignis_block_team>(dst, src, outer, n, reverse, packed);
+}
+
+/* >>tiles ------------------------------------------------------------------------------------------------------- */
+
+#define ROUNDS (64 / ((int)sizeof(Wide) * PACK)) /* packs of a thread */
+#define TILE (THREADS * ROUNDS * PACK)           /* 64 bytes of sums a thread; the host knows it, too */
+#define HALVES ((int)sizeof(Wide) / 4)
+
+/*  What a tile says is a sum, of which each half has a word with a bit that says that it is there. */
+__device__ inline void say(uint64_t *to, Wide sum)
+{
+    uint32_t half[HALVES];
+    memcpy(half, &sum, sizeof(sum));
+#pragma unroll
+    for (int i = 0; i < HALVES; i++)
+        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to + i), "l"((uint64_t)1 << 32 | half[i]) : "memory");
+}
+
+__device__ inline Wide hear(const uint64_t *from)
+{
+    uint32_t half[HALVES];
+    Wide sum;
+#pragma unroll
+    for (int i = 0; i < HALVES; i++) {
+        uint64_t word;
+        do
+            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from + i) : "memory");
+        while (!(word >> 32));
+        half[i] = (uint32_t)word;
+    }
+    memcpy(&sum, half, sizeof(sum));
+    return sum;
+}
+
+/*  Where this thread's first pack of a tile is in its row; the next one is 32 packs on. */
+__device__ inline long long first_of(int tile)
+{
+    return (long long)tile * TILE + threadIdx.x / 32 * 32 * ROUNDS * PACK + threadIdx.x % 32 * PACK;
+}
+
+/*  The same for long rows in one pass, in the manner of decoupled look-back (Merrill, Garland: Single-pass Parallel Prefix Scan with
+    Decoupled Look-back, 2016), but in one order: each tile says its sum; the last one of THREADS tiles in a row, a group, says that of the
+    group. A tile adds what the tiles before it in its group say, and the groups before that one. said [outer, tiles + groups, HALVES] and
+    *next_tile are 0 before.
+
+    Blocks draw tiles in order, and say a tile's sum before they wait for those before the tile that they had drawn before it: by then these
+    have been said. Meanwhile one more is loaded. Of the tiles that are not done the first one waits for such that have said their sums, so
+    that nobody waits for ever. */
+extern "C" __global__ void __launch_bounds__(THREADS, sizeof(Wide) == 8 ? 2 : 3)
+    ignis_scan_tiles(T *dst, uint64_t *said, uint32_t *next_tile, const T *src, long long outer, long long n, int tiles, int reverse,
+                     int packed)
+{
+    __shared__ uint32_t drawn;
+    __shared__ Wide warp_sums[THREADS / 32], earlier_sums[THREADS / 32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, groups = (tiles + THREADS - 1) / THREADS;
+    const uint32_t count = (uint32_t)(outer * tiles);
+    ignis_pack<T, PACK> ahead[ROUNDS];
+    const auto says = [&](uint32_t number) { return said + (long long)(number / tiles) * (tiles + groups) * HALVES; };
+    const auto load_tile = [&](uint32_t number) {
+        const T *const row = src + number / tiles * n;
+        const long long first = first_of(number % tiles);
+        if (number < count && packed)
+#pragma unroll
+            for (int r = 0; r < ROUNDS; r++)
+                if (first + r * 32 * PACK < n)
+                    ahead[r] = ignis_load<PACK>(row + (reverse ? n - PACK - first - r * 32 * PACK : first + r * 32 * PACK));
+    };
+    /* The sums of a tile that is loaded, up to each element of it, and what they all are, which is said; gives the next tile. */
+    const auto add_up = [&](uint32_t number, Wide(&x)[ROUNDS][PACK], Wide &all) {
+        const long long first = first_of(number % tiles);
+        uint32_t future = 0;
+        Wide sum = 0, before = 0;
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) {
+            if (!packed)
+                load(x[r], src + number / tiles * n, n, first + r * 32 * PACK, n, reverse, false);
+#pragma unroll
+            for (int e = 0; e < PACK && packed; e++)
+                x[r][e] = first + r * 32 * PACK < n ? Wide(ahead[r][reverse ? PACK - 1 - e : e]) : Wide(0);
+#pragma unroll
+            for (int e = 1; e < PACK; e++)
+                x[r][e] += x[r][e - 1];
+            sum += x[r][PACK - 1];
+        }
+        sum = ignis_warp_sum(sum);
+        if (lane == 0)
+            warp_sums[warp] = sum;
+        __syncthreads();
+        all = 0;
+#pragma unroll
+        for (int w = 0; w < THREADS / 32; w++) {
+            if (w == warp)
+                before = all;
+            all += warp_sums[w];
+        }
+        if (threadIdx.x == 0) {
+            say(says(number) + (long long)(number % tiles) * HALVES, all);
+            future = atomicAdd(next_tile, 1u);
+        }
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) {
+            Wide of_round;
+            const Wide in_round = before + sum_before<ignis_warp_team>(x[r][PACK - 1], &of_round);
+#pragma unroll
+            for (int e = 0; e < PACK; e++)
+                x[r][e] += in_round;
+            before += of_round;
+        }
+        if (threadIdx.x == 0)
+            drawn = future;
+        __syncthreads();
+        return drawn;
+    };
+
+    if (threadIdx.x == 0)
+        drawn = atomicAdd(next_tile, 1u);
+    __syncthreads();
+    uint32_t number = drawn, next = count;
+    Wide x[ROUNDS][PACK], all;
+    load_tile(number);
+    if (number < count)
+        load_tile(next = add_up(number, x, all));
+#pragma unroll 1
+    while (number < count) {
+        const int tile = number % tiles, group = tile / THREADS, in_group = tile % THREADS;
+        const uint64_t *const tile_says = says(number);
+        uint64_t *const group_says = says(number) + (long long)tiles * HALVES;
+        uint32_t future = count;
+        Wide y[ROUNDS][PACK], all_next = 0;
+        if (next < count)
+            load_tile(future = add_up(next, y, all_next));
+        Wide earlier = (int)threadIdx.x < in_group ? hear(tile_says + (long long)(tile - in_group + threadIdx.x) * HALVES) : Wide(0);
+        if (in_group == THREADS - 1) {
+            const Wide of_group = ignis_block_sum(earlier) + all;
+            if (threadIdx.x == 0)
+                say(group_says + (long long)group * HALVES, of_group);
+        }
+        for (int g = threadIdx.x; g < group; g += THREADS)
+            earlier += hear(group_says + (long long)g * HALVES);
+        earlier = ignis_warp_sum(earlier);
+        if (lane == 0)
+            earlier_sums[warp] = earlier;
+        __syncthreads();
+        earlier = 0;
+#pragma unroll
+        for (int w = 0; w < THREADS / 32; w++)
+            earlier += earlier_sums[w];
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) {
+#pragma unroll
+            for (int e = 0; e < PACK; e++)
+                x[r][e] += earlier;
+            store(dst + number / tiles * n, x[r], n, first_of(tile) + r * 32 * PACK, n, reverse, packed);
+#pragma unroll
+            for (int e = 0; e < PACK; e++)
+                x[r][e] = y[r][e];
+        }
+        number = next;
+        next = future;
+        all = all_next;
+    }
 }
 
 /* >>columns ----------------------------------------------------------------------------------------------------- */

@@ -169,11 +169,13 @@ template <typename Team, int N> __device__ void backward(T *dx, const T *dy, con
 
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)
 {
+    ignis_grid_dependency();
     forward<ignis_warp_team, PACK>(y, x, rows, n, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1) ignis_softmax_block(T *y, const T *x, long long rows, long long n, int packed, int kept)
 {
+    ignis_grid_dependency();
     if (packed)
         forward<ignis_block_team, PACK>(y, x, rows, n, kept);
     else
@@ -183,17 +185,20 @@ extern "C" __global__ void __launch_bounds__(512, 1) ignis_softmax_block(T *y, c
 /*  Packed rows of several rounds. With 64 registers a multiprocessor has two such blocks: one reads while the other one writes. */
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS) ignis_softmax_long(T *y, const T *x, long long rows, long long n, int, int kept)
 {
+    ignis_grid_dependency();
     forward<ignis_block_team, PACK>(y, x, rows, n, kept);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 4) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)
 {
+    ignis_grid_dependency();
     backward<ignis_warp_team, PACK>(dx, dy, y, rows, n, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
     ignis_softmax_backward_block(T *dx, const T *dy, const T *y, long long rows, long long n, int packed, int kept)
 {
+    ignis_grid_dependency();
     if (packed)
         backward<ignis_block_team, PACK>(dx, dy, y, rows, n, kept);
     else
@@ -376,6 +381,7 @@ __device__ inline Wide scale_of(int mean, const ignis_count *count)
 extern "C" __global__ void __launch_bounds__(256)
     ignis_cross_entropy_count(ignis_count *count, const void *targets, int target_bytes, long long rows, long long ignore_index)
 {
+    ignis_grid_dependency();
     long long counted = 0;
 #pragma unroll 4
     for (long long r = blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += gridDim.x * blockDim.x)
@@ -423,6 +429,7 @@ extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                              ignis_count *count, int packed)
 {
+    ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     tally mine = {scale_of(mean, count), 0};
     if (packed == EXACT)
@@ -452,6 +459,7 @@ extern "C" __global__ void __launch_bounds__(128, ROUND_BLOCKS)
                               long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int, int)
 {
+    ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     cross_entropy_of_block<ignis_one_round_team, PACK, true>(loss, scale, log_sums, gradient, all, mean, losses, count, 0);
 }
@@ -461,6 +469,7 @@ extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
                               long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int, int kept)
 {
+    ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     cross_entropy_of_block<ignis_block_team, PACK, true>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
 }
@@ -470,6 +479,7 @@ extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
                               long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int packed, int kept)
 {
+    ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     if (packed)
         cross_entropy_of_block<ignis_block_team, PACK, false>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
@@ -481,6 +491,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     ignis_cross_entropy_backward(T *gradient, const Wide *grad, const Wide *log_sums, const T *logits, const void *targets, int target_bytes,
                                  long long rows, long long n, long long stride, long long ignore_index, const Wide *scale, int packed)
 {
+    ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     if (packed)
         cross_entropy_backward<ignis_block_team, PACK>(gradient, grad, log_sums, all, scale);
@@ -499,6 +510,7 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
     ignis_cross_entropy_few(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                             long long rows, long long n, long long stride, long long ignore_index, int mean)
 {
+    ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     long long counted = 0;
     for (long long r = threadIdx.x; r < rows; r += blockDim.x)
@@ -516,6 +528,7 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
 /*  gradient *= grad[0], which is 1 where the loss is what backward starts from: then nothing is read. Launched as ignis_map. */
 extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS) ignis_cross_entropy_rescale(T *gradient, const Wide *grad, long long n)
 {
+    ignis_grid_dependency();
     const Wide factor = grad[0];
     if (factor != 1)
         ignis_map(n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);
@@ -526,6 +539,7 @@ extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS) ignis_cross_entr
 extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)
     ignis_cross_entropy_add_up(T *dst, Wide *sum, const T *part, int is_first, int is_last, long long n)
 {
+    ignis_grid_dependency();
     if (is_first)
         ignis_map(n, [](T x) { return Wide(x); }, sum, part);
     else if (is_last)
@@ -668,6 +682,7 @@ extern "C" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / 
                                   long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
                                   unsigned *done, int, int)
 {
+    ignis_grid_dependency();
     cross_entropy_loss<ignis_warp_team>(loss, scale, log_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses, done);
 }
 
@@ -676,6 +691,7 @@ extern "C" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_RESIDENT / LOSS_
                                    long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
                                    unsigned *done, int, int)
 {
+    ignis_grid_dependency();
     cross_entropy_loss<ignis_block_team>(loss, scale, log_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses,
                                              done);
 }

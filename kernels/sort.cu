@@ -119,6 +119,7 @@ template <typename Item> __device__ inline void sort_items(Item *item, int items
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, int n, int width, int items, int k, int descending)
 {
+    ignis_grid_dependency();
     extern __shared__ uint4 sort_memory[];
     Item *item = (Item *)sort_memory;
     const int at_once = items / width;
@@ -244,6 +245,7 @@ __device__ inline void place_digits(uint16_t (*counts)[DIGITS], uint32_t *starts
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
     ignis_sort_row(T *values, int64_t *positions, const T *src, int n, int k, int descending)
 {
+    ignis_grid_dependency();
     extern __shared__ uint4 sort_memory[];
     __shared__ uint16_t counts[ROW_THREADS / 32][DIGITS];
     __shared__ uint32_t starts[DIGITS + 1];
@@ -304,6 +306,7 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 extern "C" __global__ void __launch_bounds__(TILE_THREADS)
     ignis_sort_count(uint32_t *counts, const T *src, long long n, int parts, int passes, int descending)
 {
+    ignis_grid_dependency();
     __shared__ uint32_t histogram[PASSES * DIGITS][COPIES];
     const long long row = blockIdx.x / parts, first = (long long)(blockIdx.x % parts) * COUNTED;
     for (int i = threadIdx.x; i < PASSES * DIGITS * COPIES; i += TILE_THREADS)
@@ -348,6 +351,7 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
     ignis_sort_pass(T *to, uint32_t *positions, int64_t *long_positions, const T *from, const uint32_t *from_positions, const uint32_t *counts,
                     int stride, uint32_t *tiles_said, uint32_t *next_tile, long long n, long long k, int tiles, int shift, int descending)
 {
+    ignis_grid_dependency();
     extern __shared__ uint4 sort_memory[];
     __shared__ uint16_t own[TILE_WARPS][DIGITS];
     __shared__ uint32_t starts[DIGITS + 1], to_row[DIGITS + 1], mine; /* to_row: from a place in the tile to that in the row, modulo 2^32 */
@@ -518,6 +522,7 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, long 
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
     ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
 {
+    ignis_grid_dependency();
     select<THREADS>(values, positions, src, n, k, items, descending);
 }
 
@@ -525,5 +530,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
 extern "C" __global__ void __launch_bounds__(512)
     ignis_sort_select_few(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
 {
+    ignis_grid_dependency();
     select<512>(values, positions, src, n, k, items, descending);
 }

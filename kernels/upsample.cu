@@ -42,36 +42,59 @@ template <int N> __device__ inline void add_pack(Wide (&sum)[N], const T *from, 
 }
 
 /*  Pixels without weight are not read: they might be infinite. */
-template <int N> __device__ inline void upsample(T *y, const T *x, const ignis_resampling &p)
+template <int N, int share> __device__ inline void upsample(T *y, const T *x, const ignis_resampling &p)
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
         const ignis_between rows = between(p.dim[0], at.y), columns = between(p.dim[1], at.x);
-        const T *const image = x + src_of(p.images, at);
-        const long long width = p.images.src_width, channels = p.images.channels;
-        const T *const low = image + (rows.low * width + columns.low) * channels;
+        const long long width = p.images.src_width, channels = p.images.channels, next = (long long)p.images.packs.size * N;
+        const T *const low = x + src_of(p.images, at) + (rows.low * width + columns.low) * channels;
         if (rows.weight == 0 && columns.weight == 0) {
-            ignis_store(y + to, ignis_load<N>(low));
+            ignis_pack<T, N> pack[share];
+#pragma unroll
+            for (int i = 0; i < share; i++)
+                pack[i] = ignis_load<N>(low + i * next);
+#pragma unroll
+            for (int i = 0; i < share; i++)
+                ignis_store(y + to + i * next, pack[i]);
             return;
         }
+        const Wide weight[4] = {(1 - rows.weight) * (1 - columns.weight), (1 - rows.weight) * columns.weight,
+                                rows.weight * (1 - columns.weight), rows.weight * columns.weight};
         const long long right = (columns.high - columns.low) * channels, down = (rows.high - rows.low) * width * channels;
-        Wide sum[N] = {};
-        add_pack(sum, low, (1 - rows.weight) * (1 - columns.weight));
-        if (columns.weight != 0)
-            add_pack(sum, low + right, (1 - rows.weight) * columns.weight);
-        if (rows.weight != 0)
-            add_pack(sum, low + down, rows.weight * (1 - columns.weight));
-        if (rows.weight != 0 && columns.weight != 0)
-            add_pack(sum, low + down + right, rows.weight * columns.weight);
-        ignis_store(y + to, ignis_pack_round<T>(sum));
+#pragma unroll 1
+        for (int i = 0; i < share; i++) {
+            const T *const from = low + i * next;
+            ignis_pack<T, N> corner[4];
+            corner[0] = ignis_load<N>(from);
+            if (columns.weight != 0)
+                corner[1] = ignis_load<N>(from + right);
+            if (rows.weight != 0)
+                corner[2] = ignis_load<N>(from + down);
+            if (rows.weight != 0 && columns.weight != 0)
+                corner[3] = ignis_load<N>(from + down + right);
+            Wide sum[N];
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                sum[e] = ignis_wide_at(corner[0], e) * weight[0];
+#pragma unroll
+            for (int c = 1; c < 4; c++)
+                if (weight[c] != 0)
+#pragma unroll
+                    for (int e = 0; e < N; e++)
+                        sum[e] += ignis_wide_at(corner[c], e) * weight[c];
+            ignis_store(y + to + i * next, ignis_pack_round<T, N>(sum));
+        }
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_upsample(T *y, const T *x, const ignis_resampling p)
+extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS, 4) ignis_upsample(T *y, const T *x, const ignis_resampling p)
 {
-    if (p.images.packed)
-        upsample<PACK>(y, x, p);
+    if (p.images.packed && p.images.share == SHARE)
+        upsample<PACK, SHARE>(y, x, p);
+    else if (p.images.packed)
+        upsample<PACK, 1>(y, x, p);
     else
-        upsample<1>(y, x, p);
+        upsample<1, 1>(y, x, p);
 }
 
 /*  Positions begin to end are those that a pixel has weight in; at is how far the first lies from it, in units of 1 / den. */

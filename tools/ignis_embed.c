@@ -182,7 +182,7 @@ static void step_to(pack_step *to, const pack_step *from, uint32_t cost, uint32_
     to->last[0] = distance;
 }
 
-enum { HASHES = 1 << 16, TRIES = 64, LONG = 300, PASSES = 2 };
+enum { HASHES = 1 << 16, TRIES = 64, LONG_MATCH = 300, PASSES = 2 };
 
 static uint32_t same_bytes(const unsigned char *in, size_t size, size_t at, uint32_t distance)
 {
@@ -218,11 +218,11 @@ static uint32_t steps_by(packer *p, const unsigned char *in, size_t size, pack_s
         return length;
     for (uint32_t kind = 0; kind < 4 && !again; kind++)
         cost[kind] += pack_distance(p, kind + 2, distance, false);
-    for (uint32_t i = longest + 1; i <= length && i < LONG; i++) {
+    for (uint32_t i = longest + 1; i <= length && i < LONG_MATCH; i++) {
         known = cost[again || i > 4 ? 3 : i - 2] + length_cost[i];
         step_to(&steps[at + i], here, known, i, 0, which, distance);
     }
-    if (length >= LONG)
+    if (length >= LONG_MATCH)
         step_to(&steps[at + length], here, cost[3] + pack_length(p, at, again, length, false), length, 0, which, distance);
     else
         steps_on(p, in, size, steps, at, length, which, distance, known);
@@ -232,9 +232,9 @@ static uint32_t steps_by(packer *p, const unsigned char *in, size_t size, pack_s
 /*  Finds the steps to all places, by what bits cost with the odds that the pass before has ended with. */
 static void steps_find(packer *p, const unsigned char *in, size_t size, pack_step *steps, int32_t *heads, int32_t *chain)
 {
-    uint32_t length_cost[16][2][LONG];
+    uint32_t length_cost[16][2][LONG_MATCH];
     size_t dull = 0; /* up to there all is as before, and nothing better is looked for */
-    for (uint32_t i = 2; i < LONG; i++)
+    for (uint32_t i = 2; i < LONG_MATCH; i++)
         for (unsigned place = 0; place < 16; place++)
             for (unsigned again = 0; again < 2; again++)
                 length_cost[place][again][i] = pack_length(p, place, again, i, false);
@@ -268,11 +268,11 @@ static void steps_find(packer *p, const unsigned char *in, size_t size, pack_ste
             length = reach > length ? reach : length;
         }
         known += pack_one(p, IGNIS__PACK_AGAIN + here.before, 0, false);
-        for (int tries = 0; from >= 0 && tries < TRIES && length < LONG; tries++, from = chain[from]) {
+        for (int tries = 0; from >= 0 && tries < TRIES && length < LONG_MATCH; tries++, from = chain[from]) {
             length = steps_by(p, in, size, steps, at, (uint32_t)at - (uint32_t)from, longest, length_cost[at & 15][0], 4, known);
             longest = length > longest ? length : longest;
         }
-        if (length >= LONG)
+        if (length >= LONG_MATCH)
             dull = at + length;
     }
 }
@@ -627,8 +627,12 @@ static void bundle_write(const char *path, const char *name, const unsigned char
     } else if (ok) {
         ok = fwrite(data, size, 1, file) == 1;
     }
-    if (!file || fclose(file) != 0 || !ok)
-        die("cannot write %s", path);
+    ok = ok && !ferror(file);
+    if (file && fclose(file) == 0 && ok)
+        return;
+    if (file && !ignis__path_is_special(path)) /* a half would be newer than the record, and count as made */
+        (void)ignis__file_remove(path);
+    die("cannot write %s", path);
 }
 
 /*  What is in a bundle, by architecture. */

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+/*  blocks.cu - quantised weights as numbers: rows of a matrix, and rows of an embedding by the tokens of texts
+
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>.
+*/
+#include "ignis.cuh"
+#include "generate.cuh"
+#include "blocks.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> W;
+
+/*  A row, by a block of threads. */
+template <typename To> __device__ inline void numbers_of(To *to, const quantised &w, long long row)
+{
+    constexpr int some = sizeof(To) > 4 ? 2 : 4;
+    for (int i = threadIdx.x; i < w.k / 8; i += blockDim.x) {
+        float v[8];
+        int first[2];
+        blocks_eight(w, row, i / 4, i % 4, v, first);
+#pragma unroll
+        for (int part = 0; part < 8; part += some) {
+            ignis_pack<To, some> pack;
+#pragma unroll
+            for (int j = 0; j < some; j++)
+                pack[j] = To(v[part + j]);
+            ignis_store(to + i / 4 * 32 + first[part / 4] + part % 4, pack);
+        }
+    }
+}
+
+/*  Rows `first` and on. grid = rows. */
+extern "C" __global__ void __launch_bounds__(256) ignis_blocks_rows(T *to, const __grid_constant__ quantised w, long long first)
+{
+    numbers_of(to + blockIdx.x * w.k, w, first + blockIdx.x);
+}
+
+/*  Rows by ids; NaN for one that is none of the table's rows, as ignis_embedding has it. grid = any number of blocks. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_blocks_embedding(T *to, const __grid_constant__ quantised w, const void *ids, int id_bytes, long long count, long long vocab)
+{
+    for (long long i = blockIdx.x; i < count; i += gridDim.x) {
+        const long long id = ignis_index(ids, id_bytes, i);
+        if (id >= 0 && id < vocab)
+            numbers_of(to + i * w.k, w, id);
+        else
+            for (long long j = threadIdx.x; j < w.k; j += blockDim.x)
+                to[i * w.k + j] = T(__int_as_float(0x7fffffff));
+    }
+}
+
+/*  The same of the tokens of a step, with learned positions, or null, added: what ignis_generate_embed does. grid = rows. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_blocks_embed(W *sum, const __grid_constant__ quantised w, const T *positions, const generate_row *rows)
+{
+    const generate_row &row = rows[blockIdx.x];
+    W *to = sum + blockIdx.x * w.k;
+    if (row.position < 0) {
+        for (int i = threadIdx.x; i < w.k; i += 256)
+            to[i] = 0;
+        return;
+    }
+    numbers_of(to, w, row.ids[row.position]);
+    __syncthreads();
+    for (int i = threadIdx.x; positions && i < w.k; i += 256)
+        to[i] += W(positions[row.position * w.k + i]);
+}

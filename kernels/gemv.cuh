@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+/*  gemv.cuh - what products of few rows on tensor cores share: the norm of a row before them, and what comes behind
+
+    Compiled with -DIGNIS_T=<1 or 2>.
+*/
+#ifndef IGNIS_GEMV_CUH
+#define IGNIS_GEMV_CUH
+
+#include "ignis.cuh"
+#include "activation.cuh"
+#include "rope.cuh"
+#include "generate.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+
+constexpr int SLICES = 8, THREADS = 32 * SLICES;
+constexpr int COLUMN = 20; /* floats from a column of 16 to the next in shared memory: warps write without conflicts */
+
+enum gemv_mma_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS, TO_CACHE }; /* ignis.h has the same */
+
+/*  ignis.h has the same struct. Rows of x have k elements, those of results result_row. */
+struct gemv_mma_params {
+    const T *x;
+    const void *weights; /* [n, k]; gated [2 n, k]: silu of the first half's product, times the second's */
+    const T *bias;       /* [n] or [2 n], or null */
+    T *out;
+    float *sum, *logits;
+    const float *norm_of; /* one row, of which x is the norm; null: x is there */
+    const T *norm_weight, *norm_bias;
+    const generate_row *places; /* TO_CACHE: q, k and v of heads, of which k and v go to the cache */
+    T *keys, *values;
+    const float *frequencies; /* by which q and k turn, or null */
+    double eps;
+    long long n, k, result_row;
+    int rows, kind, gated, rms, heads, kv_heads, head_dim;
+};
+
+/*  The norm of a row, by a block. What a thread needs of the weights is loaded ahead of the row. */
+struct row_norm {
+    static constexpr int kept = 4, step = THREADS * 4; /* packs of a thread that stay in registers; elements of a pack of all */
+    const gemv_mma_params &p;
+    ignis_pack<T, 4> weight[kept];
+
+    __device__ explicit row_norm(const gemv_mma_params &p) : p(p)
+    {
+#pragma unroll
+        for (int round = 0; round < kept; round++)
+            if (threadIdx.x * 4 + round * step < p.k)
+                weight[round] = ignis_load<4>(p.norm_weight + threadIdx.x * 4 + round * step);
+    }
+
+    /*  put(i, four) gets four elements from i on. Their bits are the same, whoever puts them where. */
+    template <typename Put> __device__ void run(const float *x, Put put) const
+    {
+        const int hidden = (int)p.k, first = threadIdx.x * 4;
+        ignis_pack<float, 4> own[kept];
+        const auto each = [&](auto run) {
+#pragma unroll
+            for (int round = 0; round < kept; round++)
+                if (first + round * step < hidden)
+                    run(first + round * step, own[round], weight[round]);
+            for (int i = first + kept * step; i < hidden; i += step)
+                run(i, ignis_load(x + i), ignis_load<4>(p.norm_weight + i));
+        };
+        float mean = 0, squares = 0;
+#pragma unroll
+        for (int round = 0; round < kept; round++)
+            if (first + round * step < hidden)
+                own[round] = ignis_load(x + first + round * step);
+        if (!p.rms) {
+            each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });
+            mean = ignis_block_sum(mean) / hidden;
+        }
+        each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &) {
+            for (int j = 0; j < 4; j++)
+                squares = fmaf(v[j] - mean, v[j] - mean, squares);
+        });
+        const float factor = 1.0f / sqrtf(ignis_block_sum(squares) / hidden + (float)p.eps);
+        each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w) {
+            ignis_pack<T, 4> y;
+            for (int j = 0; j < 4; j++)
+                y[j] = T((v[j] - mean) * factor * float(w[j]) + (p.norm_bias ? float(p.norm_bias[i + j]) : 0.0f));
+            put(i, y);
+        });
+    }
+};
+
+/*  Which rows of the weights a tile has, if the first one has `first`: `low` on, and `high` on, eight each. They are numbered as results are. */
+__device__ inline void tile_rows(const gemv_mma_params &p, int first, int tile, int &low, int &high)
+{
+    const int at = first + 16 * tile;
+    low = at;
+    high = low + 8;
+    if (p.gated) {
+        low = 8 * tile;
+        high = low + (int)p.n;
+    } else if (p.kind == TO_CACHE) { /* elements that turn together */
+        const int half = p.head_dim / 2, head = at / p.head_dim;
+        low = head * p.head_dim + (at - head * p.head_dim) / 2;
+        high = low + half;
+    }
+}
+
+/*  What a thread needs to finish rows `low` and `high` of the weights for a column, loaded while the product is under way. */
+struct finish_line {
+    float bias[2], sum[2], sine, cosine;
+    T *to; /* TO_CACHE: where both go, half a head apart; or null */
+
+    /*  What kernels ahead do not write. */
+    __device__ void load(const gemv_mma_params &p, int low, int high, int c)
+    {
+        bias[0] = bias[1] = sine = 0;
+        cosine = 1;
+        to = nullptr;
+        if (low >= p.n)
+            return;
+        if (p.bias) {
+            bias[0] = float(p.bias[low]);
+            bias[1] = p.gated || high < p.n ? float(p.bias[high]) : 0.0f;
+        }
+        if (p.kind != TO_CACHE)
+            return;
+        const generate_row &place = p.places[c];
+        const int head = low / p.head_dim, i = low - head * p.head_dim;
+        if (place.position < 0)
+            return;
+        if (p.frequencies && head < p.heads + p.kv_heads)
+            sine_cosine((float)place.position, p.frequencies[i], sine, cosine);
+        to = p.out + c * p.result_row + low;
+        if (head >= p.heads) {
+            const generate_cache<T> cache = {head >= p.heads + p.kv_heads ? p.values : p.keys, p.kv_heads, p.head_dim};
+            to = cache.at(place.pages, place.position, (head - p.heads) % p.kv_heads) + i;
+        }
+    }
+    /*  What they do. */
+    __device__ void load_sum(const gemv_mma_params &p, int low, int high, int c)
+    {
+        if (p.kind != ADDED_TO_SUM)
+            return;
+        sum[0] = low < p.n ? p.sum[c * p.result_row + low] : 0.0f;
+        sum[1] = high < p.n ? p.sum[c * p.result_row + high] : 0.0f;
+    }
+
+    __device__ void put(const gemv_mma_params &p, int low, int high, int c, float a, float b) const
+    {
+        const long long row = c * p.result_row;
+        a += bias[0];
+        b += bias[1];
+        if (low >= p.n)
+            return;
+        if (p.gated) {
+            p.out[row + low] = T(a * sigmoid(a) * b);
+        } else if (p.kind == TO_CACHE) {
+            if (to) {
+                to[0] = T(a * cosine - b * sine);
+                to[p.head_dim / 2] = T(b * cosine + a * sine);
+            }
+        } else if (p.kind == TO_OUT || p.kind == TO_OUT_BY_GELU) {
+            p.out[row + low] = T(p.kind == TO_OUT ? a : gelu(a));
+            if (high < p.n)
+                p.out[row + high] = T(p.kind == TO_OUT ? b : gelu(b));
+        } else if (p.kind == ADDED_TO_SUM) {
+            p.sum[row + low] = sum[0] + a;
+            if (high < p.n)
+                p.sum[row + high] = sum[1] + b;
+        } else {
+            p.logits[row + low] = a;
+            if (high < p.n)
+                p.logits[row + high] = b;
+        }
+    }
+};
+
+/*  What a warp has found in its slice, for the others: columns of COLUMN floats. */
+template <int columns, int N> __device__ inline void put_slice(float *to, const float (&sum)[N][4])
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int c = 8 * n + lane % 4 * 2 + j % 2;
+            if (c < columns)
+                to[c * COLUMN + lane / 4 + j / 2 * 8] = sum[n][j];
+        }
+}
+
+/*  Adds up the slices of a tile and finishes its rows. `line` has the sums of this thread's first column already, and with `loaded` all else. */
+template <int columns, bool loaded>
+__device__ inline void finish_tile(const gemv_mma_params &p, const float *slices, int low, int high, finish_line &line)
+{
+    const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and first column that this thread finishes */
+#pragma unroll
+    for (int c = own; c < columns; c += THREADS / 8) {
+        if (c >= p.rows)
+            break;
+        float y[2];
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+            float s[SLICES];
+#pragma unroll
+            for (int i = 0; i < SLICES; i++)
+                s[i] = slices[(i * columns + c) * COLUMN + g + 8 * part];
+            y[part] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+        }
+        if (c != own || !loaded)
+            line.load(p, low + g, high + g, c);
+        if (c != own)
+            line.load_sum(p, low + g, high + g, c);
+        line.put(p, low + g, high + g, c, y[0], y[1]);
+    }
+}
+
+#endif /* IGNIS_GEMV_CUH */
