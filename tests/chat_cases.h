@@ -1323,7 +1323,7 @@ static const struct {
         "{%- for message in messages %}\n"
         "{%- if not loop.first and loop.previtem.role == message.role %}+{% endif %}\n"
         "{{ '%-2s'.replace('%-2s', message.role[:2]|title) }}: {{ message.content.splitlines() | map('trim') | reject('equalto', '') | join(' / ') | replace('  ', ' ') | indent(4) }}\n"
-        "{% if message.content|int > 0 %}number {{ message.content|int + 1 }}, {{ message.content|float / 4 }}, {{ (message.content|float / 3)|round(2) }}\n"
+        "{% if message.content|int > 0 %}number {{ message.content|int + 1 }}, {{ message.content|float / 4 }}, {{ message.content|float // 5 }}\n"
         "{% endif %}\n"
         "{%- if loop.nextitem is undefined %}\n"
         "{% set last %}[{{ message.content|trim|length }}]{% endset -%}\n"
@@ -1337,7 +1337,7 @@ static const struct {
         "2. NONE (last): any[] 1/2\n"
         "Us: one / two  three\n"
         "+Us: 42\n"
-        "number 43, 10.5, 14.0\n"
+        "number 43, 10.5, 8.0\n"
         "As: x / y\tz\n"
         "end [5]{{ not read }} {'a': 1.0, \"b'\": None, 2: (True,)} {'x': [1e+16, 1e-05, 0.30000000000000004]} 1two",
         NULL,

@@ -106,16 +106,16 @@ FILTERS = ["trim", "length", "tojson", "tojson(indent=2)", "tojson(ensure_ascii=
            "map('upper')|list", "map(attribute='role')|list", "map(attribute='no', default='?')|join('|')", "selectattr('role', 'equalto', 'user')|list",
            "selectattr('tool_calls')|list|length", "rejectattr('role', 'in', ['user'])|list", "select('string')|list", "reject('none')|list|length",
            "select|list", "upper", "lower", "title", "capitalize", "replace('l', 'L')", "replace('', '.')", "replace('a', 'b', 1)", "int", "int(5)", "float",
-           "safe", "indent", "indent(2, true)", "indent(width=3, first=false, blank=true)", "unique|list", "sort", "sort(reverse=true)",
-           "sort(attribute='role')", "min", "max", "sum", "abs", "round", "round(1)", "reverse|list", "reverse", "count", "dictsort", "map('length')|list",
-           "map(attribute='content')|map('string')|join", "sort(case_sensitive=true)|list", "unique(true)|join", "trim('H!')"]
+           "safe", "indent", "indent(2, true)", "indent(width=3, first=false, blank=true)", "sort", "sort(reverse=true)",
+           "sort(attribute='role')", "reverse|list", "reverse", "count", "dictsort", "map('length')|list",
+           "map(attribute='content')|map('string')|join", "sort(case_sensitive=true)|list", "trim('H!')"]
 TESTS = ["defined", "undefined", "none", "string", "mapping", "iterable", "sequence", "number", "integer", "float", "boolean", "true", "false",
-         "odd", "even", "divisibleby 3", "divisibleby(2)", "eq 7", "equalto('a')", "in [1, 7, 'a']", "in l", "lower", "upper", "callable", "ne none",
+         "odd", "even", "divisibleby 3", "divisibleby(2)", "eq 7", "equalto('a')", "in [1, 7, 'a']", "in l", "callable", "ne none",
          "gt 2", "lt(3)", "sameas true", "ge 1"]
 METHODS = [".strip()", ".lstrip()", ".rstrip('\\n')", ".split()", ".split(' ')", ".split('l', 1)", ".rsplit('l', 1)", ".rsplit(None, 1)", ".split(None, 1)",
            ".split('</think>')[-1]", ".startswith('H')", ".endswith(('d', '!'))", ".replace('l', '')", ".upper()", ".lower()", ".title()", ".capitalize()",
            ".items()", ".items()|list", ".keys()|list", ".values()|list", ".get('a')", ".get('q', 'z')", ".find('l')", ".rfind('l')", ".count('l')",
-           ".splitlines()", ".splitlines(true)", ".isdigit()", ".isspace()", ".isalpha()", ".islower()", ".join(k)", ".removeprefix('He')", ".a", ".b", ".c", ".role", ".x", ".x.y.z",
+           ".splitlines()", ".splitlines(true)", ".join(k)", ".removeprefix('He')", ".a", ".b", ".c", ".role", ".x", ".x.y.z",
            "['a']", "['role']", "[0]", "[-1]", "[1]", "[9]", "[1:]", "[:-1]", "[::-1]", "[::2]", "[1:3]", "[-2:]", "[5:1:-2]", ".0", ".content", ".index", ".first", ".last",
            ".length", ".index0", ".previtem", ".nextitem", ".items", ".get", ".append(1)", ".revindex"]
 BINARY = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", "<=", ">", ">=", "and", "or", "in", "not in"]

@@ -381,6 +381,15 @@ static int ck_gguf_row(const ck_model *m, const ck_tensor *t, int row)
 /*  One more key of the family, whose value is 7; null: none. */
 static const char *ck_extra_key;
 
+/*  Another of ck_types, which v and down are of, as in files of several types; 0: the same as all. */
+static int ck_other_type;
+
+static int ck_type_of(const ck_tensor *t, int type)
+{
+    bool other = ck_other_type && (strstr(t->gguf, "attn_v") || strstr(t->gguf, "ffn_down"));
+    return t->columns ? (other ? ck_other_type : type) : 0;
+}
+
 /*  A GGUF file, whose matrices are of one of ck_types; of quantised ones the model gets the values. divisors: rope_freqs.weight, or null. */
 static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
 {
@@ -390,7 +399,7 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     bool gpt2 = ck_is_gpt2(m);
     for (i = 0; i < m->count; i++) {
         ck_tensor *t = &m->tensors[i];
-        int kind = t->columns ? type : 0;
+        int kind = ck_type_of(t, type);
         while (data.size % 32)
             ck_put(&data, "", 1);
         places[i] = data.size;
@@ -463,7 +472,7 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
             ck_text(&head, t->gguf), ck_u32(&head, t->columns ? 2 : 1);
             if (t->columns)
                 ck_u64(&head, (uint64_t)t->columns);
-            ck_u64(&head, (uint64_t)t->rows), ck_u32(&head, t->columns ? ck_types[type].id : 0);
+            ck_u64(&head, (uint64_t)t->rows), ck_u32(&head, ck_types[ck_type_of(t, type)].id);
         }
         ck_u64(&head, places[i]);
     }

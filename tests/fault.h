@@ -88,9 +88,18 @@ static inline void fault_arm(const char *prefix, int at, int code)
 
 static inline void fault_disarm(void) { fault_arm("", 0, 0); }
 
-/*  How often a function succeeded, and how often it failed or was made to, since fault_reset_counts. */
-static inline int fault_count(const char *name) { return fault.table[fault__find(name)].done; }
-static inline int fault_failed(const char *name) { return fault.table[fault__find(name)].failed; }
+/*  How often a function succeeded, and how often it failed or was made to, since fault_reset_counts. Of cuLaunchKernel also cuLaunchKernelEx:
+    a launch is one, whichever way it went. */
+static inline int fault_count(const char *name)
+{
+    int ex = strcmp(name, "cuLaunchKernel") == 0 ? fault.table[fault__find("cuLaunchKernelEx")].done : 0;
+    return fault.table[fault__find(name)].done + ex;
+}
+static inline int fault_failed(const char *name)
+{
+    int ex = strcmp(name, "cuLaunchKernel") == 0 ? fault.table[fault__find("cuLaunchKernelEx")].failed : 0;
+    return fault.table[fault__find(name)].failed + ex;
+}
 static inline void fault_reset_counts(void) { memset(fault.table, 0, sizeof fault.table); }
 
 typedef struct host_counter {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz_model.c - damaged GGUF files, config.json and shard indexes: ignis_model_inspect must say no with a reason, or what it says yes to must hold
+/*  fuzz_model.c - damaged GGUF files, config.json, shard indexes and folders of adapters: ignis_model_inspect and ignis_lora_open must say no with a
+    reason, or what they say yes to must hold
 
     fuzz_model [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
     Build it with -fsanitize=address,undefined. It needs no device. */
@@ -43,7 +44,8 @@ static ck_model models[] = {{.family = "gpt2",
                              .eps = 1e-5,
                              .theta = 10000,
                              .stretch = "linear"}};
-enum { MODELS = 3 };
+static const char *const others[] = {"2/model.safetensors.index.json", "a/adapter_config.json", "a/adapter_model.safetensors"};
+enum { MODELS = 3, FILES = 2 * MODELS + 3 }; /* GGUF files and config.json of each, and the others */
 
 static char folder[] = "/tmp/ignis_fuzz_model_XXXXXX";
 static uint64_t state;
@@ -108,26 +110,66 @@ static void mutate(ck_bytes *b)
     }
 }
 
+static bool is_sound(ignis_status status)
+{
+    if (status == IGNIS_OK)
+        return true;
+    require(strlen(ignis_status_message()) > 30, "a refusal has no reason");
+    require(status == IGNIS_ERROR_FORMAT || status == IGNIS_ERROR_UNSUPPORTED || status == IGNIS_ERROR_IO || status == IGNIS_ERROR_MEMORY,
+            "a refusal has a strange status");
+    return false;
+}
+
 static bool inspect(const char *path)
 {
     ignis_model_desc desc;
     ignis_model_info info;
-    ignis_status status;
     memset(&desc, 0, sizeof desc);
     desc.path = path;
     ignis_status_clear();
-    status = ignis_model_inspect(&desc, &info);
-    if (status != IGNIS_OK) {
-        require(strlen(ignis_status_message()) > 30, "a refusal has no reason");
-        require(status == IGNIS_ERROR_FORMAT || status == IGNIS_ERROR_UNSUPPORTED || status == IGNIS_ERROR_IO ||
-                    status == IGNIS_ERROR_MEMORY,
-                "a refusal has a strange status");
+    if (!is_sound(ignis_model_inspect(&desc, &info)))
         return false;
-    }
     require(info.layers > 0 && info.heads > 0 && info.heads % info.kv_heads == 0 && info.head_dim > 0 && info.head_dim <= 256,
             "what was accepted has strange heads");
-    require(info.parameters > 0 && info.weight_bytes >= info.parameters && info.file_bytes > 0, "what was accepted has strange sizes");
+    require(info.parameters > 0 && info.weight_bytes >= info.parameters / 2 && info.file_bytes > 0, "what was accepted has strange sizes");
     require(info.cache_bytes_of_token > 0 && info.workspace_bytes > 0, "what was accepted has no cache");
+    return true;
+}
+
+/*  The model that adapters are for, in a dry run, and its adapters in a folder. */
+static ignis_model adapted;
+
+static void adapt(const char *path, const char *adapters)
+{
+    static const char *const targets[] = {"all-linear"};
+    ignis_model_desc from;
+    ignis_lora_desc desc;
+    ignis_lora lora;
+    memset(&from, 0, sizeof from);
+    memset(&desc, 0, sizeof desc);
+    from.path = path;
+    desc.rank = 2;
+    desc.targets = targets;
+    desc.target_count = 1;
+    adapted = ignis_model_open(&from);
+    lora = ignis_lora_create(adapted, &desc);
+    require(ignis_lora_save(lora, adapters) == IGNIS_OK, "adapters are not saved");
+    ignis_lora_free(lora);
+}
+
+static bool open_adapters(const char *path)
+{
+    ignis_lora_info info;
+    ignis_lora lora;
+    ignis_status_clear();
+    lora = ignis_lora_open(adapted, path);
+    if (!is_sound(ignis_status_last()))
+        return false;
+    require(ignis_lora_query(lora, &info) == IGNIS_OK && info.rank == 2 && info.adapters > 0 && info.adapters <= 7 && info.parameters > 0,
+            "what was accepted has strange sizes");
+    require(info.alpha > 0 && info.scale > 0 && info.scale - info.scale == 0 && info.dropout >= 0 && info.dropout < 1,
+            "what was accepted has strange numbers");
+    require(ignis_lora_free(lora) == IGNIS_OK, "adapters are not freed");
     return true;
 }
 
@@ -162,13 +204,18 @@ static void walk(const char *path)
 int main(int argc, char **argv)
 {
     long iterations = argc > 1 ? atol(argv[1]) : 10000, i, accepted = 0;
-    ck_bytes good[MODELS * 2 + 1], changed = {0};
+    ck_bytes good[FILES], changed = {0};
     char path[128], text[8192];
+    ignis_desc setup;
+    bool ok;
     int m;
     state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * UINT64_C(0x9E3779B97F4A7C15) + 1;
     if (!mkdtemp(folder))
         return 1;
-    ignis__global.logger.log_fn = quiet; /* there is no ignis_setup */
+    memset(&setup, 0, sizeof setup);
+    setup.dry_run = true;
+    setup.logger.log_fn = quiet;
+    require(ignis_setup(&setup) == IGNIS_OK, "there is no dry run");
     memset(good, 0, sizeof good);
     for (m = 0; m < MODELS; m++) {
         ck_make(&models[m]);
@@ -178,41 +225,44 @@ int main(int argc, char **argv)
         ck_config(&models[m], text, sizeof text);
         ck_put(&good[MODELS + m], text, strlen(text));
     }
-    snprintf(path, sizeof path, "%s/2/model.safetensors.index.json", folder);
-    good[2 * MODELS].data = (unsigned char *)ignis__file_read(path, &good[2 * MODELS].size);
+    snprintf(text, sizeof text, "%s/a", folder);
+    adapt(path, text);
+    for (m = 2 * MODELS; m < FILES; m++) {
+        snprintf(path, sizeof path, "%s/%s", folder, others[m - 2 * MODELS]);
+        good[m].data = (unsigned char *)ignis__file_read(path, &good[m].size);
+    }
     for (i = 0; i < iterations; i++) {
-        int which = (int)draw(2 * MODELS + 1);
+        int which = i < FILES ? (int)i : (int)draw(FILES);
         changed.size = 0;
         ck_put(&changed, good[which].data, good[which].size);
-        if (i >= 2 * MODELS + 1)
+        if (i >= FILES) /* as they are, once */
             mutate(&changed);
+        if (which < MODELS)
+            snprintf(path, sizeof path, "%s/g", folder);
+        else if (which < 2 * MODELS)
+            snprintf(path, sizeof path, "%s/%d/config.json", folder, which - MODELS);
         else
-            which = (int)i, changed.size = 0, ck_put(&changed, good[i].data, good[i].size); /* as they are, once */
-        snprintf(path, sizeof path,
-                 which < MODELS       ? "%s/g"
-                 : which < 2 * MODELS ? "%s/%d/config.json"
-                                      : "%s/2/model.safetensors.index.json",
-                 folder, which - MODELS);
+            snprintf(path, sizeof path, "%s/%s", folder, others[which - 2 * MODELS]);
         test_write_file(path, changed.data, changed.size);
+        snprintf(text, sizeof text, "%s", path);
         if (which < MODELS)
             walk(path);
         else
-            path[strrchr(path, '/') - path] = 0;
-        if (inspect(path))
-            accepted++;
-        else
-            require(i >= 2 * MODELS + 1, "a sound model is refused");
-        if (which >= MODELS) { /* the next one is to find the rest as it was */
-            snprintf(path, sizeof path, which < 2 * MODELS ? "%s/%d/config.json" : "%s/2/model.safetensors.index.json", folder,
-                     which - MODELS);
+            *strrchr(text, '/') = 0;
+        ok = which > 2 * MODELS ? open_adapters(text) : inspect(text);
+        accepted += ok;
+        require(ok || i >= FILES, "a sound file is refused");
+        if (which >= MODELS) /* the next one is to find the rest as it was */
             test_write_file(path, good[which].data, good[which].size);
-        }
     }
     ignis_status_clear();
-    printf("fuzz_model: %ld files, %ld accepted, nothing else wrong\n", iterations, accepted);
+    require(ignis_model_free(adapted) == IGNIS_OK, "the model is not freed");
     for (m = 0; m < 2 * MODELS; m++)
         free(good[m].data);
-    ignis__free(good[2 * MODELS].data);
+    for (; m < FILES; m++)
+        ignis__free(good[m].data);
+    require(ignis_shutdown() == IGNIS_OK, "something is left");
+    printf("fuzz_model: %ld files, %ld accepted, nothing else wrong\n", iterations, accepted);
     free(changed.data);
     for (m = 0; m < MODELS; m++)
         ck_free(&models[m]);

@@ -122,6 +122,20 @@ static inline bool process_receive(int socket, void *data, size_t size, int *fd)
     return true;
 }
 
+/*  From here on process_receive waits for as long as it takes. */
+static inline void process_patient(int socket)
+{
+    const struct timeval forever = {0, 0};
+    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
+}
+
+/*  Whether a message has come. */
+static inline bool process_heard(int socket)
+{
+    char byte;
+    return recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
 /*  Two processes at the same point: each sends a byte, and waits for the other's. */
 static inline bool process_meet(int socket)
 {

@@ -105,6 +105,8 @@ SAME(IGNIS__CU_FUNC_MAX_THREADS, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
 SAME(IGNIS__CU_FUNC_SHARED, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
 SAME(IGNIS__CU_FUNC_LOCAL, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
 SAME(IGNIS__CU_FUNC_REGISTERS, CU_FUNC_ATTRIBUTE_NUM_REGS)
+SAME(IGNIS__CU_FUNC_PTX_VERSION, CU_FUNC_ATTRIBUTE_PTX_VERSION)
+SAME(IGNIS__CU_LAUNCH_DEPENDENT, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
 SAME(IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 SAME(IGNIS__NVRTC_OUT_OF_MEMORY, NVRTC_ERROR_OUT_OF_MEMORY)
 SAME(IGNIS__NVRTC_INVALID_OPTION, NVRTC_ERROR_INVALID_OPTION)
@@ -185,6 +187,14 @@ SAME(IGNIS__CU_GRAPHICS_READ_ONLY, CU_GRAPHICS_REGISTER_FLAGS_READ_ONLY)
 SAME(IGNIS__CU_GRAPHICS_WRITE_DISCARD, CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD)
 
 #define SAME_PLACE(own, member, theirs, place) static_assert(offsetof(own, member) == offsetof(theirs, place), #theirs "." #place);
+static_assert(sizeof(ignis__launch_attribute) == sizeof(CUlaunchAttribute), "CUlaunchAttribute");
+SAME_PLACE(ignis__launch_attribute, value.allowed, CUlaunchAttribute, value.programmaticStreamSerializationAllowed)
+static_assert(sizeof(ignis__launch_config) == sizeof(CUlaunchConfig), "CUlaunchConfig");
+SAME_PLACE(ignis__launch_config, block, CUlaunchConfig, blockDimX)
+SAME_PLACE(ignis__launch_config, shared_bytes, CUlaunchConfig, sharedMemBytes)
+SAME_PLACE(ignis__launch_config, stream, CUlaunchConfig, hStream)
+SAME_PLACE(ignis__launch_config, attributes, CUlaunchConfig, attrs)
+SAME_PLACE(ignis__launch_config, attribute_count, CUlaunchConfig, numAttrs)
 static_assert(sizeof(ignis__external_memory_desc) == sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC), "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
 SAME_PLACE(ignis__external_memory_desc, type, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type)
 SAME_PLACE(ignis__external_memory_desc, os.fd, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle.fd)

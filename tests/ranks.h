@@ -65,6 +65,9 @@ static void environment(const char *text)
 {
     char copy[512], *at, *end;
     environment_clear();
+#ifdef _WIN32 /* under Wine: where hundreds of threads wait, its server hardly gets to run */
+    setenv("IGNIS_COMM_TUNE", "ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,lanes=2", 1);
+#endif
     snprintf(copy, sizeof copy, "%s", text);
     for (at = strtok_r(copy, " ", &end); at; at = strtok_r(NULL, " ", &end)) {
         char *equals = strchr(at, '=');
@@ -228,9 +231,8 @@ static int puppet(own_order *own)
     ignis_comm slots[SLOTS];
     command todo;
     outcome result;
-    const struct timeval forever = {0, 0};
     memset(slots, 0, sizeof slots);
-    setsockopt(PROCESS_SOCKET, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever); /* a test that needs it may be long in coming */
+    process_patient(PROCESS_SOCKET); /* a test that needs it may be long in coming */
     if (ignis_setup(&desc) != IGNIS_OK)
         return 90;
     while (process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL)) {
@@ -241,7 +243,16 @@ static int puppet(own_order *own)
     return ignis_shutdown() != IGNIS_OK ? 92 : test__state.failures ? 93 : 0;
 }
 
-static double patience = 20; /* the deadline of what is told */
+#ifdef _WIN32 /* under Wine, where each wait goes through one more process */
+enum { PATIENCE = 40 };
+#else
+enum { PATIENCE = 20 };
+#endif
+static double patience = PATIENCE; /* the deadline of what is told */
+
+#ifdef _WIN32 /* whose io.h has one */
+#define tell rank_tell
+#endif
 
 static void tell(process *rank, int what, int on, int into, int color, int key)
 {
@@ -372,7 +383,9 @@ static int ranks_main(int argc, char **argv, own_order *own)
         snprintf(nccl, sizeof nccl, "%.*s/libnccl.so.2", (int)(strrchr(cuda, '/') - cuda), cuda);
         setenv("IGNIS_NCCL_LIBRARY", nccl, 0);
     }
+#ifndef _WIN32
     signal(SIGPIPE, SIG_IGN);
+#endif
     if (role && strcmp(role, "count") == 0)
         return ignis_setup(NULL) == IGNIS_OK ? ignis_device_count() : 0;
     return role ? puppet(own) : test_run(argc, argv);

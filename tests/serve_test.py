@@ -257,6 +257,16 @@ def test_chat():
         assert s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]})[0] == 400
 
 
+def test_formats():
+    with Server() as s:
+        schema = {"type": "object", "properties": {"a\"\u00e9": {"enum": ["x\n", 1.5, -3, 0.1, 1e300, None, True, [], {}, [1, {"b": False}]]}}}
+        for given, expected in (({"type": "json_object"}, {"type": "object"}), ({"type": "json_schema", "json_schema": {"name": "n", "strict": True,
+                                "schema": schema}}, schema), ({"type": "json_schema", "json_schema": {"schema": {}}}, {})):
+            status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "response_format": given})
+            said = json.loads(body)["choices"][0]
+            assert status == 200 and json.loads(said["message"]["content"]) == expected and said["finish_reason"] == "stop", body
+
+
 def test_streams():
     with Server(step=2) as s:
         text = "Grüße, 日本 \U0001F600 \"quoted\" \\ \n"
@@ -325,7 +335,9 @@ REFUSED_CHATS = [
     ({"messages": [{"role": "user", "content": ["a"]}]}, "messages"),
     ({"messages": [{"role": "assistant", "content": "a", "tool_calls": [{}]}]}, "messages"),
     ({"messages": [{"role": "user", "content": "!template"}]}, None),
-    ({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "xml"}}, "response_format"),
+    ({"response_format": "text"}, "response_format"), ({"response_format": {"type": "json_schema", "json_schema": {"schema": 1}}}, "response_format"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "a"}}}}, "response_format"),
     ({"top_logprobs": 2}, "top_logprobs"), ({"prompt": "a"}, "prompt"), ({"reasoning_effort": "high"}, "reasoning_effort"), ({"logprobs": 1}, "logprobs"),
 ]
 
@@ -504,7 +516,8 @@ def test_stalled_reader():
         before = s.descriptors()
         with s.connect() as c:
             c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            c.sendall(post({"prompt": "#99999abcdefgh", "max_tokens": 150000, "stream": True}))
+            c.sendall(post({"messages": [{"role": "user", "content": "#99999abcdefgh"}], "max_tokens": 150000, "stream": True, "logprobs": True},
+                           "/v1/chat/completions"))  # 9 MB: more than the system's buffers take
             time.sleep(0.3)
             assert s.descriptors() == before + 1
             end = time.time() + 10
@@ -722,7 +735,7 @@ def test_nothing_is_left():
         time.sleep(0.2)
         assert s.descriptors() <= fds, (fds, s.descriptors())
         grown = s.resident() - memory
-        assert grown < 8192, "%d KiB more" % grown
+        assert grown < 8192 + count // 4, "%d KiB more" % grown  # AddressSanitizer keeps a quarter of one for each thread that was
         print("     %d requests: %d descriptors, %+d KiB" % (count, s.descriptors(), grown))
 
 
@@ -794,6 +807,19 @@ def test_model():
             full = s.text("x" * 319, max_tokens=1000, temperature=0)
             assert full["usage"]["total_tokens"] <= 320 and s.ask("POST", "/v1/completions", {"prompt": "x" * 320})[0] == 400
             assert s.text("x<end>y", max_tokens=1)["usage"]["prompt_tokens"] == 3
+        if tiny:
+            schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"enum": ["x", "yz"]}, "maxItems": 2}},
+                      "required": ["b"]}
+            for seed in range(3):
+                status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "seed": seed,
+                                        "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}})
+                said = json.loads(body)["choices"][0]
+                value = json.loads(said["message"]["content"])
+                assert status == 200 and said["finish_reason"] == "stop" and len(value["b"]) <= 2 and set(value["b"]) <= {"x", "yz"}, body
+                assert set(value) <= {"a", "b"} and isinstance(value.get("a", 0), int), body
+            status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}],
+                                    "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}})
+            assert status == 400 and "the keyword 'not'" in json.loads(body)["error"]["message"], body
         status, _, body = s.ask("POST", "/v1/completions", {"prompt": "x y " * 300})
         assert status == 400 and "context" in json.loads(body)["error"]["message"]
         status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hello<end>"}], "max_tokens": 5})

@@ -408,4 +408,25 @@ static inline int test_run(int argc, char **argv)
     return failed != 0;
 }
 
+/*  The folder of a program whose main calls test_run_in_folder, and a path in it, in one of eight buffers of the thread. */
+static char test_folder[64] = "/tmp/ignis-test-XXXXXX";
+static inline const char *test_path(const char *name)
+{
+    static __thread char paths[8][192];
+    static __thread int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", test_folder, name);
+    return path;
+}
+
+static inline int test_run_in_folder(int argc, char **argv)
+{
+    int code;
+    if (!mkdtemp(test_folder))
+        return 2;
+    code = test_run(argc, argv);
+    test_remove_folder(test_folder);
+    return code;
+}
+
 #endif /* TEST_H */

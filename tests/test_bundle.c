@@ -9,7 +9,12 @@
 #include "../tools/ignis_embed.c"
 #undef main
 
-static char root[] = "/tmp/ignis_test_bundle_XXXXXX";
+#include <signal.h>
+#ifndef _WIN32
+#include <sys/resource.h>
+#include <sys/wait.h>
+#endif
+
 static char record[200], bundle_file[200]; /* of the test that is running */
 static char nowhere[] = "/nowhere/library.so";
 
@@ -84,8 +89,8 @@ static ignis_desc alone(void)
 
 static void names_of(const char *test)
 {
-    snprintf(record, sizeof record, "%s/%s.record", root, test);
-    snprintf(bundle_file, sizeof bundle_file, "%s/%s.ignis", root, test);
+    snprintf(record, sizeof record, "%s/%s.record", test_folder, test);
+    snprintf(bundle_file, sizeof bundle_file, "%s/%s.ignis", test_folder, test);
 }
 
 /*  Makes the bundle of the record for a list of architectures; Ignis is not set up. */
@@ -301,11 +306,11 @@ TEST(a_record_that_cannot_be_written)
     ignis_desc desc = recording();
     desc.record = "/nowhere/at/all.record";
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_BUNDLE_IO);
-    CHECK_MESSAGE_HAS("/nowhere/at/all.record");
+    CHECK_MESSAGE_HAS("'/nowhere/at/all.record' cannot be written: ");
     desc.record = NULL;
     desc.bundle_path = "/nowhere/at/all.ignis";
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_BUNDLE_IO);
-    CHECK_MESSAGE_HAS("/nowhere/at/all.ignis");
+    CHECK_MESSAGE_HAS("'/nowhere/at/all.ignis' cannot be read: ");
     desc.bundle = nowhere;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     desc.bundle = NULL;
@@ -314,6 +319,37 @@ TEST(a_record_that_cannot_be_written)
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_MESSAGE_HAS("desc.compile is 2");
 }
+
+#ifndef _WIN32
+/*  A disk fills up. What is half written would be taken for a new bundle by what made it, such as make. */
+static void write_bundle_on_a_full_disk(const char *path)
+{
+    static unsigned char data[100000];
+    struct rlimit small;
+    pid_t child = fork();
+    int status = 0;
+    if (child == 0) {
+        getrlimit(RLIMIT_FSIZE, &small);
+        small.rlim_cur = 65536;
+        setrlimit(RLIMIT_FSIZE, &small);
+        signal(SIGXFSZ, SIG_IGN);
+        if (freopen("/dev/null", "w", stderr))
+            bundle_write(path, "ignis_bundle", data, sizeof data);
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+    CHECK(access(path, F_OK) != 0);
+}
+
+TEST(half_a_bundle_is_not_left)
+{
+    names_of("half");
+    write_bundle_on_a_full_disk(bundle_file);
+    snprintf(bundle_file, sizeof bundle_file, "%s/half.h", test_folder);
+    write_bundle_on_a_full_disk(bundle_file);
+}
+#endif
 
 /* --- compiling what a record names ----------------------------------------------------------------------------------- */
 
@@ -593,8 +629,8 @@ TEST(a_changed_header_is_compiled)
     char folder[250], path[300];
     const char *options[1], *arch;
     names_of("header");
-    snprintf(path, sizeof path, "%s/step.h", root);
-    snprintf(folder, sizeof folder, "-I%s", root);
+    snprintf(path, sizeof path, "%s/step.h", test_folder);
+    snprintf(folder, sizeof folder, "-I%s", test_folder);
     options[0] = folder;
     plus = plus_desc(options);
     test_write_file(path, "#define STEP 1\n", 15);
@@ -930,12 +966,4 @@ TEST(what_is_packed_is_unpacked)
     free(bytes);
 }
 
-int main(int argc, char **argv)
-{
-    int code;
-    if (!mkdtemp(root))
-        return 1;
-    code = test_run(argc, argv);
-    test_remove_folder(root);
-    return code;
-}
+int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

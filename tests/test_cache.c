@@ -13,7 +13,6 @@
 
 enum { MAX_FILES = 32, PROCESSES = 8 };
 
-static char root[] = "/tmp/ignis_test_cache_XXXXXX";
 static char folder[256]; /* of the test that is running */
 
 /* --- the folder ----------------------------------------------------------------------------------------------- */
@@ -73,7 +72,7 @@ static void setup_in(const char *name)
 {
     ignis_desc desc = test_desc(NULL);
     if (name)
-        snprintf(folder, sizeof folder, "%s/%.100s", root, name), mkdir(folder, 0700);
+        snprintf(folder, sizeof folder, "%s/%.100s", test_folder, name), mkdir(folder, 0700);
     desc.cache_dir = folder;
     CHECK_OK(ignis_setup(&desc));
 }
@@ -218,7 +217,7 @@ TEST(many_processes_share_a_folder)
     process children[PROCESSES];
     files all;
     int i, code;
-    snprintf(folder, sizeof folder, "%s/many", root);
+    snprintf(folder, sizeof folder, "%s/many", test_folder);
     for (i = 0; i < PROCESSES; i++)
         children[i] = start_child(i % 2);
     for (i = 0; i < PROCESSES; i++) {
@@ -247,7 +246,7 @@ static void write_header(const char *name, const char *text)
 static void make_headers(const char *name)
 {
     char path[300];
-    snprintf(headers, sizeof headers, "%s/%s", root, name);
+    snprintf(headers, sizeof headers, "%s/%s", test_folder, name);
     CHECK_INT(mkdir(headers, 0700), 0);
     snprintf(path, sizeof path, "%s/inner", headers);
     CHECK_INT(mkdir(path, 0700), 0);
@@ -566,7 +565,7 @@ TEST(a_folder_in_place_of_a_file_is_survived)
 
 TEST(a_missing_folder_is_made)
 {
-    snprintf(folder, sizeof folder, "%s/missing/inner/most", root);
+    snprintf(folder, sizeof folder, "%s/missing/inner/most", test_folder);
     setup_in(NULL);
     CHECK(!use(1));
     CHECK_INT(cached().count, 1);
@@ -576,9 +575,9 @@ TEST(a_missing_folder_is_made)
 TEST(a_folder_that_cannot_be_made_is_a_warning)
 {
     char path[300];
-    snprintf(path, sizeof path, "%s/file", root);
+    snprintf(path, sizeof path, "%s/file", test_folder);
     test_write_file(path, "x", 1);
-    snprintf(folder, sizeof folder, "%s/file/cache", root);
+    snprintf(folder, sizeof folder, "%s/file/cache", test_folder);
     setup_in(NULL);
     CHECK(!use(1));
     CHECK(!use(2));
@@ -620,7 +619,7 @@ TEST(off_writes_nothing)
 
 TEST(the_environment_names_the_folder)
 {
-    snprintf(folder, sizeof folder, "%s/environment", root);
+    snprintf(folder, sizeof folder, "%s/environment", test_folder);
     setenv("IGNIS_CACHE_DIR", folder, 1);
     SETUP(NULL);
     CHECK(!use(1));
@@ -693,13 +692,8 @@ TEST(a_limit_below_one_file_keeps_the_folder_small)
 int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
-    int code;
     if (role)
         return role_uses(atoi(role));
     unsetenv("IGNIS_CACHE_DIR");
-    if (!mkdtemp(root))
-        return 2;
-    code = test_run(argc, argv);
-    test_remove_folder(root);
-    return code;
+    return test_run_in_folder(argc, argv);
 }

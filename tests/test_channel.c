@@ -308,7 +308,11 @@ TEST(a_message_that_does_not_fit_stays)
             CHECK_INT(process_descriptors(), before + 1);
             drop_pair(&both);
             /* its two ends, the server's socket, its token and what it waits for; on Windows for the last both sides' processes */
+#ifdef _WIN32 /* and perhaps a pipe for the next client, which is there when this one has come */
+            CHECK(process_descriptors() == before - 5 || process_descriptors() == before - 6);
+#else
             CHECK_INT(process_descriptors(), before - 5);
+#endif
             close(ends[0]);
             close(ends[1]);
         } else {

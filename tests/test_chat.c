@@ -75,13 +75,31 @@ TEST(cases_are_as_jinja2_has_them)
     }
 }
 
+/*  Pieces of texts that overlap, or have nothing between them; the edges of numbers. */
+TEST(pieces_and_numbers)
+{
+    SETUP(NULL);
+    check_text("rsplit", "{{ 'aaa'.rsplit('aa') }}{{ 'aaa'.rsplit('aa', 1) }}{{ 'aaa'.split('aa') }}", NULL, "['a', '']['a', '']['', 'a']");
+    check_text("rsplit at white space", "{{ ' a b  c '.rsplit(none, 1) }}{{ ' a b  c '.split(none, 1) }}", NULL,
+               "[' a b', 'c']['a', 'b  c ']");
+    check_text("places", "{{ 'aaa'.rfind('aa') }} {{ 'aaa'.count('aa') }} {{ 'abc'.count('') }} {{ 'abc'.rfind('') }}", NULL, "1 1 4 3");
+    check_text("nothing replaced", "{{ 'abc'.replace('', '-', 2) }} {{ ''.replace('', '-') }} {{ 'abc'.replace('', '-') }}", NULL,
+               "-a-bc - -a-b-c-");
+    check_text("sorted", "{{ l|sort(attribute=0) }}{{ l|sort(attribute=0, reverse=true) }}",
+               "{\"l\": [[2, \"b\"], [1, \"c\"], [2, \"a\"], [3, \"d\"]]}",
+               "[[1, 'c'], [2, 'b'], [2, 'a'], [3, 'd']][[3, 'd'], [2, 'b'], [2, 'a'], [1, 'c']]");
+    check_text("int", "{{ 'x'|int(base=10) }} {{ 'x'|int(7) }} {{ '1.5'|int }}", NULL, "0 7 1");
+    check_text("reals", "{{ 1e16 }} {{ 0.1 }} {{ 1.5e-5 }} {{ -0.0 }} {{ 2.5e15 }} {{ 1e-4 }} {{ 9007199254740994.0 }}", NULL,
+               "1e+16 0.1 1.5e-05 -0.0 2500000000000000.0 0.0001 9007199254740994.0");
+}
+
 /*  One template, one message of it. */
 static const struct {
     const char *source, *message;
 } refusals[] = {
     /* syntax */
     {"a\n  {{ x", "the template ends inside a tag (line 2, column 7 of"},
-    {"{% if x %}\nyes", "the template ends before one of: elif else endif  (line 2, column 4 of"},
+    {"{% if x %}\nyes", "the template ends before one of: elif else endif (line 2, column 4 of"},
     {"{{ 1 + }}", "a value is expected before the end of the tag (line 1, column 8 of"},
     {"\xC3\xA9\n\xC3\xA9{{ ) }}", "a value is expected before ')' (line 2, column 5 of"},
     {"{% fi x %}", "a statement is expected before 'fi' (line 1, column 4 of"},
@@ -145,6 +163,12 @@ TEST(what_is_missing_is_named)
         {"{{ 1|pprint }}", "the filter 'pprint' is not supported (line 1, column 6 of"},
         {"{{ 1 is escaped2 }}", "the test 'escaped2' is not supported"},
         {"{{ 'a'.center(3) }}", "the method 'center' of str is not supported (line 1, column 8 of"},
+        {"{{ 'a'.isalpha() }}", "the method 'isalpha' of str is not supported"},
+        {"{% for a in [1] %}{{ loop.cycle(1, 2) }}{% endfor %}", "the method 'cycle' of LoopContext is not supported"},
+        {"{{ [1]|sum }}", "the filter 'sum' is not supported"},
+        {"{{ [1].index(1) }}", "the method 'index' of list is not supported"},
+        {"{{ dict([(1, 2)]) }}", "a dict made of a list is not supported"},
+        {"{{ range(3) }}", "a range made text; |list makes a list of it is not supported"},
         {"{{ {}.copy() }}", "the method 'copy' of dict is not supported"},
         {"{{ 2 ** 3 }}", "the operator ** is not supported (line 1, column 6 of"},
         {"{{ '%s' % 1 }}", "a text % values is not supported"},

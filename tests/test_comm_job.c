@@ -8,7 +8,8 @@
     T2   freed while exported or imported           transport: X_between_processes; share: two_processes_use_one_array, a_dead_user_holds_nothing
     T3   handles that are no handles                transport: every_flipped_bit_.., another_token_..; vmm: descriptors_that_are_no_memory
     T4   strangers                                  channel: strangers_.., without_the_token_.., the_folder_must_be_private; here: strangers_..
-    T5   headers that lie                           channel: a_message_that_lies_.., bytes_that_lie_..; transport: sealed_lies_..; share: records_..
+    T5   headers that lie                           channel: a_message_that_lies_.., bytes_that_lie_..; transport: sealed_lies_..; share: records_..;
+                                                    here: a_rank_that_lies_..
     T6   what cannot be exported                    transport: what_cannot_be_shared_..; share: only_what_was_made_..; vmm: the_memory_behind_an_array
     T7   one process, fork, exec                    transport: handles_of_this_process_..; channel: a_forked_child_..; vmm: a_forked_child_..; here:
                                                     what_is_forked_holds_nothing
@@ -34,10 +35,10 @@
 
 #include "ranks.h"
 
+#ifndef _WIN32
 #include <arpa/inet.h>
-#include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/un.h>
+#endif
 
 /* --- what puppets do for these tests ----------------------------------------------------------------------------------- */
 
@@ -112,7 +113,7 @@ static void fault_prepare(void)
 
 static void fault_begin(void)
 {
-    const ignis_launch one = {{1, 1, 1}, {1, 1, 1}, 0};
+    const ignis_launch one = test_launch(1, 1);
     ignis_arg arg = ignis_arg_i64(0x1000);
     ignis_kernel_launch(wild, &one, &arg, 1);
     ignis_synchronize();
@@ -123,7 +124,7 @@ static void own(const command *todo, ignis_comm comm, outcome *result)
 {
     switch (todo->what) {
     case FORK:
-        if (fork() == 0) {
+        if (fork() == 0) { /* where there is no fork, no test asks for it */
             ignis__sleep_us(3000000);
             _exit(ignis_comm_query(comm, &result->info) != IGNIS_ERROR_NOT_SETUP);
         }
@@ -187,7 +188,7 @@ static void finish(process *ranks, int count)
         else
             CHECK_INT(process_end(&ranks[i]), 0);
     }
-    patience = 20;
+    patience = PATIENCE;
 }
 
 /* --- the environment -------------------------------------------------------------------------------------------------- */
@@ -229,7 +230,9 @@ TEST(environments_are_read_strictly)
         {"RANK=2 WORLD_SIZE=2", "RANK is 2 and WORLD_SIZE is 2"},
         {"RANK=-1 WORLD_SIZE=2", "RANK is \"-1\""},
         {"RANK=1x WORLD_SIZE=2", "RANK is \"1x\""},
+#ifndef _WIN32 /* where a variable that is empty is none */
         {"RANK= WORLD_SIZE=2", "RANK is \"\""},
+#endif
         {"RANK=0 WORLD_SIZE=0", "WORLD_SIZE is \"0\""},
         {"RANK=0 WORLD_SIZE=1025", "WORLD_SIZE is \"1025\""},
         {"RANK=0 WORLD_SIZE=99999999999999999999", "WORLD_SIZE is"},
@@ -300,6 +303,7 @@ TEST(descs_are_checked)
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_ENVIRONMENT);
     desc.rendezvous = "dir:";
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+#ifndef _WIN32                    /* where a folder is taken as it is, and pipes do not lie in it */
     desc.rendezvous = "dir:/tmp"; /* not private */
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
     snprintf(place, sizeof place, "dir:/tmp/%0120d", 0);
@@ -308,6 +312,9 @@ TEST(descs_are_checked)
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
     CHECK_MESSAGE_HAS("too long a path for sockets");
     CHECK_INT(rmdir(place + 4), 0);
+#else
+    (void)place;
+#endif
     desc.size = 0;
     desc.timeout_s = -1;
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
@@ -346,6 +353,9 @@ TEST(four_ranks_meet_in_a_folder)
     folder_end();
 }
 
+#ifdef _WIN32 /* nobody listens at a port, which is a part of a name */
+static int free_port(void) { return 29500; }
+#else
 static int listener(int *port)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -367,6 +377,7 @@ static int free_port(void)
     close(listener(&port));
     return port;
 }
+#endif
 
 TEST(ranks_of_torchrun_meet_beside_its_store)
 {
@@ -390,6 +401,9 @@ TEST(ranks_of_torchrun_meet_beside_its_store)
 /*  Without a secret nobody listens at the port, where anybody could come. */
 TEST(without_a_secret_no_port_is_open)
 {
+#ifdef _WIN32
+    SKIP("on Windows no port is ever open");
+#else
     process rank;
     char text[256];
     int port = free_port(), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -412,6 +426,7 @@ TEST(without_a_secret_no_port_is_open)
     CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
     finish(&rank, 1);
     folder_end();
+#endif
 }
 
 /*  mpirun and srun give the job a name, which is all that ranks of one host need; those of other jobs do not meet them. */
@@ -466,6 +481,7 @@ static ignis__job *light_meet(int rank, int size, const char *where, const char 
     snprintf(place.folder, sizeof place.folder, "%s", where);
     snprintf(place.name, sizeof place.name, "meet");
     snprintf(place.address, sizeof place.address, "%s", address);
+    place.has_secret = *address != 0;
     return ignis__job_meet("light", &place, &self, (int64_t)60000000000);
 }
 
@@ -496,6 +512,33 @@ static bool light_rank(int rank, int size, const char *where)
     free(member);
     return ok;
 }
+
+#ifdef _WIN32 /* a process takes longer to begin there, and is this program again */
+enum { MANY = 24 };
+TEST(two_dozen_ranks_meet)
+{
+    process ranks[MANY];
+    char role[128];
+    int i;
+    REQUIRE(folder_make());
+    environment_clear();
+    for (i = 0; i < MANY; i++) {
+        snprintf(role, sizeof role, "light %d %s", i, folder);
+        ranks[i] = process_start(role);
+    }
+    for (i = 0; i < MANY; i++)
+        CHECK_INT(process_end(&ranks[i]), 0);
+    folder_end();
+}
+static int light_role(const char *role)
+{
+    char where[64] = "";
+    int rank = 0;
+    return sscanf(role, "light %d %63s", &rank, where) == 2 && light_rank(rank, MANY, where) ? 0 : 1;
+}
+TEST(a_host_that_vanishes_is_noticed) { SKIP("on Windows all ranks are on one host"); }
+#else
+static int light_role(const char *role) { return (void)role, 1; }
 
 TEST(two_hundred_ranks_meet)
 {
@@ -589,6 +632,7 @@ TEST(a_host_that_vanishes_is_noticed)
         SKIP("this system gives no network of one's own");
     CHECK_INT(WEXITSTATUS(status), 0);
 }
+#endif
 
 /* --- T20: what goes wrong when ranks meet ------------------------------------------------------------------------------ */
 
@@ -629,13 +673,20 @@ TEST(missing_ranks_are_named)
     CHECK_MESSAGE_HAS("did not reach rank 0");
     setenv("IGNIS_COMM_TOKEN", "sesame", 1);
     init_fails(1, 2, "127.0.0.1:1", 0.2, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+#ifdef _WIN32
+    CHECK_MESSAGE_HAS("there is no server");
+#else
     CHECK_MESSAGE_HAS("refused");
+#endif
     finish(&rank, 1);
     folder_end();
 }
 
 TEST(a_port_in_use_is_told)
 {
+#ifdef _WIN32
+    SKIP("on Windows no port is ever open");
+#else
     char text[64];
     int port, fd = listener(&port);
     environment("IGNIS_COMM_TOKEN=sesame");
@@ -646,44 +697,71 @@ TEST(a_port_in_use_is_told)
     init_fails(1, 2, text, 0.3, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT); /* who listens there says nothing */
     close(fd);
     environment_clear();
+#endif
 }
 
-static int dial(int port)
+/*  Where the ranks of an environment meet, which has a token. */
+static ignis__address_of meeting(const char *text)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), tries;
-    struct sockaddr_in address;
+    char where[IGNIS__PATH_MAX] = "";
+    ignis__address_of address;
+    ignis__place place;
+    ignis_comm_desc desc;
+    memset(&desc, 0, sizeof desc);
     memset(&address, 0, sizeof address);
-    address.sin_family = AF_INET;
-    address.sin_port = htons((uint16_t)port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    for (tries = 0; tries < 2000 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0; tries++)
-        ignis__sleep_us(2000);
-    return fd;
+    environment(text);
+    CHECK(ignis__place_read("meeting", &desc, &place) && place.has_secret);
+    address.kind = *place.address ? IGNIS__WIRE_FAR : ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT];
+    CHECK(ignis__channel_paths("meeting", where, place.name, &address));
+    if (*place.address)
+        ignis__local_path(place.address, address.path);
+    memcpy(address.secret, place.secret, sizeof address.secret);
+    environment_clear();
+    return address;
 }
 
-/*  The secret that ranks make of IGNIS_COMM_TOKEN. */
-static void secret_of(const char *token, unsigned char secret[32])
+/*  Somebody who connects to rank 0, as soon as that is there. */
+static ignis__wire *dial(const ignis__address_of *address)
 {
-    ignis__sha sha;
-    ignis__sha_begin(&sha);
-    ignis__sha_add(&sha, token, strlen(token));
-    ignis__sha_end(&sha, secret);
+    ignis__trouble trouble;
+    int tries;
+    for (tries = 0; tries < 2000; tries++) {
+        ignis__wire *wire = ignis__wire_make(&trouble, address->kind, address->path);
+        bool again;
+        if (address->kind->connect(&trouble, wire, &again))
+            return wire;
+        ignis__wire_free(wire);
+        ignis__sleep_us(2000);
+    }
+    CHECK(!"nobody is there");
+    return NULL;
 }
 
-/*  One who comes to a port with a token, says that it is a rank, and hears what there is against it. */
-static void refused(int port, int rank, int size, const char *token, const char *part)
+/*  Bytes that need not be a message. */
+static void say(ignis__wire *wire, const void *bytes, size_t size)
+{
+    ignis__trouble trouble;
+    if (!wire)
+        return;
+    CHECK(ignis__wire_room(&trouble, wire, IGNIS__WIRE_HANDSHAKE));
+    memcpy(wire->outbox, bytes, size);
+    wire->outbox_size = size;
+    CHECK(ignis__wire_flush(&trouble, wire, &ignis__until_now));
+}
+
+/*  One who comes with the ranks' token or another one, says that it is a rank, and hears what there is against it. */
+static void refused(const ignis__address_of *address, int rank, int size, bool other, const char *part)
 {
     const ignis__until until = ignis__until_in(5000000000);
     unsigned char secret[32];
-    char where[32];
     ignis__job_rank claim;
     ignis__trouble trouble;
     ignis__wire *wire;
     memset(&claim, 0, sizeof claim);
     claim.rank = rank, claim.size = size;
-    secret_of(token, secret);
-    snprintf(where, sizeof where, "127.0.0.1:%d", port);
-    wire = ignis__wire_connect(&trouble, &ignis__wire_tcp, where, NULL, secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
+    memcpy(secret, address->secret, sizeof secret);
+    secret[31] ^= other;
+    wire = ignis__wire_connect(&trouble, address->kind, address->path, NULL, secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
     CHECK(!wire);
     CHECK_HAS(trouble.why, part);
     ignis__wire_free(wire);
@@ -692,8 +770,10 @@ static void refused(int port, int rank, int size, const char *token, const char 
 TEST(strangers_are_turned_away_and_nobody_else_notices)
 {
     process ranks[2];
-    char text[256];
-    int i, port = free_port(), silent[3], half;
+    char text[256] = "";
+    int i, port = free_port();
+    ignis__wire *silent[3], *half;
+    ignis__address_of address;
     ignis__head head;
     NEEDS(2);
     for (i = 0; i < 2; i++) {
@@ -704,37 +784,37 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     }
     all_well(ranks, 2);
     tell(&ranks[0], INIT, 0, 0, 0, 0);
+    address = meeting(text);
     for (i = 0; i < 3; i++)
-        silent[i] = dial(port);
-    CHECK(write(silent[0], "GET / HTTP/1.1\r\n\r\n", 18) == 18);
-    half = dial(port);
+        silent[i] = dial(&address);
+    say(silent[0], "GET / HTTP/1.1\r\n\r\n", 18);
+    half = dial(&address);
     memset(&head, 0, sizeof head);
     head.magic = IGNIS__WIRE_MAGIC;
     head.version = IGNIS__WIRE_VERSION;
     head.type = IGNIS__HEAD_HELLO;
     head.size = 16;
-    CHECK(write(half, &head, 20) == 20);
-    refused(port, 1, 2, "open", "another token");
-    refused(port, 1, 3, "sesame", "3 ranks, and rank 0 counts 2");
-    refused(port, 2, 2, "sesame", "says it is rank 2");
-    refused(port, 0, 2, "sesame", "says it is rank 0");
-    refused(port, -1, 2, "sesame", "says it is rank -1");
+    say(half, &head, 20);
+    refused(&address, 1, 2, true, "another token");
+    refused(&address, 1, 3, false, "3 ranks, and rank 0 counts 2");
+    refused(&address, 2, 2, false, "says it is rank 2");
+    refused(&address, 0, 2, false, "says it is rank 0");
+    refused(&address, -1, 2, false, "says it is rank -1");
     tell(&ranks[1], INIT, 0, 0, 0, 0);
     all_well(ranks, 2);
     all(ranks, 2, DESTROY, 0, 0);
     finish(ranks, 2);
     for (i = 0; i < 3; i++)
-        close(silent[i]);
-    close(half);
+        ignis__wire_free(silent[i]);
+    ignis__wire_free(half);
     folder_end();
 }
 
 TEST(a_second_process_of_a_rank_is_turned_away)
 {
     process ranks[4]; /* the last is rank 1 once more */
-    struct pollfd heard[2];
     outcome result;
-    int late;
+    int late, tries;
     NEEDS(3);
     start(ranks, 3, "");
     ranks[3] = puppet_take(rank_in_folder(1, 3, 1, ""));
@@ -742,11 +822,10 @@ TEST(a_second_process_of_a_rank_is_turned_away)
     tell(&ranks[0], INIT, 0, 0, 0, 0);
     tell(&ranks[1], INIT, 0, 0, 0, 0);
     tell(&ranks[3], INIT, 0, 0, 0, 0);
-    heard[0].fd = ranks[1].socket;
-    heard[1].fd = ranks[3].socket;
-    heard[0].events = heard[1].events = POLLIN;
-    CHECK_INT(poll(heard, 2, 15000), 1);
-    late = heard[0].revents ? 1 : 3; /* who came first waits for rank 2 */
+    for (tries = 0; tries < 15000 && !process_heard(ranks[1].socket) && !process_heard(ranks[3].socket); tries++)
+        ignis__sleep_us(1000);
+    CHECK(process_heard(ranks[1].socket) != process_heard(ranks[3].socket));
+    late = process_heard(ranks[1].socket) ? 1 : 3; /* who came first waits for rank 2 */
     result = hear(&ranks[late]);
     CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
     CHECK_HAS(result.message, "rank 1 is here already");
@@ -950,6 +1029,9 @@ TEST(a_death_is_noticed_within_milliseconds_and_survivors_shrink)
     folder_end();
 }
 
+/*  Asked before there is a device: Linux is told where the simulator is, and Windows programs its folder. */
+static bool simulated(void) { return getenv("IGNIS_CUDA_LIBRARY") || getenv("IGNIS_SIM_FOLDER"); }
+
 /*  How operations are done, as a variable of the environment: by one algorithm after the other, or by the table. Thousands of threads that
     wait take the simulator seconds, so that it gets few. */
 enum { WAYS = 5 };
@@ -958,7 +1040,7 @@ static const char *way_of(int way)
     static const char *const table[WAYS] = {"ll_max=1M,ll_two_max=0,one_shot_max=0", "ll_max=0,ll_two_max=1M,one_shot_max=0",
                                             "ll_max=0,ll_two_max=0,one_shot_max=1024M", "ll_max=0,ll_two_max=0,one_shot_max=0", ""};
     static char text[256];
-    const bool few = getenv("IGNIS_CUDA_LIBRARY") != NULL;
+    const bool few = simulated();
     snprintf(text, sizeof text, "IGNIS_COMM_TUNE=%s%s%s", table[way], few && *table[way] ? "," : "",
              few ? "ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,lanes=2" : "");
     return text;
@@ -1031,6 +1113,9 @@ TEST(a_rank_that_is_killed_at_any_time_ends_no_other)
 /*  T10 */
 TEST(a_rank_that_stands_still)
 {
+#ifdef _WIN32
+    SKIP("a process that NtSuspendProcess has stopped does not always go on under Wine");
+#else
     process ranks[3];
     outcome result;
     int i;
@@ -1069,6 +1154,7 @@ TEST(a_rank_that_stands_still)
     all_reduce(ranks, 3, 1, 5000, 2);
     finish(ranks, 3);
     folder_end();
+#endif
 }
 
 /*  T8: it has no device any more, and the others go on. */
@@ -1210,7 +1296,7 @@ TEST(hidden_and_permuted_devices)
     for (c = 0; c < (int)(sizeof table / sizeof table[0]); c++) {
         process ranks[3];
         const char *extra = "";
-        if (table[c].simulated && !getenv("IGNIS_CUDA_LIBRARY"))
+        if (table[c].simulated && !simulated())
             continue;
         for (i = 0; i < 3; i++) {
             extra = table[c].extra[i] ? table[c].extra[i] : extra;
@@ -1401,7 +1487,7 @@ static void one_is_late(int what)
     all(ranks, 3, DESTROY, 0, 0);
     patience = 2;
     all(ranks, 3, INIT, 0, 0);
-    patience = 20;
+    patience = PATIENCE;
     tell_all(ranks, 2, what, 0, 1, 0, 0);
     for (i = 0; i < 3; i++) {
         if (i == 2)
@@ -1444,7 +1530,7 @@ TEST(a_rank_that_is_late_meets_those_who_try_again)
     all(ranks, 3, DESTROY, 0, 0);
     patience = 2;
     all(ranks, 3, INIT, 0, 0);
-    patience = 20;
+    patience = PATIENCE;
     tell_all(ranks, 2, SPLIT, 0, 1, 0, 0);
     ignis__sleep_us(1500000);
     for (i = 0; i < 2; i++) {
@@ -1481,7 +1567,9 @@ TEST(shrink_leaves_out_whom_it_is_told_to)
     NEEDS(3);
     start(ranks, 3, "");
     all(ranks, 3, INIT, 0, 0);
+#ifndef _WIN32
     kill(ranks[1].pid, SIGSTOP); /* neither dead nor there */
+#endif
     tell(&ranks[0], WITHOUT, 0, 1, 1 << 1, 0);
     tell(&ranks[2], WITHOUT, 0, 1, 1 << 1, 0);
     for (i = 0; i < 3; i += 2) {
@@ -1496,7 +1584,10 @@ TEST(shrink_leaves_out_whom_it_is_told_to)
     tell(&ranks[2], REDUCE, 1, 1, 1000, 2);
     CHECK_WENT_WELL(hear(&ranks[0]));
     CHECK_WENT_WELL(hear(&ranks[2]));
-    kill(ranks[1].pid, SIGCONT); /* it learns that the others have gone on */
+#ifndef _WIN32
+    kill(ranks[1].pid, SIGCONT);
+#endif
+    /* it learns that the others have gone on */
     tell(&ranks[1], SHRINK, 0, 1, 0, 0);
     result = hear(&ranks[1]);
     CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
@@ -1541,6 +1632,17 @@ TEST(survivors_have_to_name_the_same_ranks)
 }
 
 /* --- in this process: threads, descriptors, failures ------------------------------------------------------------------- */
+
+/*  Descriptors that are nobody's fault: drivers open some of their own, and MinGW's threads keep some events for those to come. */
+static int spare_descriptors(void)
+{
+#ifdef _WIN32
+    const int of_threads = 4;
+#else
+    const int of_threads = 0;
+#endif
+    return test_is_simulator() ? of_threads : 8;
+}
 
 typedef struct member {
     ignis_comm_desc desc;
@@ -1621,6 +1723,11 @@ static void members_run(member *members, int count, int rounds, ignis_comm_trans
     members_run_as(member_run, members, count, rounds, transport, timeout_s);
 }
 
+#ifdef _WIN32 /* which has no NCCL */
+enum { TRANSPORTS = 2 };
+#else
+enum { TRANSPORTS = 3 };
+#endif
 TEST(graphs_outlive_communicators_of_every_transport)
 {
     static const ignis_comm_transport transports[] = {IGNIS_COMM_PEER, IGNIS_COMM_STAGED, IGNIS_COMM_NCCL};
@@ -1628,7 +1735,7 @@ TEST(graphs_outlive_communicators_of_every_transport)
     int i, r;
     NEEDS(2);
     SETUP(NULL);
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < TRANSPORTS; i++) {
         members_run_as(member_outlives, members, 2, 1, transports[i], 5);
         for (r = 0; r < 2; r++)
             CHECK_INT(members[r].status, IGNIS_OK);
@@ -1824,7 +1931,7 @@ TEST(an_id_brings_ranks_together)
         pthread_join(threads[i], NULL);
         CHECK_TEXT(members[i].message, "");
     }
-    CHECK(process_descriptors() <= descriptors + (test_is_simulator() ? 0 : 8));
+    CHECK(process_descriptors() <= descriptors + spare_descriptors());
     desc = members[0].desc;
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("used before");
@@ -1859,7 +1966,7 @@ TEST(threads_are_ranks_and_leave_nothing_behind)
         members_run(members, 2, test_env("IGNIS_SOAK") ? 5000 : 25, transports[t], 20);
         for (i = 0; i < 2; i++)
             CHECK_TEXT(members[i].message, "");
-        CHECK(process_descriptors() <= descriptors + (test_is_simulator() ? 0 : 8)); /* drivers open some of their own */
+        CHECK(process_descriptors() <= descriptors + spare_descriptors());
         CHECK_INT(memory().live_bytes, live);
         CHECK_INT(memory().vmm_bytes, 0);
         CHECK_INT(counter.blocks, blocks);
@@ -1908,6 +2015,83 @@ TEST(threads_that_load_hold_up_no_other)
     folder_end();
 }
 
+/*  Rank 0 of two without a device, in a thread; true: it has noticed that the other one is gone. */
+static void *light_leader(void *pointer)
+{
+    ignis__job *job = light_meet(0, 2, folder, "");
+    double begin = test_seconds();
+    bool gone = false;
+    while (job && !gone && test_seconds() < begin + 10) {
+        gone = ignis__job_absent(job, NULL, 1);
+        ignis__sleep_us(1000);
+    }
+    ignis__job_drop(job);
+    *(bool *)pointer = job && gone;
+    return NULL;
+}
+
+/*  T5: a rank that has proven itself and says what no rank says counts as dead, and nothing else comes of it. */
+TEST(a_rank_that_lies_is_dead_to_the_others)
+{
+    static const struct {
+        int32_t from, to;
+        int type, size; /* of all; -1: of the header and 4 bytes */
+        int fds;
+    } lies[] = {{0, 0, IGNIS__JOB_ABORT, -1, 0},
+                {-1, 0, IGNIS__JOB_ABORT, -1, 0},
+                {2, 0, IGNIS__JOB_ABORT, -1, 0},
+                {INT32_MAX, 0, IGNIS__JOB_BYE, -1, 0},
+                {1, -1, IGNIS__JOB_RECORD, -1, 0},
+                {1, 2, IGNIS__JOB_RECORD, -1, 0},
+
+                {1, INT32_MIN, IGNIS__JOB_RECORD, -1, 0},
+                {1, 0, IGNIS__JOB_LOST, -1, 0},
+                {1, 0, IGNIS__JOB_ANSWER, -1, 0},
+                {1, 0, IGNIS__JOB_TABLE, -1, 0},
+                {1, 0, 99, -1, 0},
+                {1, 0, -1, -1, 0},
+                {1, 0, IGNIS__JOB_RECORD, 0, 0},
+                {1, 0, IGNIS__JOB_RECORD, 15, 0},
+                {1, 0, IGNIS__JOB_RECORD, 1000, 0},
+                {1, 0, IGNIS__JOB_RECORD, -1, 2}};
+    int i, ends[2], descriptors = 0;
+    REQUIRE(folder_make());
+    environment_clear();
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(lies); i++) {
+        unsigned char bytes[1024] = {0};
+        const ignis__until until = ignis__until_in(5000000000);
+        ignis__job_header header = {0, 0, 0};
+        ignis__trouble trouble;
+        pthread_t thread;
+        bool noticed = false;
+        ignis__job *job;
+        if (i == 1) /* what is kept from the first time on is there */
+            descriptors = process_descriptors();
+        CHECK(pthread_create(&thread, NULL, light_leader, &noticed) == 0);
+        job = light_meet(1, 2, folder, "");
+        CHECK(job != NULL && pipe(ends) == 0);
+        if (job) {
+            header.from = lies[i].from, header.to = lies[i].to;
+            memcpy(bytes, &header, sizeof header);
+            ignis__mutex_lock(&job->links[0].wire->send_lock);
+            CHECK(ignis__wire_send(&trouble, job->links[0].wire, (int)IGNIS__HEAD_JOB + lies[i].type, bytes,
+                                   lies[i].size < 0 ? sizeof header + 4 : (size_t)lies[i].size, ends, lies[i].fds, &until));
+            ignis__mutex_unlock(&job->links[0].wire->send_lock);
+        }
+        pthread_join(thread, NULL);
+        CHECK(noticed);
+        ignis__job_drop(job);
+        close(ends[0]), close(ends[1]);
+        if (test__state.failures) {
+            printf("lie %d\n", i);
+            break;
+        }
+    }
+    CHECK(process_descriptors() <= descriptors + spare_descriptors());
+    folder_end();
+}
+
 TEST(any_driver_call_may_fail)
 {
     enum { PAIRS = 4 };
@@ -1925,7 +2109,7 @@ TEST(any_driver_call_may_fail)
     members_run(members, 2, 1, IGNIS_COMM_TRANSPORT_DEFAULT, 20); /* devices are open, kernels loaded */
     descriptors = process_descriptors();
     step = test_is_simulator() || test_env("IGNIS_SOAK") ? 1 : 3;
-    spare = test_is_simulator() ? 0 : 8; /* drivers open some of their own */
+    spare = spare_descriptors();
     for (k = 1; k < 400; k += step) {
         const char *failed;
         bool frees = false;
@@ -1933,7 +2117,7 @@ TEST(any_driver_call_may_fail)
         for (c = 0; c < PAIRS; c++)
             before[c] = fault_count(counted[c][0]) - fault_count(counted[c][1]);
         fault_arm("cu", k, 999);
-        members_run(members, 2, 1, IGNIS_COMM_TRANSPORT_DEFAULT, 4);
+        members_run(members, 2, 1, IGNIS_COMM_TRANSPORT_DEFAULT, 20);
         failed = fault.failed;
         fault_disarm();
         if (!failed)
@@ -1988,6 +2172,7 @@ TEST(what_is_forked_holds_nothing)
 {
     process ranks[2];
     outcome result;
+    NEEDS_POSIX("fork");
     NEEDS(2);
     start(ranks, 2, "");
     all(ranks, 2, INIT, 0, 0);
@@ -2074,7 +2259,9 @@ TEST(puppets_end_well)
 
 int main(int argc, char **argv)
 {
-    const int code = ranks_main(argc, argv, own);
+    const char *role = process_role(argc, argv);
+    const bool light = role && strncmp(role, "light ", 6) == 0;
+    const int code = light ? light_role(role) : ranks_main(argc, argv, own);
     int i;
     for (i = 0; i < RANKS; i++)
         if (idle[i].pid > 0)

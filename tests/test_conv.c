@@ -230,6 +230,22 @@ static int scenarios(scenario *s)
     s[count++] = grouped(strided(plain(1, 6, 7, 5, 10, 3), 2, 1, 1), 5);
     s[count++] = grouped(strided(plain(2, 9, 8, 24, 24, 7), 1, 3, 1), 24); /* many taps */
     s[count++] = grouped(strided(plain(3, 8, 11, 136, 136, 3), 2, 1, 1), 136);
+    s[count++] = grouped(strided(plain(2, 9, 13, 16, 16, 3), 1, 1, 1), 16); /* strips of pixels, of which the last one is cut */
+    s[count++] = grouped(strided(plain(3, 7, 10, 40, 40, 5), 1, 2, 1), 40);
+    s[count++] = grouped(strided(plain(1, 11, 14, 8, 8, 5), 2, 2, 1), 8);
+    s[count++] = grouped(strided(plain(1, 17, 15, 16, 16, 7), 2, 3, 1), 16);
+    s[count++] = grouped(strided(plain(2, 9, 13, 64, 64, 3), 1, 1, 1), 8); /* groups of packs: a slab, and parts of one */
+    s[count++] = grouped(strided(plain(2, 11, 37, 80, 80, 3), 2, 1, 1), 10);
+    s[count++] = grouped(strided(plain(1, 6, 9, 24, 48, 3), 1, 2, 2), 3);
+    s[count++] = grouped(strided(plain(3, 7, 8, 32, 16, 1), 2, 0, 1), 2);
+    s[count++] = grouped(strided(plain(1, 10, 6, 64, 64, 3), 1, 1, 1), 2);
+    s[count++] = grouped(strided(plain(1, 5, 6, 16, 16, 5), 1, 2, 1), 1);
+    s[count++] = strided(plain(2, 14, 18, 3, 16, 7), 2, 3, 1); /* pairs of pixels */
+    s[count++] = strided(plain(3, 12, 66, 4, 64, 4), 2, 2, 1);
+    s[count++] = strided(plain(1, 9, 10, 2, 8, 5), 2, 1, 1);
+    s[count] = grouped(plain(2, 8, 9, 8, 8, 3), 8);
+    s[count].kernel[0] = 4, s[count].stride[0] = 2, s[count].padding[1] = 2, s[count].dilation[0] = 2;
+    count++;
     s[count] = plain(2, 9, 4, 8, 8, 3); /* nothing alike in the two directions */
     s[count].kernel[1] = 2, s[count].stride[0] = 2, s[count].stride[1] = 3, s[count].padding[1] = 3, s[count].dilation[0] = 3;
     count++;
@@ -241,7 +257,7 @@ static int scenarios(scenario *s)
 
 static void check_all(ignis_dtype dtype, int what)
 {
-    scenario s[32];
+    scenario s[48];
     int count = scenarios(s), i, failures = test__state.failures;
     SETUP(NULL);
     for (i = 0; i < count && failures == test__state.failures; i++)
@@ -290,6 +306,9 @@ TEST(wgmma)
     check_wgmma(strided(plain(4, 24, 21, 120, 256, 2), 2, 0, 1), IGNIS_F16, FEW);
     check_wgmma(strided(plain(9, 16, 15, 256, 256, 1), 2, 0, 1), IGNIS_BF16, FEW);
     check_wgmma(strided(plain(2, 15, 17, 128, 256, 3), 1, 1, 1), IGNIS_BF16, 40); /* k is shared out */
+    check_wgmma(strided(plain(3, 15, 17, 64, 64, 3), 1, 1, 1), IGNIS_BF16, FEW);  /* tiles of 64 columns */
+    check_wgmma(strided(plain(3, 15, 17, 64, 64, 3), 1, 1, 1), IGNIS_F16, 3);
+    check(strided(plain(4, 20, 17, 64, 40, 3), 2, 1, 1), IGNIS_F16, FEW);
 }
 
 /*  The same gradients each time, and by any number of multiprocessors whose tiles are the same: sums are in a fixed order. */
@@ -372,7 +391,7 @@ static ignis_tensor run_conv(const ignis_tensor *in, int count, void *user_data)
 
 TEST(gradients_are_those_of_finite_differences)
 {
-    scenario s[32];
+    scenario s[48];
     int count = scenarios(s), i;
     SETUP(NULL);
     for (i = 0; i < count; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*  test_device.c - devices, and the current device of a thread */
+#include "fault.h"
 #include "test.h"
 
 TEST(device_facts_make_sense)
@@ -28,6 +29,25 @@ TEST(device_facts_make_sense)
         }
     }
     CHECK_STATUS(ignis_device_query(count, &info), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+}
+
+/*  Facts of which the driver has told a part are asked for again. */
+TEST(half_of_the_facts_are_none)
+{
+    ignis_device_info info, all;
+    int at;
+    SETUP(NULL);
+    NEEDS_NO_MEMCHECK();
+    CHECK_OK(ignis_device_query(0, &all));
+    for (at = 1; at <= 7; at++) {
+        CHECK_OK(ignis_shutdown());
+        SETUP(NULL);
+        fault_arm("cuDeviceGetAttribute", at, 1);
+        CHECK_STATUS(ignis_device_query(0, &info), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+        fault_disarm();
+        CHECK_OK(ignis_device_query(0, &info));
+        CHECK(memcmp(&info, &all, sizeof info) == 0);
+    }
 }
 
 TEST(threads_start_with_the_device_of_the_setup)

@@ -239,6 +239,42 @@ TEST(streams_are_ordered_both_ways)
     CHECK_OK(ignis_stream_free(theirs));
 }
 
+static int (*wait_in_stream)(void *stream, void *event, unsigned flags);
+static void *waits;
+
+static int note_wait(void *stream, void *event, unsigned flags)
+{
+    waits = stream;
+    return wait_in_stream(stream, event, flags);
+}
+
+/*  Also where the other side works on Ignis' own stream, and this thread does not. */
+TEST(the_own_stream_is_ordered_with_others)
+{
+    ignis_dlpack *lent;
+    ignis_array array, other;
+    void *own, *mine;
+    SETUP(NULL);
+    own = ignis_stream_current();
+    mine = ignis_stream_create(NULL);
+    array = test_array(3, 5);
+    CHECK_OK(ignis_stream_use(mine));
+    CHECK_OK(ignis_array_fill(array, 3));
+    wait_in_stream = ignis__cuda.cuStreamWaitEvent;
+    ignis__cuda.cuStreamWaitEvent = note_wait;
+    waits = NULL;
+    lent = (ignis_dlpack *)ignis_array_to_dlpack(array, 0, own);
+    CHECK(waits == own);
+    waits = NULL;
+    other = ignis_array_from_dlpack(lent, 0, own);
+    CHECK(waits == mine);
+    ignis__cuda.cuStreamWaitEvent = wait_in_stream;
+    CHECK_OK(ignis_array_free(other));
+    CHECK_OK(ignis_array_free(array));
+    CHECK_OK(ignis_stream_use(NULL));
+    CHECK_OK(ignis_stream_free(mine));
+}
+
 /*  Each refusal leaves the struct with its lender. */
 TEST(what_cannot_be_borrowed_stays_with_its_lender)
 {
@@ -267,6 +303,7 @@ TEST(what_cannot_be_borrowed_stays_with_its_lender)
     REFUSED(lender.shape[0] = -1, &lender.plain, 0, SHAPE, SHAPE_DIM);
     REFUSED(lender.strides[0] = 4, &lender.plain, 0, SHAPE, SLICE_STRIDED);
     REFUSED((lender.strides[0] = 1, lender.strides[1] = 2), &lender.plain, 0, SHAPE, SLICE_STRIDED);
+    REFUSED((lender.shape[0] = 4, lender.shape[1] = lender.strides[0] = INT64_MAX / 2), &lender.plain, 0, SHAPE, SHAPE_OVERFLOW);
     REFUSED(lender.plain.tensor.byte_offset = 2, &lender.plain, 0, ARGUMENT, BAD_NUMBER);
     REFUSED(lender.plain.tensor.data = NULL, &lender.plain, 0, ARGUMENT, NULL_ARGUMENT);
     REFUSED(lender.plain.tensor.data = on_host, &lender.plain, 0, ARGUMENT, BAD_NUMBER);

@@ -49,6 +49,29 @@ TEST(a_dry_run_needs_no_libraries_and_is_a_device)
     CHECK_INT(memory().device_total, (int64_t)1 << 30);
 }
 
+TEST(facts_of_a_dry_device_are_checked)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_device_info facts, info;
+    desc.dry_run = true;
+    desc.dry_device = &facts;
+    memset(&facts, 0, sizeof facts);
+    facts.memory_total = -1;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("desc.dry_device->memory_total is -1");
+    facts.memory_total = 0;
+    facts.multiprocessors = -2;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("desc.dry_device->multiprocessors is -2");
+    facts.multiprocessors = 0;
+    memset(facts.name, 'x', sizeof facts.name); /* without an end */
+    memset(facts.pci_bus_id, 'y', sizeof facts.pci_bus_id);
+    SETUP(&desc);
+    CHECK_OK(ignis_device_query(0, &info));
+    CHECK_INT(strlen(info.name), sizeof info.name - 1);
+    CHECK_INT(strlen(info.pci_bus_id), sizeof info.pci_bus_id - 1);
+}
+
 TEST(what_a_dry_run_reads_is_zero)
 {
     ignis_desc desc = dry_desc();

@@ -19,8 +19,6 @@ static const char *const source = "__constant__ float factor = 2.0f;\n"
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libnvrtc\nleak:libcuda\n"; }
 
-static char cache_dir[] = "/tmp/ignis_test_faults_XXXXXX";
-
 /*  What a run ended with: the first failure of the thread, in texts that outlive it. */
 static struct {
     ignis_status status;
@@ -265,7 +263,7 @@ TEST(scenario_works)
     CHECK_OK(ignis_shutdown());
     host_counter_init(&counter);
     fault_reset_counts();
-    run_scenario(cache_dir, &counter);
+    run_scenario(test_folder, &counter);
     check_run(&counter, "none", 0, false);
     check_balance(false);
     CHECK_INT(result.status, IGNIS_OK);
@@ -283,7 +281,7 @@ TEST(each_driver_call_fails_once)
 {
     int calls;
     NEEDS_NO_MEMCHECK();
-    calls = sweep_calls("cu", UNKNOWN, false, cache_dir);
+    calls = sweep_calls("cu", UNKNOWN, false, test_folder);
     printf("    %d driver calls\n", calls);
     CHECK(calls > 20 && calls < LIMIT - 1);
 }
@@ -291,13 +289,13 @@ TEST(each_driver_call_fails_once)
 TEST(each_driver_call_runs_out_of_memory_once)
 {
     NEEDS_NO_MEMCHECK();
-    CHECK(sweep_calls("cu", OUT_OF_MEMORY, false, cache_dir) > 20);
+    CHECK(sweep_calls("cu", OUT_OF_MEMORY, false, test_folder) > 20);
 }
 
 TEST(each_driver_call_and_all_after_it_fail)
 {
     NEEDS_NO_MEMCHECK();
-    CHECK(sweep_calls("cu", ILLEGAL_ADDRESS, true, cache_dir) > 20);
+    CHECK(sweep_calls("cu", ILLEGAL_ADDRESS, true, test_folder) > 20);
 }
 
 TEST(each_nvrtc_call_fails_once)
@@ -328,9 +326,9 @@ static void sweep_host_memory(const char *cache, bool all)
     CHECK(at > 5 && at < LIMIT);
 }
 
-TEST(each_host_allocation_fails_once) { sweep_host_memory(cache_dir, false); }
+TEST(each_host_allocation_fails_once) { sweep_host_memory(test_folder, false); }
 
-TEST(each_host_allocation_and_all_after_it_fail) { sweep_host_memory(cache_dir, true); }
+TEST(each_host_allocation_and_all_after_it_fail) { sweep_host_memory(test_folder, true); }
 
 TEST(each_host_allocation_fails_once_without_a_cache) { sweep_host_memory("off", false); }
 
@@ -340,18 +338,10 @@ TEST(scenario_still_works)
     host_counter_init(&counter);
     fault_reset_counts();
     fault_disarm();
-    run_scenario(cache_dir, &counter);
+    run_scenario(test_folder, &counter);
     check_run(&counter, "none", 0, false);
     check_balance(false);
     CHECK_INT(result.status, IGNIS_OK);
 }
 
-int main(int argc, char **argv)
-{
-    int code;
-    if (!mkdtemp(cache_dir))
-        return 2;
-    code = test_run(argc, argv);
-    test_remove_folder(cache_dir);
-    return code;
-}
+int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

@@ -19,18 +19,6 @@ static void (*watch_call)(const char *name);
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libnvrtc\nleak:libcuda\n"; }
 
-static char folder[] = "/tmp/ignis_test_file_XXXXXX";
-
-/*  A path in the test's folder, in one of four buffers. */
-static const char *path_of(const char *name)
-{
-    static char paths[4][128];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
 static size_t read_file(const char *path, unsigned char *data, size_t capacity)
 {
     FILE *file = fopen(path, "rb");
@@ -108,7 +96,7 @@ static const ignis_dtype kind_dtypes[KINDS] = {IGNIS_F16, IGNIS_BF16, IGNIS_F32,
 TEST(every_dtype_comes_back_bit_for_bit)
 {
     ignis_tensor saved[KINDS], loaded[KINDS];
-    const char *path = path_of("dtypes.safetensors");
+    const char *path = test_path("dtypes.safetensors");
     int i;
     SETUP(NULL);
     for (i = 0; i < KINDS; i++)
@@ -134,7 +122,7 @@ TEST(tensors_that_are_large_empty_or_many_dimensional)
 {
     static const char *const names[] = {"large", "empty", "deep", ""};
     ignis_tensor saved[4], loaded[4];
-    const char *path = path_of("sizes.safetensors");
+    const char *path = test_path("sizes.safetensors");
     int i;
     SETUP(NULL);
     saved[0] = make_tensor(IGNIS_SHAPE(1031, 1777), IGNIS_F32, 1); /* more than one piece */
@@ -155,7 +143,7 @@ TEST(tensors_that_are_large_empty_or_many_dimensional)
 TEST(a_file_of_nothing)
 {
     unsigned char file[64];
-    const char *path = path_of("nothing.safetensors");
+    const char *path = test_path("nothing.safetensors");
     ignis_tensor tensor = no_tensor();
     SETUP(NULL);
     CHECK_OK(ignis_save(path, NULL, NULL, 0));
@@ -188,7 +176,7 @@ TEST(the_bytes_are_those_of_the_reference)
     char padded[1024];
     ignis_tensor tensors[9];
     ignis_shape shape;
-    const char *path = path_of("bytes.safetensors");
+    const char *path = test_path("bytes.safetensors");
     size_t size, at;
     int i, k, value[9], bytes[9];
     SETUP(NULL);
@@ -225,7 +213,7 @@ TEST(files_of_others)
         "\"first\":{\"data_offsets\":[0,4],\"dtype\":\"\\u004632\",\"shape\":[]},"
         "\"mask\":{\"dtype\":\"BOOL\",\"shape\":[2,2],\"data_offsets\":[8,12]},\"\\u00e9\\ud83d\\ude00\":{\"dtype\":\"F4\",\"shape\":[4],"
         "\"data_offsets\":[12,14]},\"none\":{\"dtype\":\"I64\",\"shape\":[0],\"data_offsets\":[8,8]}} \n";
-    const char *path = path_of("others.safetensors");
+    const char *path = test_path("others.safetensors");
     static const char *const names[] = {"first", "second", "none"};
     ignis_storage_entry entries[5];
     ignis_tensor tensors[3];
@@ -257,7 +245,7 @@ TEST(files_of_others)
 TEST(a_list_is_cut_to_its_capacity_and_names_to_theirs)
 {
     char name[301], expected[256];
-    const char *path = path_of("list.safetensors");
+    const char *path = test_path("list.safetensors");
     ignis_storage_entry entries[3];
     const char *names[3] = {"b", "a", NULL};
     ignis_tensor tensors[3];
@@ -412,7 +400,7 @@ static const struct {
 
 TEST(hostile_files_are_refused_and_touch_nothing)
 {
-    const char *path = path_of("hostile.safetensors"), *names[] = {"a", "a"};
+    const char *path = test_path("hostile.safetensors"), *names[] = {"a", "a"};
     ignis_tensor tensors[2];
     int i;
     SETUP(NULL);
@@ -440,7 +428,7 @@ TEST(lengths_of_the_header_are_checked)
                    {100000001, "above 100000000"},        {UINT64_MAX, "above 100000000"}, {UINT64_MAX - 7, "above 100000000"},
                    {(uint64_t)1 << 63, "above 100000000"}};
     unsigned char file[10] = {0, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
-    const char *path = path_of("length.safetensors");
+    const char *path = test_path("length.safetensors");
     int i, k;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(lengths); i++) {
@@ -455,7 +443,7 @@ TEST(lengths_of_the_header_are_checked)
 TEST(a_file_that_ends_anywhere_is_refused)
 {
     unsigned char file[512];
-    const char *path = path_of("cut.safetensors");
+    const char *path = test_path("cut.safetensors");
     size_t size, cut;
     SETUP(NULL);
     size = make_file(file, "{\"a\":{" GOOD "},\"b\":{" F32 "\"shape\":[1],\"data_offsets\":[8,12]}}", 12);
@@ -470,7 +458,7 @@ TEST(a_file_that_ends_anywhere_is_refused)
 TEST(a_file_with_any_byte_changed_is_read_or_refused)
 {
     unsigned char file[512];
-    const char *path = path_of("changed.safetensors");
+    const char *path = test_path("changed.safetensors");
     size_t size, at;
     int bit, read = 0;
     SETUP(NULL);
@@ -492,7 +480,7 @@ TEST(a_file_with_any_byte_changed_is_read_or_refused)
 
 TEST(names_of_hostile_files_do_not_reach_the_terminal)
 {
-    const char *path = path_of("terminal.safetensors");
+    const char *path = test_path("terminal.safetensors");
     SETUP(NULL);
     write_header(path, "{\"\\u001b[2Jabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\":{}}", 0);
     CHECK_FAILS(ignis_storage_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
@@ -506,7 +494,7 @@ TEST(large_headers)
 {
     enum { COUNT = 20000 };
     char *header = (char *)malloc(4 << 20), *at = header;
-    const char *path = path_of("large.safetensors");
+    const char *path = test_path("large.safetensors");
     int i;
     SETUP(NULL);
     at += sprintf(at, "{");
@@ -530,7 +518,7 @@ TEST(large_headers)
 
 TEST(arguments_are_checked)
 {
-    const char *path = path_of("arguments.safetensors"), *names[] = {"a", "b"}, *null_name[] = {"a", NULL};
+    const char *path = test_path("arguments.safetensors"), *names[] = {"a", "b"}, *null_name[] = {"a", NULL};
     ignis_tensor tensors[2], freed, none[2];
     ignis_array array;
     SETUP(NULL);
@@ -596,20 +584,20 @@ TEST(arguments_are_checked)
 
 TEST(what_cannot_be_opened_or_replaced)
 {
-    const char *missing = path_of("missing");
+    const char *missing = test_path("missing");
     ignis_tensor tensor, none = no_tensor();
 #ifndef _WIN32
-    const char *fifo = path_of("fifo");
+    const char *fifo = test_path("fifo");
     struct stat info;
 #endif
     SETUP(NULL);
     tensor = make_tensor(IGNIS_SHAPE(2), IGNIS_F32, 0);
     CHECK_STATUS(ignis_load(missing, one("a"), &none, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_MESSAGE_HAS("missing' cannot be opened: ");
-    CHECK_STATUS(ignis_load(folder, one("a"), &none, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_STATUS(ignis_load(test_folder, one("a"), &none, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_MESSAGE_HAS("is no regular file");
     CHECK_STATUS(ignis_load("", one("a"), &none, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
-    CHECK_STATUS(ignis_save(folder, one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_STATUS(ignis_save(test_folder, one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
 #ifndef _WIN32
     CHECK_STATUS(ignis_save("/dev/null", one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_MESSAGE_HAS("it is not replaced");
@@ -619,8 +607,29 @@ TEST(what_cannot_be_opened_or_replaced)
     CHECK_STATUS(ignis_save(fifo, one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     unlink(fifo);
 #endif
-    CHECK_STATUS(ignis_save(path_of("no_such_folder/x"), one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_STATUS(ignis_save(test_path("no_such_folder/x"), one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_MESSAGE_HAS("cannot be created: ");
+    let_go(tensor);
+}
+
+/*  A process that was killed while it saved has left its part of a file, and this one has its number: in a container it is always the same. */
+TEST(what_a_killed_process_has_left_is_in_nobodys_way)
+{
+    const char *path = test_path("again.safetensors");
+    char part[1024];
+    ignis_tensor tensor;
+    int i;
+    SETUP(NULL);
+    tensor = make_tensor(IGNIS_SHAPE(2), IGNIS_F32, 0);
+    for (i = 1; i < 64; i++) {
+        snprintf(part, sizeof part, "%s.%lu-%d.ignis-part", path, ignis__process_id(), i);
+        test_write_file(part, "", 0);
+    }
+    CHECK_OK(ignis_save(path, one("a"), &tensor, 1));
+    for (i = 1; i < 64; i++) {
+        snprintf(part, sizeof part, "%s.%lu-%d.ignis-part", path, ignis__process_id(), i);
+        CHECK_INT(remove(part), 0);
+    }
     let_go(tensor);
 }
 
@@ -638,7 +647,7 @@ TEST(a_file_that_is_shortened_while_it_is_read)
     static const char *const names[] = {"a", "b"};
     ignis_tensor tensors[2], loaded[2];
     SETUP(NULL);
-    shortened = path_of("shortened.safetensors");
+    shortened = test_path("shortened.safetensors");
     tensors[0] = make_tensor(IGNIS_SHAPE(100000), IGNIS_F32, 1);
     tensors[1] = make_tensor(IGNIS_SHAPE(100000), IGNIS_F32, 2);
     loaded[0] = loaded[1] = no_tensor();
@@ -656,7 +665,7 @@ TEST(a_file_that_is_shortened_while_it_is_read)
 
 TEST(a_disk_that_fills_up_leaves_the_old_file)
 {
-    const char *path = path_of("full.safetensors");
+    const char *path = test_path("full.safetensors");
     struct rlimit limit, small;
     ignis_tensor old, wide, loaded = no_tensor();
     int files;
@@ -665,7 +674,7 @@ TEST(a_disk_that_fills_up_leaves_the_old_file)
     old = make_tensor(IGNIS_SHAPE(2), IGNIS_F32, 7);
     wide = make_tensor(IGNIS_SHAPE(100000), IGNIS_F32, 8);
     CHECK_OK(ignis_save(path, one("a"), &old, 1));
-    files = test_files_in(folder);
+    files = test_files_in(test_folder);
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &limit);
     small = limit;
@@ -673,7 +682,7 @@ TEST(a_disk_that_fills_up_leaves_the_old_file)
     setrlimit(RLIMIT_FSIZE, &small);
     CHECK_STATUS(ignis_save(path, one("a"), &wide, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     setrlimit(RLIMIT_FSIZE, &limit);
-    CHECK_INT(test_files_in(folder), files);
+    CHECK_INT(test_files_in(test_folder), files);
     CHECK_TENSOR(wide, IGNIS_SHAPE(100000), IGNIS_F32, 8); /* and released */
     CHECK_OK(ignis_load(path, one("a"), &loaded, 1));
     CHECK_TENSOR(loaded, IGNIS_SHAPE(2), IGNIS_F32, 7);
@@ -709,7 +718,7 @@ TEST(readers_see_whole_files)
     ignis_tensor tensor;
     int i, first;
     SETUP(NULL);
-    snprintf(path, sizeof path, "%s", path_of("shared.safetensors"));
+    snprintf(path, sizeof path, "%s", test_path("shared.safetensors"));
     tensor = make_tensor(IGNIS_SHAPE(3000), IGNIS_F32, 1);
     CHECK_OK(ignis_save(path, one("a"), &tensor, 1));
     for (i = 0; i < 2; i++) {
@@ -751,7 +760,7 @@ static void watch_owner(const char *name)
 TEST(arrays_belong_to_the_storage_layer_meanwhile)
 {
     static const char *const names[] = {"a", "b"};
-    const char *path = path_of("owner.safetensors");
+    const char *path = test_path("owner.safetensors");
     ignis_tensor tensors[2];
     uint64_t version;
     SETUP(NULL);
@@ -783,7 +792,7 @@ TEST(arrays_belong_to_the_storage_layer_meanwhile)
 TEST(arrays_of_other_layers_are_left_alone)
 {
     static const char *const names[] = {"a", "b", "c"};
-    const char *path = path_of("layers.safetensors");
+    const char *path = test_path("layers.safetensors");
     ignis_tensor tensors[3];
     ignis_array array;
     int i;
@@ -811,7 +820,7 @@ TEST(arrays_of_other_layers_are_left_alone)
 TEST(one_tensor_under_two_names_and_one_with_references)
 {
     static const char *const names[] = {"embedding", "head"};
-    const char *path = path_of("tied.safetensors");
+    const char *path = test_path("tied.safetensors");
     ignis_tensor tensors[2], loaded[2];
     SETUP(NULL);
     tensors[0] = tensors[1] = make_tensor(IGNIS_SHAPE(2, 2), IGNIS_BF16, 3);
@@ -832,7 +841,7 @@ TEST(one_tensor_under_two_names_and_one_with_references)
 
 TEST(a_capture_refuses_files_and_goes_on)
 {
-    const char *path = path_of("capture.safetensors");
+    const char *path = test_path("capture.safetensors");
     ignis_tensor tensor;
     ignis_graph graph;
     SETUP(NULL);
@@ -851,7 +860,7 @@ TEST(a_capture_refuses_files_and_goes_on)
 
 TEST(loaded_tensors_belong_to_the_scope)
 {
-    const char *path = path_of("scope.safetensors");
+    const char *path = test_path("scope.safetensors");
     ignis_tensor tensor, loaded = no_tensor();
     ignis_tensor_info info;
     ignis_scope scope;
@@ -902,7 +911,7 @@ static ignis_status run_with_fault(const char *path, int files)
     }
     CHECK_TENSOR(tensors[0], IGNIS_SHAPE(5), IGNIS_F32, 1);
     CHECK_TENSOR(tensors[1], IGNIS_SHAPE(6), IGNIS_I64, 2);
-    CHECK_INT(test_files_in(folder), files);
+    CHECK_INT(test_files_in(test_folder), files);
     let_go(tensors[0]);
     let_go(tensors[1]);
     return status;
@@ -910,8 +919,8 @@ static ignis_status run_with_fault(const char *path, int files)
 
 TEST(every_driver_call_fails_once)
 {
-    const char *path = path_of("faults.safetensors");
-    int at, files = test_files_in(folder) + 1, failed = 0;
+    const char *path = test_path("faults.safetensors");
+    int at, files = test_files_in(test_folder) + 1, failed = 0;
     for (at = 1; at < SWEEP_LIMIT; at++) {
         SETUP(NULL);
         if (at == 1)
@@ -930,7 +939,7 @@ TEST(every_driver_call_fails_once)
 
 TEST(every_host_allocation_fails_once)
 {
-    const char *path = path_of("faults.safetensors");
+    const char *path = test_path("faults.safetensors");
     static const char *const names[] = {"a", "b"};
     host_counter counter;
     ignis_desc desc = test_counting_desc(&counter);
@@ -967,12 +976,4 @@ TEST(every_host_allocation_fails_once)
     CHECK(failed > 8);
 }
 
-int main(int argc, char **argv)
-{
-    int result;
-    if (!mkdtemp(folder))
-        return 1;
-    result = test_run(argc, argv);
-    test_remove_folder(folder);
-    return result;
-}
+int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

@@ -129,6 +129,65 @@ TEST(only_created_streams_are_freed)
     CHECK_STATUS(ignis_stream_free(created), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_STREAM_INVALID);
 }
 
+/*  A host allocator that gives what Ignis knows of a stream the memory of the last one. */
+static struct {
+    void *last, *spare;
+} stream_memory;
+
+static void *alloc_again(size_t size, void *user_data)
+{
+    void *memory = size == sizeof(ignis__foreign_stream) ? stream_memory.spare : NULL;
+    (void)user_data;
+    if (memory)
+        stream_memory.spare = NULL;
+    else
+        memory = malloc(size);
+    if (size == sizeof(ignis__foreign_stream))
+        stream_memory.last = memory;
+    return memory;
+}
+static void free_for_again(void *memory, void *user_data)
+{
+    (void)user_data;
+    if (memory == stream_memory.last && !stream_memory.spare)
+        stream_memory.spare = memory;
+    else
+        free(memory);
+}
+
+static int (*get_current)(void **context);
+static void *freed_first, *made_then;
+
+/*  Another thread frees the stream, and makes another one. */
+static int free_and_make(void **context)
+{
+    ignis__cuda.cuCtxGetCurrent = get_current;
+    CHECK_OK(ignis_stream_free(freed_first));
+    made_then = ignis_stream_create(NULL);
+    return get_current(context);
+}
+
+TEST(who_frees_a_stream_too_late_frees_no_other_one)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.allocator.alloc_fn = alloc_again;
+    desc.allocator.free_fn = free_for_again;
+    SETUP(&desc);
+    freed_first = ignis_stream_create(NULL);
+    REQUIRE(freed_first != NULL);
+    get_current = ignis__cuda.cuCtxGetCurrent;
+    ignis__cuda.cuCtxGetCurrent = free_and_make;
+    CHECK_STATUS(ignis_stream_free(freed_first), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_STREAM_INVALID);
+    CHECK(made_then != NULL && made_then != freed_first);
+    CHECK_OK(ignis_stream_use(made_then));
+    CHECK_OK(ignis_array_free(test_array(4, 4)));
+    CHECK_OK(ignis_stream_use(NULL));
+    CHECK_OK(ignis_stream_free(made_then));
+    CHECK_OK(ignis_shutdown());
+    free(stream_memory.spare);
+    stream_memory.spare = stream_memory.last = NULL;
+}
+
 TEST(streams_and_events_that_are_left_are_reported)
 {
     SETUP(NULL);

@@ -5,6 +5,9 @@
 #include "fault.h"
 #include "tensor.h"
 
+#include "byte_tokenizer.h"
+
+#include <float.h>
 #include <math.h>
 
 /* arrays that are held, until the test ends ---------------------------------------------------------------------- */
@@ -87,25 +90,78 @@ static double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
 
 /* products ------------------------------------------------------------------------------------------------------- */
 
-static void check_product(ignis_dtype dtype, int rows, int n, int k, ignis__gemv_kind kind, bool gated, bool biased)
+/*  A quantised weight [rows, k]: of `type`, and from row `other_from` on of `other`; its numbers, which the caller frees. */
+static ignis__array *room_blocks(int rows, int k, int type, int other_from, int other, uint64_t seed, double **numbers)
+{
+    ignis__blocks blocks;
+    ignis__array *array;
+    unsigned char *bytes, row_bytes[8192];
+    float *row = (float *)calloc((size_t)k, sizeof *row);
+    int r, i, part, in = 0;
+    *numbers = (double *)calloc((size_t)(rows * k), sizeof **numbers);
+    memset(&blocks, 0, sizeof blocks);
+    blocks.columns = k;
+    blocks.count = other_from < rows ? 2 : 1;
+    blocks.part[0].type = type, blocks.part[0].rows = other_from < rows ? other_from : rows;
+    blocks.part[1].type = other, blocks.part[1].rows = rows - blocks.part[0].rows;
+    bytes = (unsigned char *)calloc((size_t)ignis__blocks_bytes(&blocks, blocks.count), 1);
+    for (r = 0, part = 0; r < rows; r++, in++) {
+        int now, number, elements = 32, size = 34;
+        unsigned char *plane[4];
+        if (r == blocks.part[0].rows)
+            part = 1, in = 0;
+        now = blocks.part[part].type;
+        number = ignis__blocks_type(now);
+        for (i = 0; i < k; i++)
+            row[i] = (float)noise(seed, (int64_t)r * k + i);
+        if (now == IGNIS__GGUF_Q6_K) { /* any bytes, and a scale */
+            for (i = 0; i < k / 256 * 210; i++)
+                row_bytes[i] = (unsigned char)(int)(127.99 * (1 + noise(seed + 1, (int64_t)r * k + i)));
+            for (i = 0; i < k / 256; i++)
+                row_bytes[210 * i + 208] = 0, row_bytes[210 * i + 209] = (unsigned char)(8 + i % 3);
+            elements = 256, size = 210;
+        } else {
+            ignis__quantise(now, row, k, row_bytes);
+            elements = now == IGNIS__GGUF_Q4_K ? 256 : 32, size = now == IGNIS__GGUF_Q4_K ? 144 : now == IGNIS__GGUF_Q4_0 ? 18 : 34;
+        }
+        for (i = 0; i < k; i += elements)
+            ignis__dequantise((uint32_t)now, row_bytes + i / elements * size, row + i);
+        for (i = 0; i < k; i++)
+            (*numbers)[(int64_t)r * k + i] = (double)row[i];
+        for (i = 0; i < ignis__blocks_types[number].planes; i++)
+            plane[i] = bytes + ignis__blocks_bytes(&blocks, part) + ignis__blocks_plane(now, blocks.part[part].rows, k, i) +
+                       in * (k / ignis__blocks_types[number].elements[i]);
+        ignis__blocks_pack((uint32_t)now, row_bytes, k, plane);
+    }
+    array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), IGNIS_U8);
+    CHECK_OK(ignis_array_from_host(handle_of(array), bytes, IGNIS_U8, array->numel));
+    array->blocks = blocks;
+    free(bytes), free(row);
+    return array;
+}
+
+/*  type: of blocks, or 0; other: of the second half of the rows. */
+static void check_product_of(ignis_dtype dtype, int type, int other, int rows, int n, int k, ignis__gemv_kind kind, bool gated, bool biased)
 {
     int before = room_count, parts = gated ? 2 : 1, r, c, i;
     double *x, *w, *b = NULL, *start, *got, *alone;
     ignis_dtype out_dtype = kind == IGNIS__GEMV_ADD ? ignis__wide_dtype(dtype) : kind == IGNIS__GEMV_LOGITS ? IGNIS_F32 : dtype;
     int width = kind == IGNIS__GEMV_LOGITS ? n + 3 : n;
     ignis__array *x_room = room_noise(IGNIS_SHAPE(rows, k), dtype, 1, 1, &x);
-    ignis__array *w_room = room_noise(IGNIS_SHAPE(parts * n, k), dtype, 2, 1, &w);
+    ignis__array *w_room = type ? room_blocks(parts * n, k, type, other == type ? parts * n : n / 2, other, 2, &w)
+                                : room_noise(IGNIS_SHAPE(parts * n, k), dtype, 2, 1, &w);
+    ignis__array *numbers = type ? room(IGNIS_SHAPE(gated ? 2 * n : 3, k), dtype) : NULL; /* three rows at a time */
     ignis__array *b_room = biased ? room_noise(IGNIS_SHAPE(parts * n), dtype, 3, 1, &b) : NULL;
     ignis__array *out = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, &start);
     ignis__array *single = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, NULL);
     ignis__op op = step_begin();
-    ignis__step_product(&op, rows, kind, gated, out, x_room, w_room, b_room);
+    ignis__step_product(&op, rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL);
     step_end(&op);
     for (r = 0; r < rows; r++) { /* each row alone */
         ignis_array row = ignis_array_slice(handle_of(x_room), 0, r, 1), to = ignis_array_slice(handle_of(single), 0, r, 1);
         ignis__array *row_array = ignis__array_hold("test", row), *to_array = ignis__array_hold("test", to);
         op = step_begin();
-        ignis__step_product(&op, 1, kind, gated, to_array, row_array, w_room, b_room);
+        ignis__step_product(&op, 1, kind, gated, to_array, row_array, w_room, b_room, numbers, NULL);
         step_end(&op);
         ignis__array_drop("test", row_array), ignis__array_drop("test", to_array);
         drop(row), drop(to);
@@ -116,8 +172,12 @@ static void check_product(ignis_dtype dtype, int rows, int n, int k, ignis__gemv
     for (r = 0; r < rows; r++)
         for (c = 0; c < n; c++) {
             double sum[2] = {0, 0}, y;
-            for (i = 0; i < k * parts; i++)
-                sum[i / k] += x[r * k + i % k] * w[(c + i / k * n) * k + i % k];
+            double size = 0, allowed;
+            for (i = 0; i < k * parts; i++) {
+                double term = x[r * k + i % k] * w[(c + i / k * n) * k + i % k];
+                sum[i / k] += term;
+                size += fabs(term);
+            }
             y = sum[0] + (b ? b[c] : 0);
             if (gated)
                 y = y * sigmoid_of(y) * (sum[1] + (b ? b[n + c] : 0));
@@ -125,10 +185,13 @@ static void check_product(ignis_dtype dtype, int rows, int n, int k, ignis__gemv
                 y *= sigmoid_of(1.5957691216057308 * (y + 0.044715 * y * y * y));
             if (kind == IGNIS__GEMV_ADD)
                 y += start[r * width + c];
-            if (!is_close(got[r * width + c], y, (out_dtype == dtype ? tolerance_of(dtype) : 2e-6) * 8)) {
+            allowed = out_dtype == dtype ? tolerance_of(dtype) : 2e-6;
+            if (type && dtype != IGNIS_F64) /* scales differ, sums with them are taken off again: the error is one of all that was added */
+                allowed += 2e-7 * size;
+            if (!is_close(got[r * width + c], y, allowed * 8)) {
                 char text[256];
-                snprintf(text, sizeof text, "dtype %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g", (int)dtype,
-                         rows, n, k, (int)kind, gated, r, c, got[r * width + c], y);
+                snprintf(text, sizeof text, "dtype %d, blocks %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g",
+                         (int)dtype, type, rows, n, k, (int)kind, gated, r, c, got[r * width + c], y);
                 test__fail(__FILE__, __LINE__, text);
                 r = rows;
                 break;
@@ -136,6 +199,39 @@ static void check_product(ignis_dtype dtype, int rows, int n, int k, ignis__gemv
         }
     free(x), free(w), free(b), free(start), free(got), free(alone);
     rooms_end(before);
+}
+
+static void check_product(ignis_dtype dtype, int rows, int n, int k, ignis__gemv_kind kind, bool gated, bool biased)
+{
+    check_product_of(dtype, 0, 0, rows, n, k, kind, gated, biased);
+}
+
+/*  f16 and bf16 on tensor cores, others through numbers of a few rows at a time. */
+TEST(products_of_quantised_weights)
+{
+    static const int types[] = {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q6_K}, rows[] = {1, 2, 5, 8, 17};
+    int d, t, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++)
+        for (t = 0; t < 4; t++) {
+            ignis_dtype dtype = float_dtypes[d];
+            for (i = 0; i < COUNT_OF(rows); i++)
+                check_product_of(dtype, types[t], types[t], rows[i], 13 + 8 * t, 512 + 256 * (i % 2), IGNIS__GEMV_OUT, false, i % 2);
+            check_product_of(dtype, types[t], types[t], 3, 9, 256, IGNIS__GEMV_OUT, true, true);
+            check_product_of(dtype, types[t], types[t], 1, 24, 768, IGNIS__GEMV_OUT, true, false);
+            check_product_of(dtype, types[t], types[t], 2, 33, 256, IGNIS__GEMV_ADD, false, true);
+            check_product_of(dtype, types[t], types[t], 1, 7, 2304, IGNIS__GEMV_GELU, false, true);
+            check_product_of(dtype, types[t], types[t], 4, 19, 256, IGNIS__GEMV_LOGITS, false, false);
+            check_product_of(dtype, types[t], types[(t + 1) % 4], 1, 32, 256, IGNIS__GEMV_ADD, false, true); /* of two types */
+            check_product_of(dtype, types[t], types[(t + 3) % 4], 9, 38, 512, IGNIS__GEMV_OUT, false, true);
+            if (t < 2)
+                for (i = 32; i < 300; i += 32) /* units that end within 16 bytes of a lane */
+                    check_product_of(dtype, types[t], types[t], 1 + i / 32 % 3, 11, i, IGNIS__GEMV_OUT, false, false);
+        }
+    check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q4_K, 33, 40, 2560, IGNIS__GEMV_OUT, true, true);
+    check_product_of(IGNIS_F16, IGNIS__GGUF_Q6_K, IGNIS__GGUF_Q6_K, 64, 33, 256, IGNIS__GEMV_ADD, false, false);
+    check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, 64, 33, 352, IGNIS__GEMV_ADD, false, false);
+    check_product_of(IGNIS_F16, IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q8_0, 40, 17, 608, IGNIS__GEMV_LOGITS, false, false);
 }
 
 TEST(products_of_every_kind)
@@ -146,6 +242,15 @@ TEST(products_of_every_kind)
     for (d = 0; d < 4; d++) {
         for (i = 0; i < COUNT_OF(rows); i++)
             check_product(float_dtypes[d], rows[i], 13, 72, IGNIS__GEMV_OUT, false, i % 2);
+        if (float_dtypes[d] == IGNIS_F16 ||
+            float_dtypes[d] == IGNIS_BF16) { /* tensor cores: more columns, slices of K that end within a block of 32, and with none */
+            check_product(float_dtypes[d], 33, 40, 1048, IGNIS__GEMV_OUT, true, true);
+            check_product(float_dtypes[d], 64, 33, 352, IGNIS__GEMV_ADD, false, false);
+            if (float_dtypes[d] == IGNIS_BF16) { /* so many rows of weights that 4 and 8 tiles share x */
+                check_product(float_dtypes[d], 9, 6397, 264, IGNIS__GEMV_LOGITS, false, false);
+                check_product(float_dtypes[d], 9, 6400, 136, IGNIS__GEMV_OUT, true, false);
+            }
+        }
         check_product(float_dtypes[d], 3, 9, 43, IGNIS__GEMV_OUT, false, true); /* no packs */
         check_product(float_dtypes[d], 3, 5, 600, IGNIS__GEMV_GELU, false, true);
         check_product(float_dtypes[d], 6, 5, 64, IGNIS__GEMV_OUT, true, d % 2);
@@ -161,13 +266,13 @@ typedef struct cache_case {
     bool turns, normed;
 } cache_case;
 
-enum { SEQUENCES = 3, LONGEST = 300, PAGES_EACH = (LONGEST + 15) / 16, PAGES = SEQUENCES * PAGES_EACH };
+enum { SEQUENCES = 3, LONGEST = 300, SPLITS = (LONGEST + 63) / 64, PAGES_EACH = (LONGEST + 15) / 16, PAGES = SEQUENCES * PAGES_EACH };
 
 /*  A model's attention over sequences, with all that is in device memory. */
 typedef struct attention_test {
     const cache_case *c;
     ignis_dtype dtype;
-    ignis__array *ids[SEQUENCES], *pages[SEQUENCES], *k, *v, *q_weight, *k_weight, *rows, *qkv, *out, *scratch;
+    ignis__array *ids[SEQUENCES], *pages[SEQUENCES], *k, *v, *q_weight, *k_weight, *rows, *qkv, *out, *scratch, *ended;
     double *q_norm, *k_norm;
     float frequencies[256];
 } attention_test;
@@ -202,7 +307,8 @@ static void attention_test_begin(attention_test *t, const cache_case *c, ignis_d
     t->rows = room(IGNIS_SHAPE(most_rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
     t->qkv = room(IGNIS_SHAPE(most_rows, width_of(c)), dtype);
     t->out = room(IGNIS_SHAPE(most_rows, c->heads * c->head_dim), dtype);
-    t->scratch = room(IGNIS_SHAPE(4 * c->heads * 2 * (2 + c->head_dim)), ignis__wide_dtype(dtype));
+    t->scratch = room(IGNIS_SHAPE(4 * c->heads * SPLITS * (2 + c->head_dim)), ignis__wide_dtype(dtype));
+    t->ended = room(IGNIS_SHAPE(4 * c->heads), IGNIS_I32);
 }
 
 /*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. */
@@ -235,7 +341,8 @@ static void attention_test_run(attention_test *t, int count, const int *sequence
     paged.scratch = ignis__op_write(&op, t->scratch);
     paged.q_row = width_of(t->c);
     paged.scale = 1 / sqrt((double)t->c->head_dim);
-    paged.splits = 2;
+    paged.ended = ignis__op_write(&op, t->ended);
+    paged.splits = SPLITS;
     ignis__step_rows(&op, t->dtype, t->rows, rows, count);
     ignis__step_cache(&op, count, t->dtype, &cache, t->c->turns ? t->frequencies : NULL);
     ignis__step_attention(&op, count, 4, t->dtype, &paged);
@@ -376,8 +483,10 @@ TEST(attention_over_pages)
 
 typedef struct draw_case {
     double temperature, top_p, min_p, penalty;
-    int top_k, window, biases;
+    int top_k, window, biases, masked; /* masked: tokens that differ from 0 modulo it can be drawn; 0: all; 1: none, but the last */
 } draw_case;
+
+static bool draw_allows(const draw_case *c, int id, int vocab) { return c->masked == 0 || id % c->masked != 0 || id == vocab - 1; }
 
 static void philox(uint32_t counter[4], uint32_t key0, uint32_t key1)
 {
@@ -415,6 +524,7 @@ static int draw_reference(const draw_case *c, const double *logits, int vocab, c
             there = there || ids[j] == i;
         if (there)
             x = (double)(x < 0 ? (float)x * (float)c->penalty : (float)x / (float)c->penalty);
+        x = draw_allows(c, i, vocab) ? (x < -FLT_MAX ? -FLT_MAX : x) : -HUGE_VAL;
         sorted[2 * i] = x;
         sorted[2 * i + 1] = i;
         probability[i] = 0;
@@ -455,6 +565,9 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     ignis__array *logit_room = room(IGNIS_SHAPE(rows, stride), IGNIS_F32), *scores = room(IGNIS_SHAPE(rows, stride), IGNIS_F32);
     ignis__array *row_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
     ignis__array *draw_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
+    ignis__array *parts = room(IGNIS_SHAPE(rows * IGNIS__DRAW_PARTS * IGNIS__DRAW_PART), IGNIS_U8);
+    ignis__array *mask_room = room(IGNIS_SHAPE(rows, vocab / 32 + 1), IGNIS_I32);
+    uint32_t *masks = (uint32_t *)calloc((size_t)(rows * (vocab / 32 + 1)), sizeof *masks);
     ignis__array *bias_room = room(IGNIS_SHAPE(rows * 8 * 8), IGNIS_U8), *ids = room(IGNIS_SHAPE(rows * (HISTORY + 1)), IGNIS_I32);
     ignis__generate_row *row = (ignis__generate_row *)calloc((size_t)rows, sizeof *row);
     ignis__generate_draw *draws = (ignis__generate_draw *)calloc((size_t)rows, sizeof *draws);
@@ -476,6 +589,11 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         biases[i].bias = (float)(4 * noise(seed + 2, i));
     }
     CHECK_OK(ignis_array_from_host_raw(handle_of(bias_room), biases, (int64_t)sizeof *biases * rows * 8));
+    for (r = 0; r < rows; r++)
+        for (i = 0; i < vocab; i++)
+            masks[r * (vocab / 32 + 1) + i / 32] |= (uint32_t)draw_allows(c, i, vocab) << i % 32;
+    CHECK_OK(ignis_array_from_host_raw(handle_of(mask_room), masks, (int64_t)sizeof *masks * rows * (vocab / 32 + 1)));
+    free(masks);
     CHECK_OK(ignis_array_from_host_raw(handle_of(ids), history, (int64_t)sizeof *history * rows * (HISTORY + 1)));
     op = step_begin();
     for (r = 0; r < rows; r++) {
@@ -483,13 +601,16 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         row[r].position = HISTORY - 1;
         row[r].temperature = c->temperature, row[r].top_p = c->top_p, row[r].min_p = c->min_p, row[r].penalty = c->penalty;
         row[r].top_k = c->top_k, row[r].window = c->window, row[r].biases = c->biases;
+        row[r].masked = c->masked != 0;
         row[r].seed = seed << 32 | (uint64_t)r;
     }
     ignis__step_rows(&op, IGNIS_F32, row_room, row, rows);
     memset(&p, 0, sizeof p);
     p.logits = ignis__op_read(&op, logit_room), p.scores = ignis__op_write(&op, scores);
-    p.rows = ignis__op_read(&op, row_room), p.biases = ignis__op_read(&op, bias_room), p.draws = ignis__op_write(&op, draw_room);
+    p.rows = ignis__op_read(&op, row_room), p.biases = ignis__op_read(&op, bias_room), p.draws = ignis__op_write(&op, draw_room),
+    p.parts = ignis__op_write(&op, parts);
     p.stride = stride, p.vocab = vocab, p.bias_room = 8;
+    p.masks = ignis__op_read(&op, mask_room), p.mask_room = vocab / 32 + 1;
     ignis__step_draw(&op, rows, IGNIS_F32, &p);
     step_end(&op);
     CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * rows));
@@ -526,9 +647,11 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
 }
 
 static const draw_case draw_cases[] = {
-    {0, 0, 0, 1, 0, 0, 0},         {1, 0, 0, 1, 0, 0, 0},     {0.7, 0, 0, 1, 40, 0, 0},        {1, 0.9, 0, 1, 0, 0, 0},
-    {1.3, 0.5, 0, 1, 12, 0, 0},    {1, 0, 0.05, 1, 0, 0, 0},  {0.9, 0.95, 0.1, 1.2, 30, 0, 5}, {0, 0, 0, 1.5, 0, 7, 8},
-    {2, 0.8, 0.01, 0.8, 50, 5, 3}, {1, 0.001, 0, 1, 0, 0, 0}, {1, 0, 0, 1, 1, 0, 0},           {0.01, 0.99, 0, 1, 5, 0, 0},
+    {0, 0, 0, 1, 0, 0, 0, 0},         {1, 0, 0, 1, 0, 0, 0, 0},     {0.7, 0, 0, 1, 40, 0, 0, 0},        {1, 0.9, 0, 1, 0, 0, 0, 0},
+    {1.3, 0.5, 0, 1, 12, 0, 0, 0},    {1, 0, 0.05, 1, 0, 0, 0, 0},  {0.9, 0.95, 0.1, 1.2, 30, 0, 5, 0}, {0, 0, 0, 1.5, 0, 7, 8, 0},
+    {2, 0.8, 0.01, 0.8, 50, 5, 3, 0}, {1, 0.001, 0, 1, 0, 0, 0, 0}, {1, 0, 0, 1, 1, 0, 0, 0},           {0.01, 0.99, 0, 1, 5, 0, 0, 0},
+    {0, 0, 0, 1, 0, 0, 0, 2},         {1, 0, 0, 1, 0, 0, 0, 3},     {0.9, 0.95, 0.1, 1.2, 30, 0, 5, 2}, {0, 0, 0, 1.5, 0, 7, 8, 1},
+    {1.2, 0.5, 0, 1.3, 3, 0, 8, 4},   {1, 0, 0, 1, 0, 0, 0, 1},
 };
 
 TEST(draws_are_those_of_the_reference)
@@ -1064,6 +1187,118 @@ TEST(limits_and_errors)
     test_model_end(&t);
 }
 
+/*  A capture of the caller goes on while a model ends, whose steps are graphs, too. */
+TEST(a_model_ends_in_a_capture)
+{
+    ignis_sequence s;
+    ignis_graph graph;
+    ignis_tensor x;
+    test_model t;
+    int32_t ids[4];
+    int i;
+    SETUP(NULL);
+    prompt_of(1, 4, ids);
+    x = tensor_counting(IGNIS_SHAPE(4), IGNIS_F32, 1, false);
+    test_model_begin(&t, &small, 40, 2);
+    s = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_feed(s, ids, 4));
+    for (i = 0; i < 3; i++)
+        CHECK(ignis_sequence_next(s, NULL) >= 0);
+    CHECK_OK(ignis_graph_begin());
+    CHECK_STATUS(ignis_sequence_free(s), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_OK(ignis_graph_free(ignis_graph_end()));
+    CHECK_OK(ignis_sequence_free(s));
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_scale(ignis_tensor_data(x), ignis_tensor_data(x), 2));
+    test_model_end(&t);
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(value_at(x, 3), 8);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(x);
+    CHECK_INT(memory().live_bytes, 0);
+}
+
+/*  A step that the cache has too few pages for leaves all of them to others. */
+TEST(a_full_cache_keeps_its_pages)
+{
+    int32_t ids[33], drawn[2];
+    ignis_sequence s[3];
+    ignis_sequence_info info;
+    test_model t;
+    int i;
+    SETUP(NULL);
+    test_model_begin(&t, &small, 33, 1); /* 3 pages */
+    prompt_of(1, 33, ids);
+    for (i = 0; i < 2; i++) {
+        s[i] = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_feed(s[i], ids, 16));
+        CHECK(ignis_sequence_next(s[i], NULL) >= 0);
+    }
+    CHECK_STATUS(ignis_sequence_next_all(s, 2, NULL, drawn), IGNIS_ERROR_MEMORY, IGNIS_DIAG_CACHE_FULL);
+    CHECK_OK(ignis_sequence_query(s[0], &info));
+    CHECK_INT(info.length, 17);
+    CHECK_INT(info.free_tokens, 16);
+    CHECK(ignis_sequence_next(s[1], NULL) >= 0);
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_sequence_free(s[i]));
+    test_model_end(&t);
+}
+
+/*  A cache that no device has room for is refused at once, by the call that is to make it. */
+TEST(a_cache_beyond_the_device)
+{
+    static const int sequences[] = {1 << 28, INT32_MAX};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 2; i++) {
+        int64_t before = memory().live_bytes;
+        test_model t;
+        test_model_begin(&t, &small, 64, sequences[i]);
+        CHECK_FAILS(ignis_sequence_begin(t.handle), IGNIS_ERROR_MEMORY, i ? IGNIS_DIAG_CACHE_FULL : IGNIS_DIAG_DEVICE_MEMORY);
+        if (i)
+            CHECK_MESSAGE_HAS("2147483647 sequences of 64 tokens");
+        test_model_end(&t);
+        CHECK_INT(memory().live_bytes, before);
+    }
+}
+
+/*  Of more sequences than one step takes, all go on or none. */
+TEST(a_step_in_parts_is_done_whole_or_not_at_all)
+{
+    enum { COUNT = 9 };
+    ignis_sequence s[COUNT];
+    int32_t ids[4], drawn[2][COUNT];
+    ignis_sampling_desc sampling[COUNT];
+    ignis_status status = IGNIS_OK;
+    int i, at;
+    test_model t;
+    SETUP(NULL);
+    test_model_begin(&t, &small, 33, 8);
+    for (i = 0; i < COUNT; i++) {
+        s[i] = ignis_sequence_begin(t.handle);
+        sampling[i] = sampling_of(i);
+        prompt_of(i, 4, ids);
+        CHECK_OK(ignis_sequence_feed(s[i], ids, 4));
+    }
+    CHECK_OK(ignis_sequence_next_all(s, COUNT, sampling, drawn[0]));
+    for (i = 0; i < COUNT; i++)
+        CHECK_OK(ignis_sequence_truncate(s[i], 4));
+    for (at = 1; at < 20 && (at == 1 || status != IGNIS_OK); at++) {
+        fault_arm("cuMemcpyDtoH", at, 2);
+        status = ignis_sequence_next_all(s, COUNT, sampling, drawn[1]);
+        fault_disarm();
+        ignis_status_clear();
+        for (i = 0; i < COUNT; i++)
+            CHECK_INT(ignis_sequence_length(s[i]), status == IGNIS_OK ? 5 : 4);
+    }
+    CHECK(at > 3 && at < 20);
+    CHECK(memcmp(drawn[0], drawn[1], sizeof drawn[0]) == 0);
+    for (i = 0; i < COUNT; i++)
+        CHECK_OK(ignis_sequence_free(s[i]));
+    test_model_end(&t);
+}
+
 /*  A thread for each sequence of one model, and two threads at one of them. */
 enum { THREAD_DRAWN = 6 };
 
@@ -1136,12 +1371,11 @@ TEST(threads_draw_side_by_side)
     test_model_end(&t);
 }
 
-/*  A prompt of two chunks, in pieces of more than 64 tokens in two ways, and token by token: the same bits where it is promised, the same numbers
-    everywhere. */
+/*  A prompt at once, in pieces of more than 64 tokens, and in smaller ones: the same bits where it is promised, the same numbers everywhere. */
 static void check_long_prompt(const test_shape *shape, int ways, double tolerance)
 {
-    enum { LENGTH = 300, WAYS = 3 };
-    static const int pieces[WAYS][5] = {{300}, {170, 130}, {60, 60, 60, 60, 60}};
+    enum { LENGTH = 540, WAYS = 3 }; /* two chunks */
+    static const int pieces[WAYS][9] = {{540}, {410, 130}, {60, 60, 60, 60, 60, 60, 60, 60, 60}};
     int32_t ids[LENGTH];
     float logits[WAYS][128], again[128];
     ignis_sequence s;
@@ -1161,17 +1395,20 @@ static void check_long_prompt(const test_shape *shape, int ways, double toleranc
             far += fabs((double)logits[i][k] - (double)logits[0][k]) > tolerance;
     CHECK_INT(far, 0);
     if (ways == WAYS) {
-        /* the last 43 tokens one by one, as in the first way: a piece's last token is computed with the next one */
-        s = ignis_sequence_begin(t.handle);
-        CHECK_OK(ignis_sequence_feed(s, ids, 280));
-        CHECK_OK(ignis_sequence_feed(s, ids + 280, 20));
-        CHECK_OK(ignis_sequence_logits(s, again, shape->vocab));
-        CHECK(memcmp(logits[0], again, sizeof again[0] * (size_t)shape->vocab) == 0);
-        CHECK_OK(ignis_sequence_truncate(s, 150));
-        CHECK_OK(ignis_sequence_feed(s, ids + 150, 107));
-        CHECK_OK(ignis_sequence_feed(s, ids + 257, 43));
-        CHECK_OK(ignis_sequence_logits(s, again, shape->vocab));
-        CHECK(memcmp(logits[0], again, sizeof again[0] * (size_t)shape->vocab) == 0);
+        /* the last 43 tokens in three ways: a piece's last token is computed with the next one */
+        for (i = 0; i < 3; i++) {
+            s = ignis_sequence_begin(t.handle);
+            CHECK_OK(ignis_sequence_feed(s, ids, 257));
+            CHECK_OK(ignis_sequence_feed(s, ids + 257, i == 0 ? 43 : 20));
+            if (i == 2)
+                CHECK_OK(ignis_sequence_truncate(s, 257));
+            if (i > 0)
+                CHECK_OK(ignis_sequence_feed(s, ids + ignis_sequence_length(s), 300 - ignis_sequence_length(s)));
+            CHECK_OK(ignis_sequence_logits(s, i ? again : logits[1], shape->vocab));
+            CHECK(i == 0 || memcmp(logits[1], again, sizeof again[0] * (size_t)shape->vocab) == 0);
+            if (i < 2)
+                CHECK_OK(ignis_sequence_free(s));
+        }
         CHECK_OK(ignis_sequence_free(s));
     }
     if (shape->dtype == IGNIS_F32)
@@ -1210,41 +1447,6 @@ TEST(leaks_are_reported)
 
 /* text ----------------------------------------------------------------------------------------------------------- */
 
-static char folder[] = "/tmp/ignis_generate_XXXXXX";
-
-/*  A tokenizer of single bytes, and <end>, in a folder. */
-static void write_tokenizer(void)
-{
-    char path[256];
-    FILE *file;
-    int byte, next = 256;
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    file = fopen(path, "wb");
-    if (!file)
-        abort();
-    fprintf(file,
-            "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 256, \"content\": \"<end>\", \"single_word\": false, \"lstrip\": false, "
-            "\"rstrip\": false, \"normalized\": false, \"special\": true}], \"normalizer\": null, "
-            "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
-            "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
-            "\"use_regex\": true}, \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
-            "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, "
-            "\"vocab\": {");
-    for (byte = 0; byte < 256; byte++) {
-        bool itself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-        fprintf(file, "%s\"\\u%04x\": %d", byte ? ", " : "", (unsigned)(itself ? byte : next++), byte);
-    }
-    fprintf(file, ", \"<end>\": 256}, \"merges\": []}}\n");
-    fclose(file);
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
-    file = fopen(path, "wb");
-    if (!file)
-        abort();
-    fprintf(file, "{\"chat_template\": \"{%% for m in messages %%}[{{ m.role }}]{{ m.content }}<end>{%% endfor %%}"
-                  "{%% if add_generation_prompt %%}H{%% endif %%}\"}\n");
-    fclose(file);
-}
-
 /*  A model that goes from byte to byte of a text whose bytes differ, then to <end>, and round. */
 static void chain_begin(test_model *t, const char *text)
 {
@@ -1266,7 +1468,7 @@ static void chain_begin(test_model *t, const char *text)
     table[(unsigned char)text[0] * N + 256] = 5;
     CHECK_OK(ignis_array_from_host(ignis_tensor_data(m->head), table, IGNIS_F64, N * N));
     free(table);
-    m->path = ignis__copy_string(folder);
+    m->path = ignis__copy_string(test_folder);
     m->stops[0] = 256;
     m->stop_count = 1;
 }
@@ -1275,6 +1477,8 @@ static void chain_begin(test_model *t, const char *text)
 typedef struct shown {
     char text[512];
     int pieces, last;
+    bool meddles; /* the sequence is forked, its fork goes on, and its last token is taken off and fed again, which changes nothing */
+    ignis_sequence sequence;
 } shown;
 
 static bool show_text(const char *text, size_t size, void *user_data)
@@ -1285,6 +1489,15 @@ static bool show_text(const char *text, size_t size, void *user_data)
     memcpy(s->text + at, text, size);
     s->text[at + size] = '|';
     s->text[at + size + 1] = 0;
+    if (s->meddles) {
+        ignis_sequence fork = ignis_sequence_fork(s->sequence);
+        int32_t ids[64];
+        int length = ignis_sequence_ids(s->sequence, ids, 64);
+        CHECK(ignis_sequence_next(fork, NULL) >= 0);
+        CHECK_OK(ignis_sequence_free(fork));
+        CHECK_OK(ignis_sequence_truncate(s->sequence, length - 1));
+        CHECK_OK(ignis_sequence_feed(s->sequence, ids + length - 1, 1));
+    }
     return ++s->pieces != s->last;
 }
 
@@ -1299,6 +1512,7 @@ static ignis_generate_info generated(const test_model *t, ignis_generate_desc *d
     desc->text_fn = show_text;
     desc->user_data = s;
     desc->info = &info;
+    s->sequence = sequence;
     CHECK_OK(ignis_sequence_text(sequence, "H", 1));
     CHECK_OK(ignis_generate(sequence, desc));
     desc->info = NULL;
@@ -1318,7 +1532,7 @@ TEST(text_as_it_grows)
     test_model t;
     shown s;
     SETUP(NULL);
-    write_tokenizer();
+    write_tokenizer(test_folder);
     chain_begin(&t, text);
     memset(&desc, 0, sizeof desc);
     memset(&s, 0, sizeof s);
@@ -1328,6 +1542,11 @@ TEST(text_as_it_grows)
     CHECK_INT(info.tokens, 13);
     CHECK_INT(info.stop, -1);
     CHECK(info.seconds >= info.first && info.first > 0);
+    s.meddles = true; /* and what was drawn ahead is drawn again */
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d|!|");
+    CHECK_INT(info.tokens, 13);
+    s.meddles = false;
 
     desc.stops = stops;
     desc.stop_count = 3;
@@ -1393,6 +1612,83 @@ TEST(text_as_it_grows)
     test_model_end(&t);
 }
 
+/*  Draws one token of its own, by a bias, while ignis_generate has drawn the next one ahead. */
+static bool draw_between(const char *text, size_t size, void *user_data)
+{
+    const ignis_sequence *sequence = (const ignis_sequence *)user_data;
+    ignis_logit_bias only = {'z', 1e4f};
+    ignis_generate_desc desc;
+    (void)text, (void)size;
+    memset(&desc, 0, sizeof desc);
+    desc.max_tokens = 1;
+    desc.sampling.biases = &only;
+    desc.sampling.bias_count = 1;
+    CHECK_OK(ignis_generate(*sequence, &desc));
+    return false;
+}
+
+TEST(a_token_drawn_ahead_is_nobody_elses)
+{
+    int32_t ids[8];
+    ignis_generate_desc desc;
+    ignis_sequence sequence;
+    test_model t;
+    SETUP(NULL);
+    write_tokenizer(test_folder);
+    chain_begin(&t, "abcdefz");
+    sequence = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_text(sequence, "a", 1));
+    memset(&desc, 0, sizeof desc);
+    desc.text_fn = draw_between;
+    desc.user_data = &sequence;
+    CHECK_OK(ignis_generate(sequence, &desc));
+    CHECK_INT(ignis_sequence_ids(sequence, ids, 8), 3);
+    CHECK_INT(ids[1], 'b');
+    CHECK_INT(ids[2], 'z');
+    CHECK_OK(ignis_sequence_free(sequence));
+    test_model_end(&t);
+}
+
+/*  Begins a capture that it does not end. */
+static bool capture_between(const char *text, size_t size, void *user_data)
+{
+    (void)text, (void)size, (void)user_data;
+    CHECK_OK(ignis_graph_begin());
+    return true;
+}
+
+TEST(a_text_does_not_go_on_in_a_capture)
+{
+    ignis_generate_info info;
+    ignis_generate_desc desc;
+    ignis_logit_bias none = {0, 0};
+    ignis_sequence sequence;
+    test_model t;
+    int i;
+    SETUP(NULL);
+    write_tokenizer(test_folder);
+    chain_begin(&t, "abcdefz");
+    for (i = 0; i < 2; i++) { /* with a bias no token is drawn ahead, and the next step is to become a graph */
+        sequence = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_text(sequence, "a", 1));
+        memset(&desc, 0, sizeof desc);
+        desc.text_fn = capture_between;
+        desc.info = &info;
+        desc.sampling.biases = &none;
+        desc.sampling.bias_count = 1 - i;
+        CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+        CHECK(info.ending == IGNIS_ENDING_NONE && info.tokens == 1);
+        CHECK_OK(ignis_graph_free(ignis_graph_end()));
+        CHECK_INT(ignis_sequence_length(sequence), 2);
+        CHECK_INT(ignis_sequence_next(sequence, NULL), 'c');
+        CHECK_OK(ignis_sequence_free(sequence));
+    }
+    memset(&info, 0x55, sizeof info);
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK(info.ending == IGNIS_ENDING_NONE && info.tokens == 0 && info.stop == -1);
+    test_model_end(&t);
+}
+
 /*  Talks are rendered anew; what a sequence has of them stays. */
 TEST(talks)
 {
@@ -1407,7 +1703,7 @@ TEST(talks)
     shown s;
     test_model t;
     SETUP(NULL);
-    write_tokenizer();
+    write_tokenizer(test_folder);
     chain_begin(&t, "H\xC3\xA9 wor\xE2\x82\xACld!");
     sequence = ignis_sequence_begin(t.handle);
     memset(&chat, 0, sizeof chat);
@@ -1434,6 +1730,10 @@ TEST(talks)
     CHECK_INT(ignis_sequence_ids(sequence, has, 64), 4);
     CHECK_INT(has[3], 'd');
     CHECK_OK(ignis_sequence_set(sequence, other, 4));
+    has[0] = 'a', has[1] = 'b', has[2] = -7;
+    CHECK_STATUS(ignis_sequence_set(sequence, has, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("ids[2] is -7");
+    CHECK_INT(ignis_sequence_length(sequence), 4);
     CHECK_OK(ignis_sequence_set(sequence, NULL, 0));
     CHECK_INT(ignis_sequence_length(sequence), 0);
     CHECK_STATUS(ignis_sequence_set(sequence, NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
@@ -1442,6 +1742,209 @@ TEST(talks)
     CHECK_OK(ignis_sequence_free(sequence));
     CHECK_STATUS(ignis_sequence_set(sequence, ids, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
     CHECK_STATUS(ignis_sequence_chat(sequence, talk, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    test_model_end(&t);
+}
+
+/* grammars ------------------------------------------------------------------------------------------------------- */
+
+static const char form[] =
+    "{\"type\": \"object\", \"properties\": {\"n\": {\"type\": \"integer\"}, \"s\": {\"type\": \"array\", \"maxItems\": 2, "
+    "\"items\": {\"type\": \"string\", \"maxLength\": 3}}}, \"required\": [\"n\"]}";
+
+static const char *blank_behind(const char *c) { return c + strspn(c, " \t\n"); }
+
+/*  Whether a text is {"n":integer} or {"n":integer,"s":[strings]}, read by hand. */
+static bool has_form(const char *c)
+{
+    int strings = 0, length;
+    if (*c++ != '{' || strncmp(c = blank_behind(c), "\"n\":", 4) != 0)
+        return false;
+    c = blank_behind(c + 4);
+    c += *c == '-';
+    length = (int)strspn(c, "0123456789");
+    if (length == 0 || length > 16 || (*c == '0' && length > 1))
+        return false;
+    c = c + length;
+    if (*c == ',') {
+        if (strncmp(c = blank_behind(c + 1), "\"s\":", 4) != 0 || *(c = blank_behind(c + 4)) != '[')
+            return false;
+        c = blank_behind(c + 1);
+        while (*c != ']') {
+            if (strings++ && (*c++ != ',' || *(c = blank_behind(c)) == ']'))
+                return false;
+            if (*c++ != '"')
+                return false;
+            for (length = 0; *c != '"'; length++) {
+                int size = ignis__utf8_length(c, strlen(c));
+                if (size == 0 || (unsigned char)*c < ' ' || (*c == '\\' && !strchr("\"\\/bfnrtu", c[1])))
+                    return false;
+                if (*c == '\\' && c[1] == 'u') {
+                    if (strspn(c + 2, "0123456789abcdefABCDEF") < 4)
+                        return false;
+                    size = (c[2] | 32) == 'd' && c[3] > '7' ? 12 : 6; /* two surrogates */
+                } else if (*c == '\\') {
+                    size = 2;
+                }
+                c += size;
+            }
+            c++;
+            c = *c == ',' ? c : blank_behind(c);
+            if (length > 3)
+                return false;
+        }
+        c++;
+        if (strings > 2)
+            return false;
+    }
+    c = blank_behind(c);
+    return *c == '}' && c[1] == 0;
+}
+
+static void text_behind(ignis_sequence s, int from, char *text)
+{
+    int32_t ids[512];
+    int count = ignis_sequence_ids(s, ids, 512), i;
+    for (i = from; i < count && ids[i] < 256; i++)
+        *text++ = (char)ids[i];
+    *text = 0;
+}
+
+/*  A random model over bytes, whose texts have a form: alone, in batches beside others that have none, in forks, cut and drawn again. */
+TEST(texts_of_a_grammar)
+{
+    static const test_shape shape = {1, 2, 1, 8, 16, 16, 260, false, false, false, IGNIS_F32};
+    enum { TEXTS = 6, LONGEST_TEXT = 300 };
+    static char alone[TEXTS][512], text[512];
+    ignis_sampling_desc how[TEXTS], some[TEXTS];
+    ignis_sequence s[TEXTS], fork, ready[TEXTS];
+    ignis_sequence_info info;
+    ignis_logit_bias forbidden[2] = {{'{', -HUGE_VALF}, {256, 1e4f}};
+    int32_t ids[TEXTS], id;
+    int i, k, count, differ = 0;
+    test_model t;
+    SETUP(NULL);
+    write_tokenizer(test_folder);
+    test_model_begin(&t, &shape, LONGEST_TEXT + 4, TEXTS + 2);
+    t.model->path = ignis__copy_string(test_folder);
+    t.model->stops[0] = 256;
+    t.model->stop_count = 1;
+    memset(how, 0, sizeof how);
+    for (i = 0; i < TEXTS; i++) {
+        how[i].temperature = i ? 0.5 + i : 0;
+        how[i].top_k = i == 2 ? 20 : 0;
+        how[i].top_p = i == 3 ? 0.7 : 0;
+        how[i].repetition_penalty = i == 4 ? 1.5 : 0;
+        how[i].seed = (uint64_t)i;
+        s[i] = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_text(s[i], "H{", 2));
+        CHECK_OK(ignis_sequence_grammar(s[i], form));
+        for (id = 0, k = 0; id != 256 && k < LONGEST_TEXT; k++)
+            CHECK((id = ignis_sequence_next(s[i], &how[i])) >= 0);
+        CHECK_INT(id, 256);
+        CHECK_INT(ignis_sequence_length(s[i]), 2 + k);
+        text_behind(s[i], 2, alone[i]);
+        CHECK_INT(strlen(alone[i]), k - 1);
+        if (!has_form(alone[i]))
+            test__fail(__FILE__, __LINE__, alone[i]);
+        CHECK_REFUSED(-1, ignis_sequence_next(s[i], &how[i]), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GRAMMAR);
+        CHECK_MESSAGE_HAS("by its grammar nothing can follow");
+        CHECK_OK(ignis_sequence_query(s[i], &info));
+        CHECK(info.log_prob < 0);
+        CHECK_OK(ignis_sequence_truncate(s[i], 2 + (int)strlen(alone[i]) / 2)); /* goes on as it did */
+    }
+    CHECK_OK(ignis_sequence_grammar(s[5], NULL)); /* which goes its own way, beside the others */
+    for (k = 0, count = TEXTS; count > 1 && k < LONGEST_TEXT; k++) {
+        for (i = 0, count = 0; i < TEXTS; i++) {
+            text_behind(s[i], 2, text);
+            if (i < 5 && strcmp(text, alone[i]) == 0)
+                continue;
+            some[count] = how[i], ready[count++] = s[i];
+        }
+        CHECK_OK(ignis_sequence_next_all(ready, count, some, ids));
+    }
+    CHECK(k > 5 && k < LONGEST_TEXT);
+    CHECK_OK(ignis_sequence_truncate(s[1], 3));
+    fork = ignis_sequence_fork(s[1]);
+    CHECK_OK(ignis_sequence_free(s[1]));
+    s[1] = fork;
+    for (id = 0, k = 0; id != 256 && k < LONGEST_TEXT; k++)
+        CHECK((id = ignis_sequence_next(s[1], &how[1])) >= 0);
+    text_behind(s[1], 2, text);
+    CHECK_TEXT(text, alone[1]);
+
+    CHECK_OK(ignis_sequence_truncate(s[0], 2));
+    how[0].biases = forbidden, how[0].bias_count = 2;
+    CHECK_INT(ignis_sequence_next(s[0], &how[0]), '{'); /* all that may come, whatever the biases */
+    CHECK_OK(ignis_sequence_text(s[0], "\"n\":1", 5));
+    for (i = 0; i < 2; i++) { /* as many digits as it likes, or the end */
+        id = ignis_sequence_next(s[0], NULL);
+        CHECK(id == '}' || id == ',' || id == ' ' || id == '\n' || (id >= '0' && id <= '9'));
+        CHECK_OK(ignis_sequence_truncate(s[0], 8));
+    }
+    CHECK_OK(ignis_sequence_text(s[0], "x", 1));
+    CHECK_REFUSED(-1, ignis_sequence_next(s[0], NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GRAMMAR);
+    CHECK_MESSAGE_HAS("token 8 of the sequence, 120, does not keep to its grammar");
+    CHECK_OK(ignis_sequence_truncate(s[0], 8));
+    CHECK(ignis_sequence_next(s[0], NULL) >= 0);
+    CHECK_OK(ignis_sequence_grammar(s[0], "root ::= \"\\xE9\" | \"\\u20AC\" \"z\"*"));
+    id = ignis_sequence_next(s[0], NULL);
+    CHECK(id == 0xC3 || id == 0xE2);
+    CHECK_INT(ignis_sequence_next(s[0], NULL), id == 0xC3 ? 0xA9 : 0x82);
+    CHECK_STATUS(ignis_sequence_grammar(s[0], "root ::= a"), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GRAMMAR);
+    CHECK_STATUS(ignis_sequence_grammar(s[0], "{\"not\": {}}"), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("at byte 1 of the schema, the keyword 'not' is not supported");
+    CHECK_OK(ignis_sequence_grammar(s[0], "root ::= x\nx ::= \"a\" x \"b\" | \"a\" x \"c\" | \"d\""));
+    for (i = 0; i < 40; i++)
+        CHECK_OK(ignis_sequence_text(s[0], "a", 1));
+    CHECK_REFUSED(-1, ignis_sequence_next(s[0], NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("too ambiguous");
+    CHECK_OK(ignis_sequence_grammar(s[0], NULL));
+    CHECK(ignis_sequence_next(s[0], NULL) >= 0);
+    for (i = 0; i < 40; i++) { /* grammars that nobody uses any more are forgotten */
+        snprintf(text, sizeof text, "root ::= \"%c%d\"", 'a' + i % 26, i);
+        CHECK_OK(ignis_sequence_grammar(s[0], text));
+        differ += ignis_sequence_next(s[0], NULL) != 'a' + i % 26;
+    }
+    CHECK_INT(differ, 0);
+    for (i = 0; i < TEXTS; i++)
+        CHECK_OK(ignis_sequence_free(s[i]));
+    CHECK_STATUS(ignis_sequence_grammar(s[0], form), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    test_model_end(&t);
+}
+
+/*  ignis_generate ends where the grammar does, knows stops in its texts, and draws the same as calls one by one. */
+TEST(generated_texts_of_a_grammar)
+{
+    ignis_generate_desc desc;
+    ignis_generate_info info;
+    ignis_sequence sequence;
+    const char *stops[] = {"or"};
+    test_model t;
+    shown s;
+    int turn;
+    SETUP(NULL);
+    write_tokenizer(test_folder);
+    chain_begin(&t, "H\xC3\xA9 wor\xE2\x82\xACld!");
+    for (turn = 0; turn < 4; turn++) {
+        static const char *const grammars[] = {"root ::= \"\xC3\xA9 wor\"", "root ::= .*", "root ::= \"\xC3\xA9 wor\" .*",
+                                               "root ::= \"q\" | \"\xC3\xA9\""};
+        static const char *const texts[] = {"\xC3\xA9| |w|o|r|", "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d|!|", "\xC3\xA9| |w|", "\xC3\xA9|"};
+        static const ignis_ending endings[] = {IGNIS_ENDING_GRAMMAR, IGNIS_ENDING_TOKEN, IGNIS_ENDING_STOP, IGNIS_ENDING_GRAMMAR};
+        sequence = ignis_sequence_begin(t.handle);
+        memset(&s, 0, sizeof s);
+        memset(&desc, 0, sizeof desc);
+        desc.text_fn = show_text;
+        desc.user_data = &s;
+        desc.info = &info;
+        desc.stops = stops;
+        desc.stop_count = turn == 2;
+        CHECK_OK(ignis_sequence_text(sequence, "H", 1));
+        CHECK_OK(ignis_sequence_grammar(sequence, grammars[turn]));
+        CHECK_OK(ignis_generate(sequence, &desc));
+        CHECK_TEXT(s.text, texts[turn]);
+        CHECK_INT(info.ending, endings[turn]);
+        CHECK_OK(ignis_sequence_free(sequence));
+    }
     test_model_end(&t);
 }
 
@@ -1486,7 +1989,7 @@ static void check_faults(const char *prefix, int stride)
     int at, step, failures = 0;
     bool reached = true;
     SETUP(&desc);
-    write_tokenizer();
+    write_tokenizer(test_folder);
     memset(drawn, 0, sizeof drawn);
     for (at = 0; at < 3000 && reached; at += at ? stride : 1) {
         ignis_sampling_desc sampling = sampling_of(2);
@@ -1494,7 +1997,7 @@ static void check_faults(const char *prefix, int stride)
         ignis_sequence_info info;
         test_model t;
         test_model_begin(&t, &shape, 40, 2);
-        t.model->path = ignis__copy_string(folder);
+        t.model->path = ignis__copy_string(test_folder);
         reached = at == 0; /* the first time nothing fails */
         if (at)
             fault_plan(prefix, at, 2, &counter, false);
@@ -1524,18 +2027,75 @@ static void check_faults(const char *prefix, int stride)
     CHECK(failures > 0 && at < 3000);
 }
 
+/*  A text is fed as it is, or not at all. */
+TEST(a_text_for_which_memory_runs_out)
+{
+    static host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    bool reached = true;
+    int at, failures = 0;
+    int32_t ids[8];
+    test_model t;
+    SETUP(&desc);
+    write_tokenizer(test_folder);
+    chain_begin(&t, "abcdefz");
+    for (at = 1; at < 200 && reached; at++) {
+        ignis_sequence s = ignis_sequence_begin(t.handle);
+        ignis_status status;
+        CHECK(ignis_model_tokenizer(t.handle).id != 0);
+        fault_plan(NULL, at, 2, &counter, false);
+        status = ignis_sequence_text(s, "abc", 3);
+        reached = fault_over(&counter);
+        failures += status != IGNIS_OK;
+        ignis_status_clear();
+        CHECK_INT(ignis_sequence_ids(s, ids, 8), status == IGNIS_OK ? 3 : 0);
+        CHECK(status != IGNIS_OK || (ids[0] == 'a' && ids[1] == 'b' && ids[2] == 'c'));
+        CHECK_OK(ignis_sequence_free(s));
+    }
+    CHECK(failures > 1 && at < 200);
+    test_model_end(&t);
+}
+
+/*  A grammar is taken, and a token drawn by it, or nothing has changed. */
+TEST(a_grammar_for_which_memory_runs_out)
+{
+    static host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    bool reached = true;
+    int at, failures = 0, step;
+    SETUP(&desc);
+    write_tokenizer(test_folder);
+    for (at = 1; at < 600 && reached; at += 1 + at / 20) {
+        ignis_sequence s;
+        test_model t;
+        chain_begin(&t, "abcdefz");
+        s = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_text(s, "a", 1));
+        fault_plan(NULL, at, 2, &counter, false);
+        for (step = 0, reached = false; step < 3; step++) {
+            bool ok = step == 0   ? ignis_sequence_grammar(s, form) == IGNIS_OK
+                      : step == 1 ? ignis_sequence_grammar(s, "root ::= [a-c]* \"d\" | \"e\" root") == IGNIS_OK
+                                  : ignis_sequence_next(s, NULL) == 'b';
+            if (ok)
+                continue;
+            CHECK_INT(ignis_status_last(), IGNIS_ERROR_MEMORY);
+            ignis_status_clear();
+            failures++;
+            reached = fault_over(&counter);
+            step--;
+        }
+        reached = fault_over(&counter) || reached;
+        CHECK_INT(ignis_sequence_length(s), 2);
+        CHECK_OK(ignis_sequence_free(s));
+        test_model_end(&t);
+    }
+    CHECK(failures > 20 && at < 600);
+}
+
 TEST(each_launch_fails_once) { check_faults("cuLaunchKernel", 31); }
 TEST(each_graph_call_fails_once) { check_faults("cuGraphInst", 1); }
 TEST(each_capture_fails_once) { check_faults("cuStreamBegin", 1); }
 TEST(each_copy_fails_once) { check_faults("cuMemcpy", 17); }
 TEST(each_host_allocation_fails_once) { check_faults(NULL, 37); }
 
-int main(int argc, char **argv)
-{
-    int result;
-    if (!mkdtemp(folder))
-        return 1;
-    result = test_run(argc, argv);
-    test_remove_folder(folder);
-    return result;
-}
+int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

@@ -443,8 +443,8 @@ TEST(one_to_three_dimensions)
         "    hits[block * blockDim.x * blockDim.y * blockDim.z + thread] += 1 + gridDim.y * 10 + blockDim.z * 100;\n"
         "}\n";
     static const ignis_launch shapes[] = {
-        {{5, 0, 0}, {6, 0, 0}, 0}, {{5, 1, 1}, {6, 1, 1}, 0}, {{2, 3, 0}, {4, 5, 0}, 0},
-        {{2, 3, 2}, {2, 3, 4}, 0}, {{1, 0, 7}, {1, 0, 9}, 0},
+        {{5, 0, 0}, {6, 0, 0}, 0, false}, {{5, 1, 1}, {6, 1, 1}, 0, false}, {{2, 3, 0}, {4, 5, 0}, 0, false},
+        {{2, 3, 2}, {2, 3, 4}, 0, false}, {{1, 0, 7}, {1, 0, 9}, 0, false},
     };
     ignis_kernel kernel;
     int s, i, k;
@@ -512,18 +512,18 @@ TEST(dynamic_shared_memory_of_96_kb)
 TEST(launch_limits)
 {
     static const ignis_launch bad[] = {
-        {{1, 1, 1}, {0, 1, 1}, 0},
-        {{1, 1, 1}, {1025, 1, 1}, 0},
-        {{1, 1, 1}, {32, 33, 1}, 0},
-        {{1, 1, 1}, {1, 1, 65}, 0},
-        {{1, 1, 1}, {-1, 1, 1}, 0},
-        {{-1, 1, 1}, {1, 1, 1}, 0},
-        {{1, 65536, 1}, {1, 1, 1}, 0},
-        {{1, 1, 65536}, {1, 1, 1}, 0},
-        {{INT64_C(1) << 31, 1, 1}, {1, 1, 1}, 0},
-        {{INT64_C(1) << 32, 1, 1}, {1, 1, 1}, 0},
-        {{1, -1, 1}, {1, 1, 1}, 0},
-        {{1, 1, 1}, {65536, 65536, 1}, 0},
+        {{1, 1, 1}, {0, 1, 1}, 0, false},
+        {{1, 1, 1}, {1025, 1, 1}, 0, false},
+        {{1, 1, 1}, {32, 33, 1}, 0, false},
+        {{1, 1, 1}, {1, 1, 65}, 0, false},
+        {{1, 1, 1}, {-1, 1, 1}, 0, false},
+        {{-1, 1, 1}, {1, 1, 1}, 0, false},
+        {{1, 65536, 1}, {1, 1, 1}, 0, false},
+        {{1, 1, 65536}, {1, 1, 1}, 0, false},
+        {{INT64_C(1) << 31, 1, 1}, {1, 1, 1}, 0, false},
+        {{INT64_C(1) << 32, 1, 1}, {1, 1, 1}, 0, false},
+        {{1, -1, 1}, {1, 1, 1}, 0, false},
+        {{1, 1, 1}, {65536, 65536, 1}, 0, false},
     };
     static const char source[] =
         "extern \"C\" __global__ void __launch_bounds__(128) small(int *out) { out[threadIdx.x] = threadIdx.x; }\n";
@@ -574,6 +574,64 @@ TEST(a_grid_of_0_runs_nothing)
     CHECK_COUNTING(out, 4, 50);
     CHECK_OK(ignis_kernel_free(kernel));
     drop(out);
+}
+
+/*  A chain of kernels that begin early: each adds to what the one before has left. `waits`: they wait, as they have to. */
+static ignis_status run_chain(bool waits, ignis_array array, int links)
+{
+    static const char *const source = "#include \"ignis.cuh\"\n"
+                                      "extern \"C\" __global__ void link(int *x, int n)\n"
+                                      "{\n"
+                                      "    const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                                      "    ignis_grid_dependents_launch();\n"
+                                      "    if (WAITS)\n"
+                                      "        ignis_grid_dependency_wait();\n"
+                                      "    if (i < n)\n"
+                                      "        x[n - 1 - i] = (3 * x[n - 1 - i] + i % 5 + 1) % 1000003;\n"
+                                      "}\n";
+    const char *option = waits ? "-DWAITS=1" : "-DWAITS=0";
+    ignis_kernel_desc desc;
+    ignis_kernel kernel;
+    ignis_launch launch = test_launch(40, 128);
+    ignis_arg args[2];
+    ignis_status status = IGNIS_OK;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.source = source;
+    desc.name = "link.cu";
+    desc.entry = "link";
+    desc.options = &option;
+    desc.option_count = 1;
+    kernel = ignis_kernel_compile(&desc);
+    launch.dependent = true;
+    args[0] = ignis_arg_array(array);
+    args[1] = ignis_arg_i32(5000);
+    for (i = 0; i < links && status == IGNIS_OK; i++)
+        status = ignis_kernel_launch(kernel, &launch, args, 2);
+    if (status == IGNIS_OK)
+        status = ignis_synchronize();
+    ignis_kernel_free(kernel);
+    return status;
+}
+
+TEST(dependent_launches_wait_for_each_other)
+{
+    static int32_t values[5000], expected[5000];
+    ignis_array array;
+    int i, k, wrong = 0;
+    SETUP(NULL);
+    array = make_counting(IGNIS_SHAPE(5000), 7);
+    CHECK_OK(run_chain(true, array, 15));
+    CHECK_OK(ignis_array_to_host(array, values, IGNIS_I32, 5000));
+    for (i = 0; i < 5000; i++) {
+        int32_t x = 7 + i;
+        for (k = 0; k < 15; k++)
+            x = (3 * x + (4999 - i) % 5 + 1) % 1000003;
+        expected[i] = x;
+        wrong += values[i] != expected[i];
+    }
+    CHECK_INT(wrong, 0);
+    drop(array);
 }
 
 TEST(a_kernel_runs_on_every_device)
@@ -825,6 +883,29 @@ static int fault_main(void)
     return test__state.failures != 0;
 }
 
+/*  A kernel that is launched to begin early, and does not wait: the simulator notices. */
+static int unwaited_main(void)
+{
+    ignis_array array;
+    CHECK_OK(ignis_setup(NULL));
+    array = make_counting(IGNIS_SHAPE(5000), 7);
+    CHECK_INT(run_chain(false, array, 1), IGNIS_ERROR_CUDA);
+    CHECK_HAS(ignis_status_message(), "CUDA_ERROR_LAUNCH_FAILED");
+    ignis_status_clear();
+    (void)ignis_shutdown();
+    return test__state.failures != 0;
+}
+
+TEST(a_dependent_kernel_that_never_waits_is_noticed)
+{
+    process child;
+    SETUP(NULL);
+    if (!test_is_simulator() || getenv("IGNIS_SIM_SANITIZE"))
+        SKIP("a GPU runs it, and gives wrong results at times");
+    child = process_start("unwaited");
+    CHECK_INT(process_end(&child), 0);
+}
+
 TEST(a_faulting_kernel_costs_the_process_its_devices)
 {
     process child;
@@ -834,4 +915,8 @@ TEST(a_faulting_kernel_costs_the_process_its_devices)
     CHECK_INT(process_end(&child), 0);
 }
 
-int main(int argc, char **argv) { return process_role(argc, argv) ? fault_main() : test_run(argc, argv); }
+int main(int argc, char **argv)
+{
+    const char *role = process_role(argc, argv);
+    return !role ? test_run(argc, argv) : strcmp(role, "unwaited") == 0 ? unwaited_main() : fault_main();
+}

@@ -490,6 +490,59 @@ TEST(linear_against_finite_differences)
     let_go(in[0]), let_go(in[1]), let_go(in[2]);
 }
 
+static ignis_tensor run_two_linear(const ignis_tensor *in, int count, void *user_data)
+{
+    ignis_tensor none = {0}, first = ignis_linear(in[0], in[1], none);
+    (void)count, (void)user_data;
+    return ignis_add(first, ignis_linear(in[0], in[2], none));
+}
+
+/*  Of two layers the second one to give x a gradient adds to that of the first, inside its product: the sum is rounded once. */
+TEST(linear_adds_to_a_gradient_that_x_has)
+{
+    enum { ROWS = 24, IN = 40, OUT = 16 };
+    ignis_tensor in[3], y, other, rounded;
+    double *g, *w1, *w2, *dx, *first, *expected = (double *)calloc(ROWS * IN, sizeof(double)), *kept;
+    int r, i, k, differ = 0;
+    ignis_scope scope;
+    SETUP(NULL);
+    in[0] = tensor_noise(IGNIS_SHAPE(3, 4), IGNIS_F64, 5, true);
+    in[1] = tensor_noise(IGNIS_SHAPE(5, 4), IGNIS_F64, 6, true);
+    in[2] = tensor_noise(IGNIS_SHAPE(5, 4), IGNIS_F64, 7, true);
+    CHECK(ignis_gradcheck(run_two_linear, NULL, in, 3, NULL) < 1e-6);
+    let_go(in[0]), let_go(in[1]), let_go(in[2]);
+
+    scope = ignis_scope_begin();
+    in[0] = tensor_noise(IGNIS_SHAPE(ROWS, IN), IGNIS_BF16, 5, true);
+    in[1] = tensor_noise(IGNIS_SHAPE(OUT, IN), IGNIS_BF16, 6, true);
+    in[2] = tensor_noise(IGNIS_SHAPE(OUT, IN), IGNIS_BF16, 7, true);
+    y = run_two_linear(in, 3, NULL);
+    other = tensor_noise(IGNIS_SHAPE(ROWS, OUT), IGNIS_BF16, 8, false);
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(other)));
+    g = tensor_values(other), w1 = tensor_values(in[1]), w2 = tensor_values(in[2]);
+    for (r = 0; r < ROWS; r++) /* the layer that came last is the first of the walk */
+        for (i = 0; i < IN; i++)
+            for (k = 0; k < OUT; k++)
+                expected[r * IN + i] += g[r * OUT + k] * w2[k * IN + i];
+    rounded = tensor_of(expected, IGNIS_SHAPE(ROWS, IN), IGNIS_BF16, false);
+    first = tensor_values(rounded);
+    for (r = 0; r < ROWS; r++)
+        for (i = 0; i < IN; i++) {
+            double sum = 0;
+            for (k = 0; k < OUT; k++)
+                sum += g[r * OUT + k] * w1[k * IN + i];
+            expected[r * IN + i] = sum + first[r * IN + i];
+        }
+    rounded = tensor_of(expected, IGNIS_SHAPE(ROWS, IN), IGNIS_BF16, false);
+    kept = tensor_values(rounded);
+    dx = array_values(ignis_tensor_grad(in[0]));
+    for (i = 0; i < ROWS * IN; i++)
+        differ += dx[i] != kept[i];
+    CHECK(differ <= 4); /* where the exact sum is next to the middle of two numbers; of sums that are rounded twice a fifth differs */
+    free(g), free(w1), free(w2), free(dx), free(first), free(expected), free(kept);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(linear_makes_the_gradient_of_the_bias_alone)
 {
     ignis_tensor x, w, bias, y;

@@ -2,8 +2,6 @@
 /*  test_model.c - models opened from folders and GGUF files: their scores against a forward in double, their weights, what is refused */
 #define IGNIS_MODELS
 #include "fault.h"
-#undef IGNIS_CALL_HOOK
-#define IGNIS_CALL_HOOK(name, call) ((fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
 #include "tensor.h"
 
 #include "checkpoint.h"
@@ -11,17 +9,6 @@
 /*  Driver calls that fail here leave their objects with the simulator. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libnvrtc\nleak:libcuda\n"; }
-
-static char folder[] = "/tmp/ignis_test_model_XXXXXX";
-
-static const char *path_of(const char *name)
-{
-    static __thread char paths[4][128];
-    static __thread int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 static ck_model gpt2 = {.family = "gpt2",
                         .layers = 2,
@@ -164,8 +151,8 @@ TEST(families_agree_with_a_forward_in_double)
     for (i = 0; i < MODELS; i++) {
         ck_make(models[i]);
         for (shards = 1; shards <= 3; shards += 2) {
-            ck_write_folder(models[i], path_of("family"), IGNIS_F32, shards);
-            ignis_model model = open_with(path_of("family"), IGNIS_DTYPE_DEFAULT);
+            ck_write_folder(models[i], test_path("family"), IGNIS_F32, shards);
+            ignis_model model = open_with(test_path("family"), IGNIS_DTYPE_DEFAULT);
             CHECK_SCORES(model, models[i], 5e-6);
             CHECK_OK(ignis_model_free(model));
         }
@@ -183,8 +170,8 @@ TEST(gguf_files_agree_with_a_forward_in_double)
             m.stretch = NULL;
         ck_make(&m);
         ck_bytes file = ck_gguf(&m, 0, NULL);
-        test_write_file(path_of("m.gguf"), file.data, file.size);
-        ignis_model model = open_with(path_of("m.gguf"), IGNIS_DTYPE_DEFAULT);
+        test_write_file(test_path("m.gguf"), file.data, file.size);
+        ignis_model model = open_with(test_path("m.gguf"), IGNIS_DTYPE_DEFAULT);
         CHECK_SCORES(model, &m, 5e-6);
         CHECK_OK(ignis_model_free(model));
         free(file.data);
@@ -282,24 +269,288 @@ TEST(every_type_of_gguf_becomes_its_numbers)
         ignis_model_desc desc;
         ignis_model_info info;
         ck_make(&m);
-        write_gguf(&m, type, path_of("t.gguf"));
+        write_gguf(&m, type, test_path("t.gguf"));
         memset(&desc, 0, sizeof desc);
-        desc.path = path_of("t.gguf");
+        desc.path = test_path("t.gguf");
+        desc.weights = IGNIS_WEIGHTS_NUMBERS;
         CHECK_OK(ignis_model_inspect(&desc, &info));
         CHECK_INT(info.dtype, own);
         CHECK_INT(info.weight_bytes, info.parameters * (type == 0 ? 4 : 2));
-        ignis_model model = open_with(desc.path, IGNIS_F32);
+        CHECK_INT(info.quantised, 0);
+        desc.dtype = IGNIS_F32;
+        ignis_model model = ignis_model_open(&desc);
         CHECK_VALUES(model, &m, IGNIS_F32, 4e-7); /* f32 rounds products and sums */
         CHECK_SCORES(model, &m, 5e-6);
         ignis_model wide_f32 = model;
         if (type > 2) { /* rounded twice, so the last place may differ */
-            model = open_with(desc.path, IGNIS_DTYPE_DEFAULT);
+            desc.dtype = IGNIS_DTYPE_DEFAULT;
+            model = ignis_model_open(&desc);
             CHECK_VALUES(model, &m, IGNIS_BF16, 0.009);
             check_rounded(wide_f32, model, &m);
             CHECK_OK(ignis_model_free(model));
         }
         CHECK_OK(ignis_model_free(wide_f32));
         ck_free(&m);
+    }
+}
+
+/* quantised weights ----------------------------------------------------------------------------------------------- */
+
+static ignis_model open_weights(const char *path, ignis_weights weights, ignis_dtype dtype)
+{
+    ignis_model_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.path = path;
+    desc.weights = weights;
+    desc.dtype = dtype;
+    desc.sequences = 3;
+    return ignis_model_open(&desc);
+}
+
+/*  The model's values become those that an open one has. */
+static void take_values(ignis_model model, ck_model *m)
+{
+    int i;
+    for (i = 0; i < m->count; i++) {
+        const ck_tensor *t = &m->tensors[i];
+        ignis_scope scope = ignis_scope_begin();
+        CHECK_OK(
+            ignis_tensor_to_host(ignis_model_tensor(model, t->name), t->v, IGNIS_F64, (int64_t)t->rows * (t->columns ? t->columns : 1)));
+        ignis_scope_end(scope);
+    }
+}
+
+/*  The logits behind a text: fed in short pieces, in one of more than 64 tokens, and drawn among others. */
+static void check_texts(int line, ignis_model model, const ck_model *m, double tolerance)
+{
+    enum { LONG = 80 };
+    int lengths[] = {9, LONG}, i, k;
+    float *scores = (float *)calloc((size_t)m->vocab, sizeof *scores), *again = (float *)calloc((size_t)m->vocab, sizeof *again);
+    double *wanted = (double *)calloc((size_t)(LONG * m->vocab), sizeof *wanted);
+    for (i = 0; i < 2; i++) {
+        ignis_sequence one = ignis_sequence_begin(model), other = ignis_sequence_begin(model), both[2];
+        int32_t ids[LONG], drawn[2];
+        double most = 0, worst = 0;
+        ids_fill(m, ids, lengths[i]);
+        ck_forward(m, ids, lengths[i], wanted);
+        CHECK_OK(ignis_sequence_feed(one, ids, lengths[i]));
+        CHECK_OK(ignis_sequence_logits(one, scores, m->vocab));
+        for (k = 0; k < m->vocab; k++) {
+            double value = wanted[(lengths[i] - 1) * m->vocab + k], off = fabs((double)scores[k] - value);
+            most = fabs(value) > most ? fabs(value) : most;
+            worst = !(off <= worst) ? off : worst;
+        }
+        if (!(worst <= tolerance * most) || most < 0.1) {
+            char text[128];
+            snprintf(text, sizeof text, "%d tokens: off by %g of %g", lengths[i], worst, most);
+            test__fail(__FILE__, line, text);
+        }
+        CHECK_OK(ignis_sequence_feed(other, ids, 5)); /* a step of both has the bits of a step alone */
+        ids[lengths[i] - 1] = ignis_sequence_next(one, NULL);
+        CHECK_OK(ignis_sequence_logits(one, scores, m->vocab));
+        CHECK_OK(ignis_sequence_truncate(one, lengths[i]));
+        both[0] = other, both[1] = one;
+        CHECK_OK(ignis_sequence_next_all(both, 2, NULL, drawn));
+        CHECK_INT(drawn[1], ids[lengths[i] - 1]);
+        CHECK_OK(ignis_sequence_logits(one, again, m->vocab));
+        CHECK_INT(memcmp(scores, again, sizeof *scores * (size_t)m->vocab), 0);
+        CHECK_OK(ignis_sequence_free(one));
+        CHECK_OK(ignis_sequence_free(other));
+    }
+    free(scores), free(again), free(wanted);
+}
+#define CHECK_TEXTS(model, m, tolerance) check_texts(__LINE__, model, m, tolerance)
+
+/*  Bytes that a matrix takes as blocks, and behind each plane up to a multiple of 16. */
+static int64_t blocks_bytes(int type, int64_t elements) { return elements / ck_types[type].elements * ck_types[type].bytes; }
+
+TEST(weights_stay_quantised_as_in_the_file)
+{
+    static const int types[][2] = {{3, 0}, {4, 0}, {6, 0}, {8, 0}, {6, 8}, {4, 3}, {7, 0}, {6, 7}}; /* and v and down of another type */
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(types); i++) {
+        bool kept = types[i][0] != 7 && types[i][1] != 7;
+        ck_model m = wide;
+        ignis_model_desc desc;
+        ignis_model_info info;
+        ignis_tensor weights[64];
+        int64_t bytes = 0, planes = 0;
+        ignis_scope scope;
+        float *scores, *wanted;
+        m.context = 96;
+        ck_make(&m);
+        ck_other_type = types[i][1];
+        write_gguf(&m, types[i][0], test_path("t.gguf"));
+        memset(&desc, 0, sizeof desc);
+        desc.path = test_path("t.gguf");
+        CHECK_OK(ignis_model_inspect(&desc, &info));
+        CHECK_INT(info.dtype, IGNIS_BF16);
+        for (k = 0; kept && k < m.count; k++) {
+            const ck_tensor *t = &m.tensors[k];
+            bytes += t->columns ? blocks_bytes(ck_type_of(t, types[i][0]), (int64_t)t->rows * t->columns) : 2 * t->rows;
+            planes += t->columns ? 4 : 0;
+        }
+        ck_other_type = 0;
+        CHECK(!kept || (info.weight_bytes >= bytes && info.weight_bytes < bytes + 16 * planes));
+        CHECK(kept ? info.quantised > info.parameters * 99 / 100 : info.quantised < info.parameters);
+        CHECK(types[i][0] != 7 || (info.quantised == 0 && info.weight_bytes == 2 * info.parameters));
+        scores = (float *)calloc((size_t)(BATCH * SEQ * m.vocab), sizeof *scores);
+        wanted = (float *)calloc((size_t)(BATCH * SEQ * m.vocab), sizeof *wanted);
+        for (k = 0; k < 2; k++) { /* the numbers, and what operations make of them, are those of weights that are numbers */
+            ignis_dtype dtype = k ? IGNIS_BF16 : IGNIS_F32;
+            ignis_model model = open_weights(desc.path, IGNIS_WEIGHTS_DEFAULT, dtype);
+            ignis_model numbers = open_weights(desc.path, IGNIS_WEIGHTS_NUMBERS, dtype);
+            CHECK_VALUES(model, &m, dtype, k ? 0.009 : 4e-7);
+            scores_of(model, &m, scores);
+            scores_of(numbers, &m, wanted);
+            CHECK_INT(memcmp(scores, wanted, sizeof *scores * (size_t)(BATCH * SEQ * m.vocab)), 0);
+            CHECK_TEXTS(model, &m, k ? 0.05 : 5e-6);
+            CHECK(!kept || ignis_model_weights(model, weights, 64) == 3); /* norms */
+            CHECK_OK(ignis_model_free(model));
+            CHECK_OK(ignis_model_free(numbers));
+        }
+        free(scores), free(wanted);
+        ignis_model model = open_weights(desc.path, IGNIS_WEIGHTS_DEFAULT, IGNIS_F32); /* a tensor of one is a copy */
+        scope = ignis_scope_begin();
+        ignis_tensor copy = ignis_model_tensor(model, "model.layers.0.mlp.gate_up_proj.weight");
+        ignis_shape shape = tensor_info(copy).shape;
+        CHECK(shape.ndim == 2 && shape.dim[0] == 2 * m.inner && shape.dim[1] == m.hidden);
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_OK(ignis_model_save(model, test_path("saved")));
+        CHECK_OK(ignis_model_free(model));
+        model = open_with(test_path("saved"), IGNIS_DTYPE_DEFAULT);
+        CHECK_VALUES(model, &m, IGNIS_F32, 4e-7);
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+}
+
+TEST(weights_are_quantised_as_they_are_read)
+{
+    static const ignis_weights formats[] = {IGNIS_WEIGHTS_Q8_0, IGNIS_WEIGHTS_Q4_0, IGNIS_WEIGHTS_Q4_K};
+    static const double most[] = {0.006, 0.13, 0.1}; /* rms of errors by that of the numbers, at most */
+    int f, i, k;
+    SETUP(NULL);
+    for (i = 0; i < 3; i++) {
+        for (f = 0; f < 3; f++) {
+            ck_model m = i == 0 ? wide : i == 1 ? gpt2 : llama;
+            ignis_model_desc desc;
+            ignis_model_info info;
+            double error = 0, size = 0, *before;
+            if (i == 1) /* rows of three blocks, and of two and a half */
+                m.hidden = 96, m.head_dim = 32, m.context = 96;
+            m.context = 96;
+            ck_make(&m);
+            ck_write_folder(&m, test_path("q"), IGNIS_F32, 1);
+            memset(&desc, 0, sizeof desc);
+            desc.path = test_path("q");
+            desc.weights = formats[f];
+            desc.sequences = 3;
+            CHECK_OK(ignis_model_inspect(&desc, &info));
+            ignis_model model = ignis_model_open(&desc);
+            k = (int)((int64_t)m.tensors[0].rows * m.tensors[0].columns);
+            before = (double *)malloc(sizeof *before * (size_t)k);
+            memcpy(before, m.tensors[0].v, sizeof *before * (size_t)k);
+            take_values(model, &m);
+            while (k-- > 0)
+                error += pow(m.tensors[0].v[k] - before[k], 2), size += before[k] * before[k];
+            free(before);
+            if (i < 2) {
+                int type = f == 2 && i == 1 ? 0 : f; /* Q8_0 where rows are no multiples of 256 */
+                CHECK(info.quantised > info.parameters / 2 && sqrt(error / size) < most[type] && error > 0);
+            } else { /* rows of 48 elements stay as they are */
+                CHECK(info.quantised == 0 && error == 0);
+            }
+            CHECK_SCORES(model, &m, 5e-6);
+            CHECK_TEXTS(model, &m, 5e-6);
+            CHECK_OK(ignis_model_free(model));
+            ck_free(&m);
+        }
+    }
+}
+
+/*  The gradient of x through a quantised weight is that through its numbers. */
+TEST(gradients_go_through_quantised_weights)
+{
+    ck_model m = wide;
+    ignis_tensor_desc leaf = tensor_desc(IGNIS_F32, true);
+    double *gradients[2];
+    int k;
+    SETUP(NULL);
+    ck_make(&m);
+    ck_other_type = 8;
+    write_gguf(&m, 6, test_path("g.gguf"));
+    ck_other_type = 0;
+    for (k = 0; k < 2; k++) {
+        ignis_model handle = open_weights(test_path("g.gguf"), k ? IGNIS_WEIGHTS_NUMBERS : IGNIS_WEIGHTS_DEFAULT, IGNIS_F32);
+        ignis__model *model = ignis__model_hold("test", handle);
+        ignis_scope scope = ignis_scope_begin();
+        float *values = (float *)malloc(5 * 256 * sizeof *values);
+        int i;
+        for (i = 0; i < 5 * 256; i++)
+            values[i] = (float)noise(3, i);
+        ignis_tensor in = ignis_tensor_from_host(values, IGNIS_SHAPE(5, 256), &leaf);
+        ignis_tensor y = ignis__model_linear(model, in, model->layer[0].qkv, ignis__no_tensor());
+        CHECK_OK(ignis_backward(ignis_sum(ignis_mul(y, y)), IGNIS_NO_ARRAY));
+        gradients[k] = array_values(ignis_tensor_grad(in));
+        CHECK_OK(ignis_scope_end(scope));
+        free(values);
+        ignis__model_drop("test", model);
+        CHECK_OK(ignis_model_free(handle));
+    }
+    for (k = 0; k < 5 * 256; k++)
+        CHECK_CLOSE(gradients[0][k], gradients[1][k], 1e-5);
+    free(gradients[0]), free(gradients[1]);
+    ck_free(&m);
+}
+
+TEST(quantised_weights_are_not_trained)
+{
+    ck_model m = wide;
+    ignis_model_desc desc;
+    ignis_model_info info;
+    SETUP(NULL);
+    ck_make(&m);
+    write_gguf(&m, 4, test_path("t.gguf"));
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("t.gguf");
+    desc.weights = IGNIS_WEIGHTS_Q4_0;
+    desc.requires_grad = true;
+    CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("desc->requires_grad");
+    desc.weights = IGNIS_WEIGHTS_COUNT;
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("desc->weights is");
+    desc.weights = IGNIS_WEIGHTS_DEFAULT;
+    CHECK_OK(ignis_model_inspect(&desc, &info));
+    CHECK(info.quantised == 0 && info.weight_bytes == 2 * info.parameters);
+    ck_free(&m);
+}
+
+/*  Blocks of numbers that are not finite are no numbers, and others are not touched by them. */
+TEST(numbers_that_are_not_finite_are_quantised)
+{
+    static const int types[] = {IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_K};
+    int t, i;
+    for (t = 0; t < 3; t++) {
+        unsigned char bytes[1024];
+        float x[512], back[256];
+        int size = t == 2 ? 144 : t ? 18 : 34, elements = t == 2 ? 256 : 32;
+        for (i = 0; i < 512; i++)
+            x[i] = (float)i;
+        x[elements + 5] = t == 1 ? (float)INFINITY : (float)NAN;
+        ignis__quantise(types[t], x, 2 * elements, bytes);
+        ignis__dequantise((uint32_t)types[t], bytes + size, back);
+        CHECK(back[0] != back[0] && back[5] != back[5]);
+        ignis__dequantise((uint32_t)types[t], bytes, back);
+        for (i = 0; i < elements; i++)
+            CHECK(fabs((double)back[i] - i) <= elements / 8);
+        memset(x, 0, sizeof x);
+        ignis__quantise(types[t], x, elements, bytes);
+        ignis__dequantise((uint32_t)types[t], bytes, back);
+        for (i = 0; i < elements; i++)
+            CHECK(back[i] == 0);
     }
 }
 
@@ -314,9 +565,9 @@ TEST(weights_are_converted_as_they_are_read)
         ck_model m = from == 1 ? gpt2 : llama;
         ck_make(&m);
         ck_round_all(&m, dtypes[from]);
-        ck_write_folder(&m, path_of("d"), dtypes[from], 1);
+        ck_write_folder(&m, test_path("d"), dtypes[from], 1);
         for (to = -1; to < 3; to++) {
-            ignis_model model = open_with(path_of("d"), to < 0 ? IGNIS_DTYPE_DEFAULT : dtypes[to]);
+            ignis_model model = open_with(test_path("d"), to < 0 ? IGNIS_DTYPE_DEFAULT : dtypes[to]);
             CHECK_VALUES(model, &m, to < 0 ? dtypes[from] : dtypes[to], 0);
             if (to == from || (from == 0 && to == 2))
                 CHECK_SCORES(model, &m, tolerance[to]);
@@ -347,20 +598,20 @@ TEST(a_file_of_divisors_is_llama3)
             divisors[i] = (float)(plain[i] / f[i]);
         m.stretch = NULL;
         ck_bytes file = ck_gguf(&m, 0, divisors);
-        test_write_file(path_of("m.gguf"), file.data, file.size);
+        test_write_file(test_path("m.gguf"), file.data, file.size);
         free(file.data);
-        ignis_model model = open_with(path_of("m.gguf"), IGNIS_DTYPE_DEFAULT);
+        ignis_model model = open_with(test_path("m.gguf"), IGNIS_DTYPE_DEFAULT);
         if (table) { /* frequencies that config.json has no words for */
             m.stretch = "llama3";
             CHECK_SCORES(model, &m, 5e-6);
-            CHECK_STATUS(ignis_model_save(model, path_of("saved")), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+            CHECK_STATUS(ignis_model_save(model, test_path("saved")), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
         } else {
             ignis__model *inside = ignis__model_hold("test", model);
             for (i = 0; i < 32; i++)
                 CHECK(fabs(inside->frequencies[i] - f[i]) <= 1e-6 * f[i]);
             ignis__model_drop("test", inside);
-            CHECK_OK(ignis_model_save(model, path_of("saved")));
-            ignis_model again = open_with(path_of("saved"), IGNIS_DTYPE_DEFAULT);
+            CHECK_OK(ignis_model_save(model, test_path("saved")));
+            ignis_model again = open_with(test_path("saved"), IGNIS_DTYPE_DEFAULT);
             inside = ignis__model_hold("test", again);
             for (i = 0; i < 32; i++)
                 CHECK(fabs(inside->frequencies[i] - f[i]) <= 1e-6 * f[i]);
@@ -394,12 +645,12 @@ TEST(what_is_saved_is_opened_again_to_the_bit)
     SETUP(NULL);
     for (i = 0; i < MODELS; i++) {
         ck_make(models[i]);
-        ck_write_folder(models[i], path_of("from"), IGNIS_F32, 1);
-        ignis_model model = open_with(path_of("from"), dtypes[i]);
-        CHECK_OK(ignis_model_save(model, path_of("to/deep")));
-        CHECK_INT(test_files_in(path_of("to/deep")), 2);
-        CHECK_OK(ignis_model_save(model, path_of("to/deep"))); /* over the old one */
-        ignis_model again = open_with(path_of("to/deep"), IGNIS_DTYPE_DEFAULT);
+        ck_write_folder(models[i], test_path("from"), IGNIS_F32, 1);
+        ignis_model model = open_with(test_path("from"), dtypes[i]);
+        CHECK_OK(ignis_model_save(model, test_path("to/deep")));
+        CHECK_INT(test_files_in(test_path("to/deep")), 2);
+        CHECK_OK(ignis_model_save(model, test_path("to/deep"))); /* over the old one */
+        ignis_model again = open_with(test_path("to/deep"), IGNIS_DTYPE_DEFAULT);
         CHECK_INT(same_scores(model, again, models[i]), true);
         CHECK_OK(ignis_model_query(model, &info));
         CHECK_OK(ignis_model_query(again, &info_again));
@@ -417,7 +668,95 @@ TEST(what_is_saved_is_opened_again_to_the_bit)
         CHECK_OK(ignis_model_free(model));
         CHECK_OK(ignis_model_free(again));
         ck_free(models[i]);
-        test_remove_folder(path_of("to"));
+        test_remove_folder(test_path("to"));
+    }
+}
+
+/*  A tokenizer, a template and settings of generation go along, byte by byte, and nothing else does. */
+TEST(what_stands_beside_the_weights_is_copied)
+{
+    static const char *const names[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                        "chat_template.jinja", "chat_template.json",    "generation_config.json",  "vocab.json",
+                                        "merges.txt",          "tokenizer.model"};
+    const size_t large = 3 * (size_t)IGNIS__CONVERT_CHUNK + 5; /* more than one piece */
+    char *bytes = (char *)malloc(large), path[256];
+    ignis_model_desc desc;
+    ignis_model model;
+    size_t i;
+    int k;
+    SETUP(NULL);
+    for (i = 0; i < large; i++)
+        bytes[i] = (char)(i * i / 7);
+    ck_make(&gpt2);
+    ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 2);
+    for (k = 0; k < 10; k++) {
+        char text[64];
+        snprintf(text, sizeof text, "{\"number\": %d}", k);
+        ck_write_text(test_path("f"), names[k], text);
+    }
+    snprintf(path, sizeof path, "%s/vocab.json", test_path("f"));
+    test_write_file(path, bytes, large);
+    snprintf(path, sizeof path, "%s/merges.txt", test_path("f"));
+    test_write_file(path, "", 0);
+    ck_write_text(test_path("f"), "README.md", "not this one");
+    model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
+    test_remove_folder(test_path("to"));
+    CHECK_OK(ignis_model_save(model, test_path("to")));
+    CHECK_INT(test_files_in(test_path("to")), 12);
+    for (k = 0; k < 10; k++) {
+        size_t sizes[2];
+        char *copies[2];
+        snprintf(path, sizeof path, "%s/%s", test_path("f"), names[k]);
+        copies[0] = (char *)ignis__file_read(path, &sizes[0]);
+        snprintf(path, sizeof path, "%s/%s", test_path("to"), names[k]);
+        copies[1] = (char *)ignis__file_read(path, &sizes[1]);
+        CHECK(copies[0] && copies[1] && sizes[0] == sizes[1] && memcmp(copies[0], copies[1], sizes[0]) == 0);
+        ignis__free(copies[0]), ignis__free(copies[1]);
+    }
+    CHECK_OK(ignis_model_save(model, test_path("f"))); /* onto themselves: model.safetensors comes beside the shards */
+    CHECK_INT(test_files_in(test_path("f")), 10 + 1 + 4 + 1);
+    snprintf(path, sizeof path, "%s/vocab.json", test_path("f"));
+    char *again = (char *)ignis__file_read(path, &i);
+    CHECK(again && i == large && memcmp(again, bytes, large) == 0);
+    ignis__free(again);
+    snprintf(path, sizeof path, "%s/tokenizer.model", test_path("f"));
+    CHECK_INT(unlink(path), 0);
+    CHECK_INT(ignis__folder_make_all(path), true); /* a folder is no tokenizer */
+    test_remove_folder(test_path("to"));
+    CHECK_OK(ignis_model_save(model, test_path("to")));
+    CHECK_INT(test_files_in(test_path("to")), 11);
+    snprintf(path, sizeof path, "%s/chat_template.jinja", test_path("to"));
+    CHECK_INT(unlink(path), 0);
+    CHECK_INT(ignis__folder_make_all(path), true);
+    CHECK_STATUS(ignis_model_save(model, test_path("to")), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_MESSAGE_HAS("chat_template.jinja' cannot be replaced");
+    CHECK_INT(test_files_in(test_path("to")), 11); /* nothing half-written stays */
+    test_remove_folder(test_path("f"));
+    CHECK_OK(ignis_model_save(model, test_path("alone"))); /* where it came from there is nothing any more */
+    CHECK_INT(test_files_in(test_path("alone")), 2);
+    CHECK_OK(ignis_model_free(model));
+    write_gguf(&gpt2, 0, test_path("m.gguf")); /* whose keys have the tokenizer */
+    ck_write_text(test_folder, "tokenizer.json", "{}");
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("m.gguf");
+    model = ignis_model_open(&desc);
+    test_remove_folder(test_path("alone"));
+    CHECK_OK(ignis_model_save(model, test_path("alone")));
+    CHECK_INT(test_files_in(test_path("alone")), 2);
+    CHECK_OK(ignis_model_free(model));
+    free(bytes);
+    ck_free(&gpt2);
+}
+
+/*  No folder is the current one, as in Python's os.path.join. */
+TEST(files_lie_in_the_folder_that_is_named)
+{
+    static const char *const cases[][2] = {{"", "name"}, {"f", "f/name"}, {"f/", "f/name"}, {"/", "/name"}};
+    int i;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        char *path = ignis__model_path("test", cases[i][0], "name");
+        CHECK_TEXT(path, cases[i][1]);
+        ignis__free(path);
     }
 }
 
@@ -426,14 +765,14 @@ TEST(saving_fails_where_it_cannot_write)
     ignis_model model;
     SETUP(NULL);
     ck_make(&gpt2);
-    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
-    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
-    test_write_file(path_of("file"), "x", 1);
-    CHECK_STATUS(ignis_model_save(model, path_of("file/below")), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 1);
+    model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
+    test_write_file(test_path("file"), "x", 1);
+    CHECK_STATUS(ignis_model_save(model, test_path("file/below")), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_STATUS(ignis_model_save(model, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_INT(ignis__folder_make_all(path_of("s/config.json")), true); /* a folder in the place of the file */
-    CHECK_STATUS(ignis_model_save(model, path_of("s")), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
-    CHECK_INT(test_files_in(path_of("s")), 2); /* nothing half-written stays */
+    CHECK_INT(ignis__folder_make_all(test_path("s/config.json")), true); /* a folder in the place of the file */
+    CHECK_STATUS(ignis_model_save(model, test_path("s")), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_INT(test_files_in(test_path("s")), 2); /* nothing half-written stays */
     CHECK_SCORES(model, &gpt2, 5e-6);
     CHECK_OK(ignis_model_free(model));
     ck_free(&gpt2);
@@ -446,8 +785,8 @@ TEST(weights_have_names)
     int count, i;
     SETUP(NULL);
     ck_make(&llama3);
-    ck_write_folder(&llama3, path_of("f"), IGNIS_F32, 1);
-    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    ck_write_folder(&llama3, test_path("f"), IGNIS_F32, 1);
+    model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
     CHECK_VALUES(model, &llama3, IGNIS_F32, 0);
     ignis_scope scope = ignis_scope_begin();
     tensor = ignis_model_tensor(model, "model.layers.0.self_attn.qkv_proj.weight");
@@ -479,8 +818,8 @@ TEST(weights_have_names)
     CHECK_FAILS(ignis_tensor_data(tensor), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     ck_free(&llama3);
     ck_make(&gpt2);
-    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
-    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 1);
+    model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
     CHECK_INT(ignis_model_tensor(model, "h.1.mlp.c_fc.bias").id, ignis_model_tensor(model, "transformer.h.1.mlp.c_fc.bias").id);
     CHECK_OK(ignis_model_free(model));
     ck_free(&gpt2);
@@ -495,8 +834,8 @@ TEST(names_without_a_prefix_are_found)
     ck_make(&gpt2);
     for (i = 0; i < gpt2.count; i++)
         memmove(gpt2.tensors[i].name, gpt2.tensors[i].name + 12, strlen(gpt2.tensors[i].name) - 11);
-    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
-    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 1);
+    model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
     ck_free(&gpt2);
     ck_make(&gpt2);
     CHECK_SCORES(model, &gpt2, 5e-6);
@@ -517,10 +856,10 @@ TEST(a_model_learns)
         const ck_model *m = models[family];
         ignis_model_desc desc;
         ck_make(models[family]);
-        ck_write_folder(m, path_of("f"), IGNIS_F32, 1);
+        ck_write_folder(m, test_path("f"), IGNIS_F32, 1);
         memset(&desc, 0, sizeof desc);
         memset(&adamw, 0, sizeof adamw);
-        desc.path = path_of("f");
+        desc.path = test_path("f");
         desc.requires_grad = true;
         ids_fill(m, text, 2 * SEQ);
         ids = ignis_tensor_from_host(text, IGNIS_SHAPE(2, SEQ), &int_desc);
@@ -553,6 +892,10 @@ TEST(a_model_learns)
             CHECK_OK(ignis_scope_end(scope));
         }
         CHECK(last < 0.9 * first);
+        CHECK_OK(ignis_model_save(model, test_path("learnt"))); /* what was learnt is what others get */
+        ignis_model again = open_with(test_path("learnt"), IGNIS_DTYPE_DEFAULT);
+        CHECK_INT(same_scores(model, again, m), true);
+        CHECK_OK(ignis_model_free(again));
         CHECK_OK(ignis_optimizer_free(optimizer));
         CHECK_OK(ignis_model_free(model));
         CHECK_OK(ignis_tensor_release(ids));
@@ -568,9 +911,9 @@ TEST(sizes_are_known_without_a_device)
     ignis_model_desc desc;
     ignis_model_info info;
     ck_make(&qwen3);
-    ck_write_folder(&qwen3, path_of("f"), IGNIS_BF16, 2);
+    ck_write_folder(&qwen3, test_path("f"), IGNIS_BF16, 2);
     memset(&desc, 0, sizeof desc);
-    desc.path = path_of("f");
+    desc.path = test_path("f");
     CHECK_OK(ignis_model_inspect(&desc, &info)); /* before ignis_setup */
     CHECK(info.family == IGNIS_MODEL_QWEN3 && info.layers == 2 && info.hidden == 40 && info.heads == 3 && info.kv_heads == 1);
     CHECK(info.head_dim == 80 && info.inner == 56 && info.vocab == 71 && info.model_context == 96 && info.context == 96);
@@ -608,6 +951,24 @@ TEST(sizes_are_known_without_a_device)
     ck_free(&qwen3);
 }
 
+/*  A description may speak of more tokens than there are bytes. */
+TEST(caches_beyond_all_memory)
+{
+    ck_model large = llama;
+    ignis_model_desc desc;
+    ignis_model_info info;
+    large.context = 1 << 30;
+    ck_make(&large);
+    ck_write_folder(&large, test_path("f"), IGNIS_F32, 1);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("f");
+    desc.context = large.context;
+    desc.sequences = INT32_MAX;
+    CHECK_OK(ignis_model_inspect(&desc, &info));
+    CHECK(info.cache_bytes_of_token > 2 && info.cache_bytes == INT64_MAX);
+    ck_free(&large);
+}
+
 TEST(a_dry_run_counts_what_a_model_takes)
 {
     ignis_model_desc desc;
@@ -618,9 +979,9 @@ TEST(a_dry_run_counts_what_a_model_takes)
     setup.dry_run = true;
     SETUP(&setup);
     ck_make(&gpt2);
-    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 1);
     memset(&desc, 0, sizeof desc);
-    desc.path = path_of("f");
+    desc.path = test_path("f");
     model = ignis_model_open(&desc);
     CHECK_OK(ignis_model_query(model, &info));
     CHECK(memory().live_bytes >= info.weight_bytes && memory().live_bytes < info.weight_bytes + 64 * 1024);
@@ -686,10 +1047,10 @@ TEST(true_shapes_are_counted)
                 columns[] = {0, 0, h, h, h, q, h, h, m.inner, 0, 0};
         ignis_model_desc desc;
         ignis_model_info info;
-        test_remove_folder(path_of("f"));
-        CHECK_INT(ignis__folder_make_all(path_of("f")), true);
+        test_remove_folder(test_path("f"));
+        CHECK_INT(ignis__folder_make_all(test_path("f")), true);
         ck_config(&m, text, sizeof text);
-        ck_write_text(path_of("f"), "config.json", text);
+        ck_write_text(test_path("f"), "config.json", text);
         snprintf(text, sizeof text,
                  "{\"model.embed_tokens.weight\":{\"dtype\":\"BF16\",\"shape\":[%d,%d],\"data_offsets\":[0,%lld]},\"model.norm.weight\":{"
                  "\"dtype\":"
@@ -711,12 +1072,12 @@ TEST(true_shapes_are_counted)
         ck_put(&header, "}", 1);
         ck_u64(&file, header.size);
         ck_put(&file, header.data, header.size);
-        snprintf(path, sizeof path, "%s/model.safetensors", path_of("f"));
+        snprintf(path, sizeof path, "%s/model.safetensors", test_path("f"));
         test_write_file(path, file.data, file.size);
         CHECK_INT(truncate(path, (off_t)((int64_t)file.size + end)), 0); /* with a hole */
         free(header.data), free(file.data);
         memset(&desc, 0, sizeof desc);
-        desc.path = path_of("f");
+        desc.path = test_path("f");
         SETUP(&setup); /* each has a peak of its own */
         CHECK_OK(ignis_model_inspect(&desc, &info));
         CHECK_INT(info.parameters, cases[c].parameters);
@@ -760,10 +1121,10 @@ TEST(progress_is_told_and_may_stop)
     int calls, stop;
     SETUP(NULL);
     ck_make(&qwen2);
-    ck_write_folder(&qwen2, path_of("f"), IGNIS_F32, 2);
+    ck_write_folder(&qwen2, test_path("f"), IGNIS_F32, 2);
     memset(&desc, 0, sizeof desc);
     memset(&seen, 0, sizeof seen);
-    desc.path = path_of("f");
+    desc.path = test_path("f");
     desc.progress_fn = progress;
     desc.user_data = &seen;
     model = ignis_model_open(&desc);
@@ -797,13 +1158,13 @@ TEST(a_model_has_its_tokenizer)
     ignis_model model;
     SETUP(NULL);
     ck_make(&gpt2);
-    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
-    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 1);
+    model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
     found = ignis_model_tokenizer(model);
     CHECK_INT(found.id, 0);
     CHECK_INT(ignis_status_last(), IGNIS_ERROR_IO);
     ignis_status_clear();
-    ck_write_text(path_of("f"), "tokenizer.json", tokenizer);
+    ck_write_text(test_path("f"), "tokenizer.json", tokenizer);
     found = ignis_model_tokenizer(model); /* there is one now */
     CHECK(found.id != 0);
     CHECK_INT(ignis_model_tokenizer(model).id, found.id);
@@ -824,9 +1185,9 @@ TEST(handles_are_checked_and_leaks_reported)
     memset(&none, 0, sizeof none);
     SETUP(NULL);
     ck_make(&gpt2);
-    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 1);
     ignis_scope scope = ignis_scope_begin();
-    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
     CHECK_OK(ignis_scope_end(scope)); /* the weights stay */
     CHECK_SCORES(model, &gpt2, 5e-6);
     scope = ignis_scope_begin();
@@ -846,12 +1207,12 @@ TEST(handles_are_checked_and_leaks_reported)
     CHECK_STATUS(ignis_model_free(model), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
     CHECK_STATUS(ignis_model_query(model, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
     CHECK_STATUS(ignis_model_query(none, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
-    CHECK_STATUS(ignis_model_save(model, path_of("s")), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_STATUS(ignis_model_save(model, test_path("s")), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
     CHECK_FAILS(ignis_model_tensor(model, "x"), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
     CHECK_FAILS(ignis_model_weights(model, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
     CHECK_FAILS(ignis_model_forward(model, ignis_tensor_zeros(IGNIS_SHAPE(1), &i32)), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
     CHECK_INT(memory().live_bytes > 0, true); /* the ids */
-    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
     test_leaks_expected = true;
     CHECK_OK(ignis_shutdown());
     CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "model: gpt2 of 2 layers");
@@ -863,7 +1224,7 @@ static ignis_model shared;
 static void *use_shared(void *scores)
 {
     scores_of(shared, &llama, (float *)scores);
-    ignis_model other = open_with(path_of("f"), IGNIS_BF16); /* and another one meanwhile */
+    ignis_model other = open_with(test_path("f"), IGNIS_BF16); /* and another one meanwhile */
     CHECK_OK(ignis_model_free(other));
     return NULL;
 }
@@ -876,8 +1237,8 @@ TEST(threads_share_a_model)
     int i;
     SETUP(NULL);
     ck_make(&llama);
-    ck_write_folder(&llama, path_of("f"), IGNIS_F32, 1);
-    shared = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    ck_write_folder(&llama, test_path("f"), IGNIS_F32, 1);
+    shared = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
     for (i = 0; i < 3; i++)
         scores[i] = (float *)calloc(count, sizeof(float));
     scores_of(shared, &llama, scores[2]);
@@ -905,7 +1266,7 @@ static void change_config(const ck_model *m, const char *from, const char *to)
     CHECK(at != NULL);
     if (at)
         snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-    ck_write_text(path_of("f"), "config.json", changed);
+    ck_write_text(test_path("f"), "config.json", changed);
 }
 
 TEST(descriptions_that_cannot_be_followed_are_refused)
@@ -933,6 +1294,8 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
          "by 'dynamic'; default,"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}", UNSUPPORTED, "mscale 1"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\"}", FORMAT, "has no rope_scaling.factor"},
+        {&llama, "\"rope_theta\": 10000, \"rope_scaling\": null",
+         "\"rope_theta\": 1, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}", FORMAT, "rope_theta 1; yarn needs one above 1"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", FORMAT,
          "rope_scaling.factor is no number"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": -2}", FORMAT,
@@ -975,9 +1338,9 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
         ignis_model_desc desc;
         ignis_model_info info;
         memset(&desc, 0, sizeof desc);
-        desc.path = path_of("f");
+        desc.path = test_path("f");
         ck_make(cases[i].model);
-        ck_write_folder(cases[i].model, path_of("f"), IGNIS_F32, 1);
+        ck_write_folder(cases[i].model, test_path("f"), IGNIS_F32, 1);
         change_config(cases[i].model, cases[i].from, cases[i].to);
         if (cases[i].status == IGNIS_OK) {
             CHECK_OK(ignis_model_inspect(&desc, &info));
@@ -1013,7 +1376,7 @@ TEST(folders_that_are_damaged_are_refused)
     SETUP(NULL);
     ck_make(&llama);
     memset(&desc, 0, sizeof desc);
-    desc.path = path_of("f");
+    desc.path = test_path("f");
     test_remove_folder(desc.path);
     CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     for (i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -1119,8 +1482,8 @@ TEST(gguf_files_that_are_damaged_are_refused)
     bool flag;
     int i;
     SETUP(NULL);
-    test_write_file(path_of("g"), b.data, b.size);
-    CHECK(ignis__gguf_open("test", path_of("g"), &file));
+    test_write_file(test_path("g"), b.data, b.size);
+    CHECK(ignis__gguf_open("test", test_path("g"), &file));
     CHECK_INT(file.tensor_count, 2);
     CHECK_INT(ignis__gguf_find_tensor(&file, "two")->begin, 192 + 64);
     CHECK(!ignis__gguf_find_tensor(&file, "three"));
@@ -1144,20 +1507,20 @@ TEST(gguf_files_that_are_damaged_are_refused)
         unsigned char *changed = (unsigned char *)malloc(b.size);
         memcpy(changed, b.data, b.size);
         memcpy(changed + cases[i].at, &cases[i].value, (size_t)cases[i].size);
-        test_write_file(path_of("g"), changed, b.size);
-        CHECK(!ignis__gguf_open("test", path_of("g"), &file));
+        test_write_file(test_path("g"), changed, b.size);
+        CHECK(!ignis__gguf_open("test", test_path("g"), &file));
         CHECK_INT(ignis_status_last(), IGNIS_ERROR_FORMAT);
         CHECK_HAS(ignis_status_message(), cases[i].message);
         ignis_status_clear();
         free(changed);
     }
     for (cut = 0; cut < b.size; cut++) { /* cut off anywhere */
-        test_write_file(path_of("g"), b.data, cut);
-        CHECK(!ignis__gguf_open("test", path_of("g"), &file));
+        test_write_file(test_path("g"), b.data, cut);
+        CHECK(!ignis__gguf_open("test", test_path("g"), &file));
         CHECK_INT(ignis_status_last(), IGNIS_ERROR_FORMAT);
         ignis_status_clear();
     }
-    CHECK(!ignis__gguf_open("test", path_of("none"), &file));
+    CHECK(!ignis__gguf_open("test", test_path("none"), &file));
     CHECK_INT(ignis_status_last(), IGNIS_ERROR_IO);
     ignis_status_clear();
     free(b.data);
@@ -1201,7 +1564,7 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
     int i;
     SETUP(NULL);
     memset(&desc, 0, sizeof desc);
-    desc.path = path_of("m.gguf");
+    desc.path = test_path("m.gguf");
     for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         ck_model m = llama;
         m.family = cases[i].from ? "llama" : "mamba";
@@ -1268,10 +1631,10 @@ TEST(a_file_that_becomes_shorter_is_an_error)
     NEEDS_POSIX("truncate");
     SETUP(NULL);
     ck_make(&large);
-    ck_write_folder(&large, path_of("f"), IGNIS_F32, 1);
-    snprintf(short_path, sizeof short_path, "%s/model.safetensors", path_of("f"));
+    ck_write_folder(&large, test_path("f"), IGNIS_F32, 1);
+    snprintf(short_path, sizeof short_path, "%s/model.safetensors", test_path("f"));
     memset(&desc, 0, sizeof desc);
-    desc.path = path_of("f");
+    desc.path = test_path("f");
     desc.progress_fn = shorten;
     CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_MESSAGE_HAS("cannot be read: it has become shorter");
@@ -1286,16 +1649,16 @@ TEST(what_fails_leaves_nothing_behind)
     ignis_desc setup = test_counting_desc(&counter);
     int way, at, failures[2] = {0, 0};
     ck_make(&gpt2);
-    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 2);
+    ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 2);
     for (way = 0; way < 2; way++) {
         for (at = 1; at < 2000; at += at < 60 ? 1 : 23) {
             ignis_model model;
             bool hit;
             SETUP(&setup);
-            model = open_with(path_of("f"), IGNIS_F16);
+            model = open_with(test_path("f"), IGNIS_F16);
             CHECK_OK(ignis_model_free(model)); /* so that what is made once is there */
             fault_plan(way ? "cu" : NULL, at, 2, &counter, false);
-            model = open_with(path_of("f"), IGNIS_F16);
+            model = open_with(test_path("f"), IGNIS_F16);
             hit = fault_over(&counter);
             if (model.id) {
                 CHECK_OK(ignis_model_free(model));
@@ -1316,12 +1679,4 @@ TEST(what_fails_leaves_nothing_behind)
     ck_free(&gpt2);
 }
 
-int main(int argc, char **argv)
-{
-    int result;
-    if (!mkdtemp(folder))
-        return 1;
-    result = test_run(argc, argv);
-    test_remove_folder(folder);
-    return result;
-}
+int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

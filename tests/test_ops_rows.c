@@ -254,7 +254,7 @@ TEST(norms_of_odd_rows)
 /*  The bits of the gradients, twice. */
 TEST(norm_gradients_are_deterministic)
 {
-    static const int64_t sizes[][2] = {{900, 257}, {300, 1003}, {200, 12288}, {40, 3001}, {900, 256}};
+    static const int64_t sizes[][2] = {{900, 257}, {300, 1003}, {200, 12288}, {40, 3001}, {900, 256}, {1100, 1032}};
     double *values[2][3];
     int i, k, run;
     SETUP(NULL);
@@ -292,6 +292,9 @@ TEST(norms_of_many_rows)
     check_norm(false, IGNIS_F32, 5000, 24, 0, 0);
     check_norm(true, IGNIS_BF16, 5000, 24, 0, 0);
     check_norm(false, IGNIS_F32, 2000, 5, 0, 0);
+    check_norm(false, IGNIS_BF16, 2200, 1031, 0, 0);
+    check_norm(true, IGNIS_F16, 1100, 1600, 0, 0);
+    check_norm(false, IGNIS_F64, 1100, 260, 0, 0);
 }
 
 /*  A variance from sums of x and x^2 would be lost in rounding here. */

@@ -6,6 +6,7 @@
 #include "../ignis_collective.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <unistd.h>
 
 /* --- files --------------------------------------------------------------------------------------------------------------------- */
@@ -339,6 +340,147 @@ TEST(threads_are_written_down_while_profiles_begin_and_end)
         CHECK_INT(pthread_join(threads[i], NULL), 0);
 }
 
+static int (*record_event)(void *event, void *stream);
+static int (*finish_event)(void *event);
+static void *recorded, *recorded_on, *launches_on;
+static int waits;
+
+static int note_record(void *event, void *stream)
+{
+    recorded = event;
+    recorded_on = stream;
+    return record_event(event, stream);
+}
+static int note_finish(void *event)
+{
+    waits += event == recorded && recorded_on == launches_on;
+    return finish_event(event);
+}
+
+/*  What is on the stream may wait for what this thread does next: for the value of a fence, say. */
+TEST(the_first_launch_on_a_device_does_not_wait_for_its_stream)
+{
+    ignis_array array;
+    SETUP(NULL);
+    CHECK_OK(ignis_profile_begin()); /* no device is open */
+    launches_on = ignis_stream_current();
+    record_event = ignis__cuda.cuEventRecord;
+    finish_event = ignis__cuda.cuEventSynchronize;
+    ignis__cuda.cuEventRecord = note_record;
+    ignis__cuda.cuEventSynchronize = note_finish;
+    waits = 0;
+    array = test_array(4, 4);
+    CHECK_OK(ignis_array_fill(array, 1));
+    ignis__cuda.cuEventRecord = record_event;
+    ignis__cuda.cuEventSynchronize = finish_event;
+    CHECK_INT(waits, 0);
+    CHECK_OK(ignis_profile_end(NULL, NULL));
+    CHECK(ignis_profile_rows(NULL, 0) > 0);
+    CHECK_OK(ignis_array_free(array));
+}
+
+/*  An hour into a profile: the first event that is recorded is of the beginning, the others are 10 us apart. */
+static struct {
+    void *event;
+    double ms;
+} hour[64];
+static int hour_count;
+
+static int record_in_an_hour(void *event, void *stream)
+{
+    int i = hour_count++ % 64;
+    hour[i].event = event;
+    hour[i].ms = i ? 3600000 + 0.01 * i : 0;
+    return record_event(event, stream);
+}
+static int elapsed_in_an_hour(float *ms, void *first, void *last)
+{
+    double at[2] = {-1, -1};
+    int i;
+    for (i = 0; i < 64; i++) { /* as it was recorded last */
+        at[0] = hour[i].event == first ? hour[i].ms : at[0];
+        at[1] = hour[i].event == last ? hour[i].ms : at[1];
+    }
+    CHECK(at[0] >= 0 && at[1] >= 0);
+    *ms = (float)(at[1] - at[0]);
+    return 0;
+}
+
+/*  The driver gives times as floats, of which an hour has steps of 0.25 ms. */
+TEST(long_profiles_are_as_exact_as_short_ones)
+{
+    static int (*elapsed)(float *ms, void *first, void *last);
+    ignis_array array;
+    double at[3], ts;
+    char *text, *span;
+    int i;
+    SETUP(NULL);
+    array = test_array(4, 4);
+    CHECK_OK(ignis_array_fill(array, 1));
+    record_event = ignis__cuda.cuEventRecord;
+    elapsed = ignis__cuda.cuEventElapsedTime;
+    memset(hour, 0, sizeof hour);
+    hour_count = 0;
+    ignis__cuda.cuEventRecord = record_in_an_hour;
+    ignis__cuda.cuEventElapsedTime = elapsed_in_an_hour;
+    CHECK_OK(ignis_profile_begin());
+    for (i = 0; i < 3; i++)
+        CHECK_OK(ignis_array_fill(array, i));
+    CHECK_OK(ignis_profile_end(scratch_path("hour.json"), NULL));
+    ignis__cuda.cuEventRecord = record_event;
+    ignis__cuda.cuEventElapsedTime = elapsed;
+    CHECK_OK(ignis_array_free(array));
+    text = read_text(scratch_path("hour.json"));
+    CHECK(text && is_json(text));
+    for (i = 0, span = text; span && i < 3 && (span = strstr(span, "\"cat\": \"kernel\"")) != NULL; i++, span++) {
+        char *begin = span;
+        while (begin > text && strncmp(begin, "\"ts\": ", 6) != 0)
+            begin--;
+        CHECK_INT(sscanf(begin, "\"ts\": %lf", &ts), 1);
+        at[i] = ts;
+    }
+    CHECK_INT(i, 3);
+    if (i == 3) {
+        CHECK(at[1] - at[0] > 19 && at[1] - at[0] < 21); /* us, as each kernel has two events */
+        CHECK(at[2] - at[1] > 19 && at[2] - at[1] < 21);
+    }
+    free(text);
+}
+
+/*  A program with a window goes by the user's locale, which may write 1,5. */
+TEST(reports_have_points_in_any_locale)
+{
+    ignis_array array;
+    char folder[] = "/tmp/ignis-locale-XXXXXX", command[300];
+    char *text;
+    bool made;
+    NEEDS_POSIX("localedef");
+    SETUP(NULL);
+    REQUIRE(mkdtemp(folder) != NULL);
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1", folder);
+    made = system(command) >= 0 && setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL;
+    if (made) {
+        CHECK_OK(ignis_profile_begin());
+        array = test_array(64, 64);
+        CHECK_OK(ignis_array_fill(array, 1));
+        CHECK_OK(ignis_memory_snapshot(scratch_path("locale.svg")));
+        CHECK_OK(ignis_profile_end(scratch_path("locale.json"), NULL));
+        CHECK_OK(ignis_array_free(array));
+        setlocale(LC_NUMERIC, "C");
+        text = read_text(scratch_path("locale.json"));
+        CHECK(text && is_json(text));
+        CHECK_HAS(text, "\"ts\": ");
+        free(text);
+        text = read_text(scratch_path("locale.svg"));
+        CHECK_INT(count_of(text, "width=\"480.000\""), 1);
+        free(text);
+    }
+    CHECK_INT(unsetenv("LOCPATH"), 0);
+    test_remove_folder(folder);
+    if (!made)
+        SKIP("there is no localedef, or no de_DE");
+}
+
 TEST(profiles_have_errors)
 {
     ignis_desc desc;
@@ -398,24 +540,29 @@ TEST(snapshots_are_json_or_a_picture)
     free(text);
     CHECK_STATUS(ignis_memory_snapshot(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_STATUS(ignis_memory_snapshot("/nowhere/memory.json"), IGNIS_ERROR_IO, IGNIS_DIAG_REPORT_IO);
+    CHECK_MESSAGE_HAS("'/nowhere/memory.json' cannot be opened to write a report: ");
     CHECK_OK(ignis_array_free(view));
     CHECK_OK(ignis_array_free(array));
 }
 
 TEST(a_dry_run_writes_what_the_environment_names)
 {
+    static const char *const names[] = {"dry.json", "dry"};
     char path[256];
     char *text;
-    snprintf(path, sizeof path, "%s", scratch_path("dry.json"));
-    CHECK_INT(setenv("IGNIS_DRY_RUN", path, 1), 0);
-    SETUP(NULL);
-    CHECK_OK(ignis_array_free(test_array(3, 5)));
-    CHECK_OK(ignis_shutdown());
-    CHECK_INT(unsetenv("IGNIS_DRY_RUN"), 0);
-    text = read_text(path);
-    CHECK(text && is_json(text));
-    CHECK_HAS(text, test_is_bypass() ? "\"peak_bytes\": 60" : "\"peak_bytes\": 512");
-    free(text);
+    int i;
+    for (i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s", scratch_path(names[i]));
+        CHECK_INT(setenv("IGNIS_DRY_RUN", path, 1), 0);
+        SETUP(NULL);
+        CHECK_OK(ignis_array_free(test_array(3, 5)));
+        CHECK_OK(ignis_shutdown());
+        CHECK_INT(unsetenv("IGNIS_DRY_RUN"), 0);
+        text = read_text(path);
+        CHECK(text && is_json(text));
+        CHECK_HAS(text, test_is_bypass() ? "\"peak_bytes\": 60" : "\"peak_bytes\": 512");
+        free(text);
+    }
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -71,6 +71,54 @@ TEST(the_legacy_stream_is_accepted)
     CHECK_OK(ignis_array_free(a));
 }
 
+/*  Each device has one under that name. */
+TEST(the_legacy_stream_is_that_of_the_current_device)
+{
+    char *handle = NULL;
+    ignis_event event;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    CHECK_OK(ignis_stream_use(handle + 1));
+    CHECK_OK(ignis_stream_use(NULL));
+    CHECK_OK(ignis_device_use(1));
+    event = ignis_event_create();
+    CHECK_OK(ignis_event_record(event, handle + 1));
+    CHECK_OK(ignis_event_wait(event));
+    CHECK_OK(ignis_event_free(event));
+    CHECK_OK(ignis_device_use(0));
+}
+
+static void *thread_that_takes_a_captured_stream(void *stream)
+{
+    bool done;
+    CHECK_STATUS(ignis_stream_use(stream), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_stream_query(stream, &done), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    return NULL;
+}
+
+/*  The stream that a capture goes to ends with it, so nobody may go on working on it. */
+TEST(the_stream_of_a_capture_is_not_kept)
+{
+    ignis_array_desc desc;
+    pthread_t thread;
+    void *captured;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(4);
+    CHECK_OK(ignis_graph_begin());
+    captured = desc.stream = ignis_stream_current();
+    CHECK_STATUS(ignis_stream_use(captured), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_MESSAGE_HAS("ignis_graph_end");
+    CHECK_FAILS(ignis_array_create(&desc), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    REQUIRE(pthread_create(&thread, NULL, thread_that_takes_a_captured_stream, captured) == 0);
+    pthread_join(thread, NULL);
+    CHECK(ignis_stream_current() == captured);
+    CHECK_OK(ignis_graph_free(ignis_graph_end()));
+    CHECK(ignis_stream_current() != captured);
+    CHECK_OK(ignis_array_free(test_array(4, 4)));
+    CHECK_OK(ignis_synchronize());
+}
+
 /*  CU_STREAM_PER_THREAD is one handle of as many streams as there are threads: Ignis cannot order one with another by it. */
 TEST(the_per_thread_stream_is_refused)
 {
@@ -305,6 +353,60 @@ TEST(a_stream_is_destroyed_while_another_thread_waits_for_all)
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
     pthread_barrier_destroy(&barrier);
+}
+
+/*  While a thread asks whether a stream is done, another one draws the stream into its capture, which the question would spoil. */
+static void *asked;
+static uint64_t is_drawn;
+
+static void *thread_that_draws(void *arg)
+{
+    ignis_graph graph;
+    (void)arg;
+    CHECK_OK(ignis_graph_begin());
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier); /* the other thread is about to ask */
+    CHECK_OK(ignis_stream_wait(asked, NULL));
+    ignis__atomic_store(&is_drawn, 1);
+    pthread_barrier_wait(&barrier);
+    CHECK_OK(ignis_stream_wait(NULL, asked));
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_free(graph));
+    return NULL;
+}
+
+static int draw_after_asking(void *stream, int *captures)
+{
+    int error = is_capturing(stream, captures), i;
+    if (stream == asked) {
+        ignis__cuda.cuStreamIsCapturing = is_capturing;
+        pthread_barrier_wait(&barrier);
+        for (i = 0; i < 50 && !ignis__atomic_load(&is_drawn); i++)
+            test_sleep_ms(2);
+        CHECK(!ignis__atomic_load(&is_drawn)); /* it waits for this thread */
+    }
+    return error;
+}
+
+TEST(a_stream_is_drawn_into_a_capture_while_another_thread_asks)
+{
+    pthread_t thread;
+    bool done = false;
+    SETUP(NULL);
+    asked = ignis_stream_create(NULL);
+    is_drawn = 0;
+    pthread_barrier_init(&barrier, NULL, 2);
+    REQUIRE(pthread_create(&thread, NULL, thread_that_draws, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    is_capturing = ignis__cuda.cuStreamIsCapturing;
+    ignis__cuda.cuStreamIsCapturing = draw_after_asking;
+    CHECK_OK(ignis_stream_query(asked, &done));
+    CHECK(done);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&barrier);
+    CHECK_OK(ignis_stream_free(asked));
 }
 
 /*  While a thread orders memory that it gives up behind a stream, another one destroys that. */

@@ -9,15 +9,6 @@ static const char *const kernel_source = "extern \"C\" __global__ void fill(floa
 /*  Letters of one byte in every code page, of two and three bytes, and two UTF-16 words. */
 #define LETTERS "\303\244\316\262\347\201\253\360\237\224\245"
 
-static char root[] = "/tmp/ignis_test_system_XXXXXX";
-static char path[512];
-
-static const char *path_of(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    return path;
-}
-
 static int files_found;
 static void find_letters(void *context, const char *name)
 {
@@ -32,30 +23,30 @@ TEST(names_are_utf_8)
     ignis_storage_entry stored[1];
     ignis_tensor tensor, loaded = {0};
     ignis_kernel kernel;
-    const char *name = "weights";
+    const char *name = "weights", *path = test_path(LETTERS ".safetensors");
     float value = 3, got = 0;
     int64_t bytes, time;
-    desc.cache_dir = path_of("cache-" LETTERS);
+    desc.cache_dir = test_path("cache-" LETTERS);
     SETUP(&desc);
     kernel = test_compile(kernel_source, "fill", NULL);
     CHECK(kernel.id != 0);
     CHECK_OK(ignis_kernel_free(kernel));
     files_found = 0;
-    CHECK(ignis__folder_list(root, find_letters, NULL));
+    CHECK(ignis__folder_list(test_folder, find_letters, NULL));
     CHECK_INT(files_found, 1);
     files_found = 0;
-    CHECK(ignis__folder_make(path_of("cache-" LETTERS))); /* is there already */
-    CHECK(ignis__folder_list(path_of(""), find_letters, NULL));
+    CHECK(ignis__folder_make(test_path("cache-" LETTERS))); /* is there already */
+    CHECK(ignis__folder_list(test_path(""), find_letters, NULL));
     CHECK_INT(files_found, 1);
     tensor = ignis_tensor_from_host(&value, IGNIS_SHAPE(1), NULL);
-    CHECK_OK(ignis_save(path_of(LETTERS ".safetensors"), &name, &tensor, 1));
+    CHECK_OK(ignis_save(path, &name, &tensor, 1));
     CHECK(ignis__file_info(path, &bytes, &time) && bytes > 8);
     CHECK_INT(ignis_storage_list(path, stored, 1), 1);
     CHECK_OK(ignis_load(path, &name, &loaded, 1));
     CHECK_OK(ignis_tensor_to_host(loaded, &got, IGNIS_F32, 1));
     CHECK(got == value);
     files_found = 0;
-    CHECK(ignis__folder_list(root, find_letters, NULL));
+    CHECK(ignis__folder_list(test_folder, find_letters, NULL));
     CHECK_INT(files_found, 2);
     CHECK_OK(ignis_tensor_release(tensor));
     CHECK_OK(ignis_tensor_release(loaded));
@@ -72,10 +63,10 @@ static void setenv_wide(const char *name, const char *value)
 TEST(variables_are_utf_8)
 {
     static const char *const names[] = {"IGNIS_A", "IGNIS_B", "IGNIS_C", "IGNIS_D", "IGNIS_E", "IGNIS_F", "IGNIS_G"};
-    const char *first, *other;
+    const char *first, *other, *path = test_path("environment-" LETTERS);
     char longest[IGNIS__WIDE + 1];
     int i;
-    setenv_wide("IGNIS_CACHE_DIR", path_of("environment-" LETTERS));
+    setenv_wide("IGNIS_CACHE_DIR", path);
     first = ignis__env("IGNIS_CACHE_DIR");
     CHECK_TEXT(first, path);
     for (i = 0; i < 7; i++) {
@@ -120,9 +111,9 @@ TEST(libraries_are_not_taken_from_where_anybody_may_put_them)
 {
     char folder[512], before[512], why[512], paths[1024];
     const char *name = "ignis_test_planted.dll";
-    snprintf(folder, sizeof folder, "%s", path_of("planted"));
+    snprintf(folder, sizeof folder, "%s", test_path("planted"));
     CHECK(ignis__folder_make(folder));
-    test_write_file(path_of("planted/ignis_test_planted.dll"), "this is no library\n", 19);
+    test_write_file(test_path("planted/ignis_test_planted.dll"), "this is no library\n", 19);
     CHECK(GetCurrentDirectoryA(sizeof before, before) > 0);
     CHECK(SetCurrentDirectoryA(folder));
     snprintf(paths, sizeof paths, "%.500s;%.500s", folder, getenv("PATH") ? getenv("PATH") : "");
@@ -143,17 +134,17 @@ TEST(nvrtc_is_found_below_cuda_path_with_its_companion)
     int i;
     static const char *const parts[] = {"toolkit", "toolkit/bin", "toolkit/bin/x64"};
     for (i = 0; i < 3; i++)
-        CHECK(ignis__folder_make(path_of(parts[i])));
+        CHECK(ignis__folder_make(test_path(parts[i])));
     SETUP(NULL);
     CHECK(GetSystemDirectoryA(from, 500) > 0);
     strcat(from, "\\version.dll"); /* small, and not loaded yet */
-    CHECK(CopyFileA(from, path_of("toolkit/bin/x64/nvrtc-builtins64_130.dll"), FALSE));
-    CHECK(CopyFileA(from, path_of("toolkit/bin/x64/nvrtc64_130_0.dll"), FALSE));
-    setenv_wide("CUDA_PATH", path_of("toolkit"));
+    CHECK(CopyFileA(from, test_path("toolkit/bin/x64/nvrtc-builtins64_130.dll"), FALSE));
+    CHECK(CopyFileA(from, test_path("toolkit/bin/x64/nvrtc64_130_0.dll"), FALSE));
+    setenv_wide("CUDA_PATH", test_path("toolkit"));
     memset(&search, 0, sizeof search);
     search.spec = &ignis__library_specs[IGNIS_LIBRARY_NVRTC];
     ignis__text_begin(&search.tried, tried, sizeof tried);
-    snprintf(from, sizeof from, "%s\\bin\\x64\\nvrtc64_130_0.dll", path);
+    snprintf(from, sizeof from, "%s\\bin\\x64\\nvrtc64_130_0.dll", test_path("toolkit"));
     CHECK(ignis__search_try(&search, from));
     CHECK(FreeLibrary((HMODULE)search.library));
     CHECK(GetModuleHandleA("nvrtc-builtins64_130.dll") && FreeLibrary(GetModuleHandleA("nvrtc-builtins64_130.dll")));
@@ -237,12 +228,4 @@ TEST(macros_of_windows_stay_away)
 
 #endif
 
-int main(int argc, char **argv)
-{
-    int code;
-    if (!mkdtemp(root))
-        return 1;
-    code = test_run(argc, argv);
-    test_remove_folder(root);
-    return code;
-}
+int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

@@ -10,17 +10,6 @@
 #include "text_files.h"
 #include "text_tables.h"
 
-static char folder[] = "/tmp/ignis_test_text_XXXXXX";
-
-static const char *path_of(const char *name)
-{
-    static char paths[4][128];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
 static ignis_desc dry_desc(void)
 {
     ignis_desc desc;
@@ -68,7 +57,7 @@ static buffer family_json(const text_family *family)
 static const char *write_family(const text_family *family)
 {
     buffer json = family_json(family);
-    const char *path = path_of("family.json");
+    const char *path = test_path("family.json");
     test_write_file(path, json.data, json.size);
     free(json.data);
     return path;
@@ -78,7 +67,7 @@ static ignis_tokenizer open_family(int family) { return ignis_tokenizer_open(wri
 
 static const char *write_text(const char *name, const char *text)
 {
-    const char *path = path_of(name);
+    const char *path = test_path(name);
     test_write_file(path, text, strlen(text));
     return path;
 }
@@ -529,8 +518,8 @@ TEST(files_that_end_too_early_or_too_late)
     int k, at = 0;
     DRY();
     for (i = 0; i < size; i += 2) {
-        test_write_file(path_of("cut.json"), small, i);
-        CHECK_FAILS(ignis_tokenizer_open(path_of("cut.json")), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+        test_write_file(test_path("cut.json"), small, i);
+        CHECK_FAILS(ignis_tokenizer_open(test_path("cut.json")), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
     }
     CHECK_MESSAGE_HAS("of the file, ");
     snprintf(more, sizeof more, "%s}", small);
@@ -553,9 +542,9 @@ TEST(paths)
 {
     DRY();
     CHECK_FAILS(ignis_tokenizer_open(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_FAILS(ignis_tokenizer_open(path_of("none")), IGNIS_ERROR_IO, IGNIS_DIAG_TOKENIZER_IO);
+    CHECK_FAILS(ignis_tokenizer_open(test_path("none")), IGNIS_ERROR_IO, IGNIS_DIAG_TOKENIZER_IO);
     CHECK_MESSAGE_HAS("none/tokenizer.json': it cannot be opened");
-    CHECK_FAILS(ignis_tokenizer_open(folder), IGNIS_ERROR_IO, IGNIS_DIAG_TOKENIZER_IO);
+    CHECK_FAILS(ignis_tokenizer_open(test_folder), IGNIS_ERROR_IO, IGNIS_DIAG_TOKENIZER_IO);
 }
 
 /* a folder ---------------------------------------------------------------------------------------------------------- */
@@ -563,21 +552,21 @@ TEST(paths)
 static ignis_tokenizer open_folder(const char *config, const char *jinja)
 {
     char path[160];
-    snprintf(path, sizeof path, "%s/model", folder);
+    snprintf(path, sizeof path, "%s/model", test_folder);
     CHECK(ignis__folder_make(path));
-    snprintf(path, sizeof path, "%s/model/tokenizer.json", folder);
+    snprintf(path, sizeof path, "%s/model/tokenizer.json", test_folder);
     test_write_file(path, small, strlen(small));
-    snprintf(path, sizeof path, "%s/model/tokenizer_config.json", folder);
+    snprintf(path, sizeof path, "%s/model/tokenizer_config.json", test_folder);
     if (config)
         test_write_file(path, config, strlen(config));
     else
         (void)ignis__file_remove(path);
-    snprintf(path, sizeof path, "%s/model/chat_template.jinja", folder);
+    snprintf(path, sizeof path, "%s/model/chat_template.jinja", test_folder);
     if (jinja)
         test_write_file(path, jinja, strlen(jinja));
     else
         (void)ignis__file_remove(path);
-    snprintf(path, sizeof path, "%s/model", folder);
+    snprintf(path, sizeof path, "%s/model", test_folder);
     return ignis_tokenizer_open(path);
 }
 
@@ -626,7 +615,7 @@ TEST(what_lies_beside_the_file_is_damaged)
 {
     char path[160];
     DRY();
-    snprintf(path, sizeof path, "%s/model", folder);
+    snprintf(path, sizeof path, "%s/model", test_folder);
     let_go(open_folder(NULL, NULL));
     (void)open_folder("{\"add_bos_token\":1}", NULL);
     ignis_status_clear();
@@ -646,7 +635,7 @@ TEST(what_lies_beside_the_file_is_damaged)
 static const char *write_gguf(buffer *keys)
 {
     buffer file = gguf_file(keys);
-    const char *path = path_of("file.gguf");
+    const char *path = test_path("file.gguf");
     test_write_file(path, file.data, file.size);
     free(file.data);
     return path;
@@ -964,12 +953,4 @@ TEST(threads)
     }
 }
 
-int main(int argc, char **argv)
-{
-    int result;
-    if (!mkdtemp(folder))
-        return 1;
-    result = test_run(argc, argv);
-    test_remove_folder(folder);
-    return result;
-}
+int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

@@ -446,6 +446,7 @@ TEST(a_kernel_is_freed_while_others_launch_it)
 
 /*  Just before the kernel of long rows is launched, another thread launches it for shorter ones, which need less shared memory. */
 typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+typedef int launch_ex_function(const void *, void *, void **, void **);
 static launch_function *real_launch;
 
 static void softmax_of(int64_t columns)
@@ -481,16 +482,20 @@ static int launch_behind_another(void *function, unsigned grid_x, unsigned grid_
 TEST(threads_launch_one_kernel_with_different_shared_memory)
 {
     ignis_device_info device;
+    launch_ex_function *real_launch_ex;
     SETUP(NULL);
     CHECK_OK(ignis_device_query(0, &device));
     if (device.shared_per_block < 200 * 1024)
         SKIP("long rows are kept in less shared memory than 90 KB");
     CHECK_OK(ignis_device_use(0));
     real_launch = ignis__cuda.cuLaunchKernel;
+    real_launch_ex = ignis__cuda.cuLaunchKernelEx;
     ignis__cuda.cuLaunchKernel = launch_behind_another;
+    ignis__cuda.cuLaunchKernelEx = NULL; /* all are launched by the other one */
     softmax_of(30000);
     CHECK(ignis__cuda.cuLaunchKernel == real_launch); /* it was interrupted */
     ignis__cuda.cuLaunchKernel = real_launch;
+    ignis__cuda.cuLaunchKernelEx = real_launch_ex;
 }
 
 /*  What Ignis' kernels do does not matter here, and all of them take a minute to compile: instead of each program one whose kernels of the

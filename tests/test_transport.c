@@ -1628,6 +1628,54 @@ static int channel_taker(void)
         pause();
 }
 
+/*  The same, gives it back in order and ends, for which the system needs a while: there is much memory to take back. */
+static int channel_leaver(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_channel_desc channel = channel_desc();
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_channel connected;
+    ignis_array taken;
+    size_t bytes = (size_t)256 << 20, i;
+    volatile char *memory = (volatile char *)malloc(bytes);
+    if (!memory || ignis_setup(&desc) != IGNIS_OK)
+        return 2;
+    for (i = 0; i < bytes; i += 4096)
+        memory[i] = 1;
+    connected = ignis_channel_connect(&channel);
+    transport = channel_transport(IGNIS_TRANSPORT_IPC, connected);
+    CHECK_OK(ignis_transport_receive_handle(transport, &handle));
+    taken = ignis_transport_recv_with_handle(transport, &handle);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    drop(taken);
+    CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
+    _exit(test__state.failures ? 1 : 0);
+}
+
+TEST(a_receiver_that_is_ending)
+{
+    ignis_transport transport;
+    ignis_array array;
+    meeting m;
+    char byte;
+    meet(&m, "leaver", IGNIS_CHANNEL_PIPE);
+    REQUIRE(m.channel.id);
+    if (!available(IGNIS_TRANSPORT_IPC, 0, 0)) {
+        process_kill(&m.child);
+        SKIP("the transport is not available");
+    }
+    transport = channel_transport(IGNIS_TRANSPORT_IPC, m.channel);
+    array = make_shared(IGNIS_TRANSPORT_IPC, 0, 100, 0);
+    CHECK_OK(ignis_transport_send(transport, array, NULL));
+    CHECK_OK(ignis_channel_receive(m.channel, &byte, 1, NULL, NULL, 0, NULL));
+    ignis__sleep_us(2000);
+    drop(array);
+    CHECK_INT(process_end(&m.child), 0);
+    CHECK_OK(ignis_transport_destroy(transport));
+    part(&m);
+}
+
 static void a_dead_receiver(ignis_channel_method method)
 {
     ignis_transport_kind kind = kind_through(method);
@@ -1671,11 +1719,38 @@ TEST(a_dead_receiver_at_a_socket) { a_dead_receiver(IGNIS_CHANNEL_SOCKET); }
 TEST(a_dead_receiver_at_shared_memory) { a_dead_receiver(IGNIS_CHANNEL_SHM); }
 #endif
 
+#ifndef _WIN32
+static void *pausing(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+
+static int threads(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, pausing, NULL) != 0)
+        return 2;
+    pthread_exit(NULL);
+}
+
+static bool first_thread_over(pid_t pid)
+{
+    ignis__threads_of first = {pid, 0, 0, 0};
+    char name[16];
+    snprintf(name, sizeof name, "%d", (int)pid);
+    ignis__thread_look(&first, name);
+    return first.zombies == 1 && first.exiting == 1;
+}
+#endif
+
 TEST(a_process_that_has_ended_is_not_ending)
 {
     process child = process_start("sleeper");
 #ifndef _WIN32
     siginfo_t info;
+    int i;
 #endif
     CHECK(!ignis__process_ending((int64_t)getpid()));
     CHECK(!ignis__process_ending((int64_t)child.pid));
@@ -1688,6 +1763,14 @@ TEST(a_process_that_has_ended_is_not_ending)
     CHECK(!ignis__process_ending((int64_t)child.pid)); /* nobody has waited for it, but all of it is gone */
     process_end(&child);
     CHECK(!ignis__process_ending((int64_t)child.pid));
+#ifndef _WIN32
+    child = process_start("threads"); /* its first thread ends, the other one stays */
+    for (i = 0; i < 500 && !first_thread_over(child.pid); i++)
+        ignis__sleep_us(10000);
+    CHECK(i < 500);
+    CHECK(!ignis__process_ending((int64_t)child.pid));
+    process_kill(&child);
+#endif
 }
 
 /*  Handles that the caller carries as bytes alone. */
@@ -1864,7 +1947,11 @@ int main(int argc, char **argv)
                : strcmp(role, "renewer") == 0  ? renewer()
                : strcmp(role, "liar") == 0     ? liar()
                : strcmp(role, "taker") == 0    ? channel_taker()
-                                               : channel_receiver();
+               : strcmp(role, "leaver") == 0   ? channel_leaver()
+#ifndef _WIN32
+               : strcmp(role, "threads") == 0 ? threads()
+#endif
+                                              : channel_receiver();
     }
     return test_run(argc, argv);
 }

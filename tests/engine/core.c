@@ -127,11 +127,14 @@ int engine_run(void (*job)(int), int first, int count, double budget_s)
 
 /* --- start and end ----------------------------------------------------------------------------------------------------- */
 
+static ignis_desc options;
+
+ignis_desc *engine_options(void) { return &options; }
+
 bool engine_start(void)
 {
-    ignis_desc desc;
+    ignis_desc desc = options;
     int i;
-    memset(&desc, 0, sizeof desc);
     memset(&messages, 0, sizeof messages);
     memset(&work, 0, sizeof work);
     desc.allocator.alloc_fn = heap_alloc;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  engine.h - a small engine of two static libraries and a program, as a user of Ignis would split it
+/*  engine.h - a small engine of two libraries and a program, as a user of Ignis would split it
 
     core (core.c)        the engine's heap, log and workers, and the GPU: the one file that has Ignis inside
     game (game.cpp)      things that move, written in C++ against ignis.h alone
-    main.cpp             frames, and the tests */
+    main.cpp             frames, and the tests
+
+    With these, the libraries are static. ../gpu_engine.c has both in one shared library, a plugin (effects.cpp) in another, and a renderer. */
 #ifndef ENGINE_H
 #define ENGINE_H
 
@@ -14,6 +16,7 @@ extern "C" {
 #endif
 
 /* core */
+ignis_desc *engine_options(void); /* what engine_start sets up with, but for heap and log; at first all zero */
 bool engine_start(void);
 long engine_stop(void);            /* blocks of the heap that are left */
 void engine_heap_limit(long most); /* blocks; beyond, there is no memory */

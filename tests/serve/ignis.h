@@ -71,9 +71,10 @@ typedef struct ignis_sampling_desc {
 typedef struct fake_sequence {
     int32_t *ids;
     int length, prompt; /* where the answer begins */
+    char grammar[4096]; /* what is said, if it is not empty */
 } fake_sequence;
 
-static ignis_status fake_last;
+static _Thread_local ignis_status fake_last;
 static int fake_live; /* sequences */
 static int fake_context, fake_most;
 
@@ -244,6 +245,18 @@ static ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence
     return IGNIS_OK;
 }
 
+/*  A grammar is what is said behind the prompt. */
+static ignis_status ignis_sequence_grammar(ignis_sequence sequence, const char *grammar)
+{
+    snprintf(fake_of(sequence)->grammar, sizeof fake_of(sequence)->grammar, "%s", grammar);
+    return IGNIS_OK;
+}
+
+static ignis_status ignis_grammar_check(const char *grammar)
+{
+    return strstr(grammar, "pattern") ? fake_last = IGNIS_ERROR_ARGUMENT : IGNIS_OK;
+}
+
 static int32_t fake_next(fake_sequence *s, const ignis_sampling_desc *sampling)
 {
     int at = fake_start(s), size, done = s->length - s->prompt, times = 1, i;
@@ -252,6 +265,8 @@ static int32_t fake_next(fake_sequence *s, const ignis_sampling_desc *sampling)
     if (at < s->prompt && s->ids[at] == '#')
         for (times = 0, at++; at < s->prompt && s->ids[at] >= '0' && s->ids[at] <= '9'; at++)
             times = 10 * times + s->ids[at] - '0';
+    if (s->grammar[0])
+        return s->grammar[done] ? (unsigned char)s->grammar[done] : 257;
     size = s->prompt - at;
     for (i = 0; i < sampling->bias_count; i++)
         if (sampling->biases[i].bias >= 100)

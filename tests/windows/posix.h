@@ -46,9 +46,14 @@ static inline char *mkdtemp(char *path)
 {
     static int serial;
     char *end = path + strlen(path) - 6;
+    int tries;
     (void)_mkdir("/tmp");
-    snprintf(end, 7, "%06x", (unsigned)(_getpid() * 64 + serial++) & 0xffffff);
-    return _mkdir(path) == 0 ? path : NULL;
+    for (tries = 0; tries < 64; tries++) { /* folders of programs that were stopped may be there */
+        snprintf(end, 7, "%06x", (unsigned)(_getpid() * 64 + serial++) & 0xffffff);
+        if (_mkdir(path) == 0)
+            return path;
+    }
+    return NULL;
 }
 
 static inline int utimensat(int folder, const char *path, const struct timespec *times, int flags)

@@ -177,6 +177,17 @@ static inline bool process_send(int socket, const void *data, size_t size, int f
     return WriteFile(process__pipe(socket), message, (DWORD)(sizeof there + size), &written, NULL) && written == sizeof there + size;
 }
 
+/*  From here on process_receive waits for as long as it takes. */
+static bool process__patient;
+static inline void process_patient(int socket) { (void)socket, process__patient = true; }
+
+/*  Whether a message has come. */
+static inline bool process_heard(int socket)
+{
+    DWORD there = 0;
+    return PeekNamedPipe(process__pipe(socket), NULL, 0, NULL, &there, NULL) && there > 0;
+}
+
 static inline bool process_receive(int socket, void *data, size_t size, int *fd)
 {
     char message[4096];
@@ -185,7 +196,7 @@ static inline bool process_receive(int socket, void *data, size_t size, int *fd)
     int left = 1000 * PROCESS_DEADLINE_S;
     if (fd)
         *fd = -1;
-    while (PeekNamedPipe(process__pipe(socket), NULL, 0, NULL, &there, NULL) && there == 0 && --left > 0)
+    while (PeekNamedPipe(process__pipe(socket), NULL, 0, NULL, &there, NULL) && there == 0 && (process__patient || --left > 0))
         Sleep(1);
     if (left == 0 || !ReadFile(process__pipe(socket), message, sizeof message, &got, NULL) || got != sizeof here + size)
         return false;

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+/*  test_grammar.c - grammars: what the matcher allows against an independent recogniser, texts of schemas against an independent reader, errors */
+#define IGNIS_MODELS
+#include "tensor.h"
+
+/* the matcher ---------------------------------------------------------------------------------------------------- */
+
+/*  A vocabulary of all texts of up to three bytes of an alphabet. */
+enum { LETTERS = 4, TOKENS = LETTERS + LETTERS * LETTERS + LETTERS * LETTERS * LETTERS };
+
+static ignis__vocabulary *vocabulary_of(const char *letters)
+{
+    static ignis__tokenizer tokenizer;
+    static char bytes[3 * TOKENS];
+    static uint32_t begin[TOKENS + 2];
+    static unsigned char flags[TOKENS + 1];
+    int id = 0, size, i, k;
+    uint32_t at = 0;
+    memset(&tokenizer, 0, sizeof tokenizer);
+    for (size = 1; size <= 3; size++)
+        for (i = 0; i < (size == 1 ? LETTERS : size == 2 ? LETTERS * LETTERS : LETTERS * LETTERS * LETTERS); i++) {
+            begin[id] = at;
+            flags[id++] = IGNIS__TOKEN_THERE;
+            for (k = 0; k < size; k++)
+                bytes[at++] = letters[(k == 0 ? i : k == 1 ? i / LETTERS : i / LETTERS / LETTERS) % LETTERS];
+        }
+    begin[id] = begin[id + 1] = at;
+    flags[id] = IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL;
+    tokenizer.bytes = bytes;
+    tokenizer.begin = begin;
+    tokenizer.flags = flags;
+    tokenizer.byte_level = true;
+    tokenizer.info.tokens = TOKENS + 1;
+    tokenizer.info.eos = TOKENS;
+    return ignis__vocabulary_make(&tokenizer, TOKENS + 3, NULL, 0);
+}
+
+/*  An independent view of a language: its strings up to a length, by rewriting the leftmost rule breadth first. Rules are letters A to Z, R the
+    root, in GBNF as groups of plain alternatives; both are made of this table. */
+typedef struct language {
+    const char *gbnf;
+    const char *rules; /* "R=aRb|;A=..." */
+} language;
+
+static const language languages[] = {
+    {"root ::= \"a\" root \"b\" | \"\"", "R=aRb|"},
+    {"root ::= (\"a\" | \"b\" root \"c\")*", "R=aR|bRcR|"},
+    {"root ::= [a-c]{2,4} \"d\"?", "R=XXD|XXXD|XXXXD;X=a|b|c;D=d|"},
+    {"root ::= x y\nx ::= \"a\"+ # one or more\ny ::= x \"b\" | \"c\"", "R=XY;X=aX|a;Y=Xb|c"},
+    {"root ::= (\"a\"?)* \"b\" | dead\ndead ::= \"c\" dead", "R=aR|b"},
+    {"root ::= [^abc\\x80-\\U0010FFFF\\x00-\\x60\\x65-\\x7F]{3,} | (\"ab\" | \"a\") \"b\"{0,2}", "R=dddD|abB|aB;D=dD|;B=|b|bb"},
+    {"root ::= s\ns ::= s2 | \"b\" s s\ns2 ::= \"a\" | \"c\" s \"d\" s2", "R=S;S=T|bSS;T=a|cSdT"},
+    {"root ::= (\"a\" | \"ab\" | \"abc\"){1,3}", "R=XYY;Y=X|;X=a|ab|abc"},
+};
+
+enum { LONGEST = 7, FORMS = 1 << 18 };
+
+static int derivable(const language *l, const char *prefix, bool whole)
+{
+    /* depth first over sentential forms, cut where the terminals ahead of the first rule differ from the prefix */
+    static char forms[4096][32];
+    static char seen[1 << 16][24];
+    static int seen_count;
+    int count = 1, i;
+    size_t length = strlen(prefix);
+    strcpy(forms[0], "R");
+    seen_count = 0;
+    while (count > 0) {
+        char form[32];
+        size_t at = 0, left = 0, k;
+        const char *rule, *end;
+        strcpy(form, forms[--count]);
+        while (form[at] && !(form[at] >= 'A' && form[at] <= 'Z') && at < length && form[at] == prefix[at])
+            at++;
+        if (at == length && (!whole || !form[at]))
+            return 1;
+        if (!form[at] || !(form[at] >= 'A' && form[at] <= 'Z'))
+            continue;
+        for (k = 0; form[k]; k++)
+            left += !(form[k] >= 'A' && form[k] <= 'Z');
+        if (strlen(form) > 20 || left > 2 * LONGEST + 4)
+            continue;
+        for (i = 0; i < seen_count && strcmp(seen[i], form) != 0;)
+            i++;
+        if (i < seen_count)
+            continue;
+        if (seen_count == (int)(sizeof seen / sizeof *seen))
+            abort();
+        strcpy(seen[seen_count++], form);
+        for (rule = l->rules; rule[0] != form[at] || rule[1] != '='; rule++)
+            if (!*rule)
+                abort();
+        for (rule += 2;; rule = end + 1) {
+            for (end = rule; *end && *end != '|' && *end != ';';)
+                end++;
+            if (count == (int)(sizeof forms / sizeof *forms))
+                abort();
+            snprintf(forms[count++], sizeof forms[0], "%.*s%.*s%s", (int)at, form, (int)(end - rule), rule, form + at + 1);
+            if (*end != '|')
+                break;
+        }
+    }
+    return 0;
+}
+
+/*  Behind every text of a language, up to a length, each token is allowed if the text and it begin one of the language, and the end where one ends. */
+TEST(tokens_are_those_that_texts_go_on_with)
+{
+    int k, wrong = 0;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(languages); k++) {
+        ignis__vocabulary *v = vocabulary_of("abcd");
+        ignis__grammar *g = ignis__grammar_make("test", languages[k].gbnf);
+        char texts[600][8];
+        int32_t states[600];
+        int count = 1, i, id;
+        CHECK(g && v);
+        if (!g || !v)
+            continue;
+        texts[0][0] = 0;
+        states[0] = g->start;
+        for (i = 0; i < count; i++) {
+            const uint32_t *mask = ignis__grammar_mask(g, v, states[i]);
+            CHECK(mask != NULL);
+            wrong += IGNIS__GRAMMAR_AT(g, state, states, states[i])->ends != (derivable(&languages[k], texts[i], true) != 0);
+            for (id = 0; id < TOKENS + 3; id++) {
+                char text[16];
+                const ignis__vocabulary_token *token;
+                bool allowed = mask[id / 32] >> id % 32 & 1, expected = false;
+                if (v->place[id] >= 0) {
+                    token = (const ignis__vocabulary_token *)(const void *)v->tokens.items + v->place[id];
+                    snprintf(text, sizeof text, "%s%.*s", texts[i], (int)token->size, token->text);
+                    expected = derivable(&languages[k], text, false);
+                    if (expected && token->size == 1 && strlen(text) < 5 && count < COUNT_OF(texts)) {
+                        strcpy(texts[count], text);
+                        states[count++] = ignis__grammar_put(g, v, states[i], id);
+                    }
+                } else {
+                    CHECK(id >= TOKENS);
+                }
+                if (allowed != expected && wrong++ == 0) {
+                    snprintf(text, sizeof text, "%d %s %d", k, texts[i], id);
+                    test__fail(__FILE__, __LINE__, text);
+                }
+            }
+        }
+        CHECK(count > 3);
+        ignis__grammar_free(g);
+        ignis__vocabulary_free(v);
+    }
+    CHECK_INT(wrong, 0);
+}
+
+static bool matches(ignis__grammar *g, const char *text, size_t size)
+{
+    int32_t state = g->start;
+    size_t i;
+    for (i = 0; i < size && state > 0; i++)
+        state = ignis__grammar_step(g, state, (unsigned char)text[i]);
+    return state > 0 && IGNIS__GRAMMAR_AT(g, state, states, state)->ends;
+}
+
+static bool fits(const char *grammar, const char *text)
+{
+    ignis__grammar *g = ignis__grammar_make("test", grammar);
+    bool is;
+    CHECK(g != NULL);
+    if (!g)
+        return false;
+    is = matches(g, text, strlen(text));
+    ignis__grammar_free(g);
+    return is;
+}
+
+/*  Classes of characters are those characters, in UTF-8, whatever their length. */
+TEST(classes_of_characters)
+{
+    static const uint32_t ranges[][2] = {{0x41, 0x7E2},     {0x7FF, 0x800},     {0x900, 0xD7FF},     {0xD000, 0xE001},
+                                         {0xFFFE, 0x10001}, {0x20ABC, 0x9FFFF}, {0x10F000, 0x10FFFF}};
+    int k;
+    SETUP(NULL);
+    for (k = 0; k < 2 * COUNT_OF(ranges); k++) {
+        const uint32_t *range = ranges[k / 2];
+        char text[80], bytes[4];
+        ignis__grammar *g;
+        uint32_t code;
+        int wrong = 0, i;
+        snprintf(text, sizeof text, "root ::= [%s\\U%08X-\\U%08X]", k % 2 ? "^" : "", range[0] < 0xD800 ? range[0] : range[0], range[1]);
+        g = ignis__grammar_make("test", text);
+        CHECK(g != NULL);
+        for (code = 0; g && code <= 0x10FFFF; code += code < 0x11000 ? 1 : 7) {
+            bool inside = code >= range[0] && code <= range[1];
+            if (code >= 0xD800 && code <= 0xDFFF)
+                continue;
+            i = ignis__utf8_write(bytes, code);
+            wrong += matches(g, bytes, (size_t)i) != (inside != (k % 2 == 1));
+        }
+        CHECK_INT(wrong, 0);
+        CHECK(g && !matches(g, "\xED\xA0\x80", 3) && !matches(g, "\xC0\x80", 2) && !matches(g, "\xF4\x90\x80\x80", 4));
+        if (g)
+            ignis__grammar_free(g);
+    }
+    CHECK(fits("root ::= . \"\\xE9\\u20AC\\t\"", "\xF0\x9F\x98\x80\xC3\xA9\xE2\x82\xAC\t"));
+    CHECK(fits("# none\n\nroot ::=\n  ( \"a\"\n | # b\n [b] ) |\n  \"c\" \r\n\n", "b"));
+}
+
+static void check_wrong(const char *grammar, ignis_status status, const char *says)
+{
+    CHECK_INT(ignis_grammar_check(grammar), status);
+    if (status != IGNIS_OK)
+        CHECK_HAS(ignis_status_message(), says);
+    ignis_status_clear();
+}
+
+TEST(grammars_that_are_none)
+{
+    char *many = (char *)calloc(400000, 1);
+    int i;
+    SETUP(NULL);
+    CHECK_STATUS(ignis_grammar_check(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    check_wrong("", IGNIS_ERROR_ARGUMENT, "there is no rule 'root'");
+    check_wrong("a ::= \"b\"", IGNIS_ERROR_ARGUMENT, "there is no rule 'root'");
+    check_wrong("root ::= a", IGNIS_ERROR_ARGUMENT, "line 1, column 10: there is no rule 'a'");
+    check_wrong("root = a", IGNIS_ERROR_ARGUMENT, "line 1, column 6: ::= is missing");
+    check_wrong("root ::= \"a\"\nroot ::= \"b\"", IGNIS_ERROR_ARGUMENT, "line 2, column 1: this rule was there before");
+    check_wrong("root ::= \"a", IGNIS_ERROR_ARGUMENT, "line 1, column 12: the text ends within quotes");
+    check_wrong("root ::= [a", IGNIS_ERROR_ARGUMENT, "column 12");
+    check_wrong("root ::= [b-a]", IGNIS_ERROR_ARGUMENT, "a range ends before it begins");
+    check_wrong("root ::= (\"a\"", IGNIS_ERROR_ARGUMENT, "a ) is missing");
+    check_wrong("root ::= \"a\")", IGNIS_ERROR_ARGUMENT, "column 13: this begins nothing");
+    check_wrong("root ::= <think>", IGNIS_ERROR_ARGUMENT, "column 10: this begins nothing");
+    check_wrong("root ::= * \"a\"", IGNIS_ERROR_ARGUMENT, "there is nothing to repeat");
+    check_wrong("root ::= \"a\"{3,2}", IGNIS_ERROR_ARGUMENT, "the second number is below the first");
+    check_wrong("root ::= \"a\"{,2}", IGNIS_ERROR_ARGUMENT, "a number is missing");
+    check_wrong("root ::= \"a\"{2", IGNIS_ERROR_ARGUMENT, "a } is missing");
+    check_wrong("root ::= \"a\"{2000000000}", IGNIS_ERROR_UNSUPPORTED, "more than");
+    check_wrong("root ::= \"a\"{0,99999999999999999999}", IGNIS_ERROR_UNSUPPORTED, "more than");
+    check_wrong("root ::= ((((\"a\"{1000}){1000}){1000}){1000}){1000}", IGNIS_OK, NULL);
+    check_wrong("root ::= \"\\q\"", IGNIS_ERROR_ARGUMENT, "column 11: a backslash begins no escape");
+    check_wrong("root ::= \"\\x4\"", IGNIS_ERROR_ARGUMENT, "an escape has too few digits");
+    check_wrong("root ::= \"\\uD800\"", IGNIS_ERROR_ARGUMENT, "there is no such character");
+    check_wrong("root ::= \"\\U00110000\"", IGNIS_ERROR_ARGUMENT, "there is no such character");
+    check_wrong("root ::= \"\xC3\"", IGNIS_ERROR_ARGUMENT, "column 11: this is not UTF-8");
+    check_wrong("root ::= root \"a\" | \"b\"", IGNIS_ERROR_ARGUMENT, "line 1, column 1: the rule 'root' begins with itself");
+    check_wrong("root ::= a\na ::= \"\"? b\nb ::= [x]* a \"y\" | \"z\"", IGNIS_ERROR_ARGUMENT, "begins with itself");
+    check_wrong("root ::= \"a\" root", IGNIS_ERROR_ARGUMENT, "no text of the rule 'root' ever ends");
+    check_wrong("root ::= []", IGNIS_ERROR_ARGUMENT, "no text of the rule 'root' ever ends");
+    check_wrong("root ::= \"a\" root | [^\\x00-\\U0010FFFF]", IGNIS_ERROR_ARGUMENT, "ever ends");
+    if (!many)
+        abort();
+    strcpy(many, "root ::= ");
+    memset(many + 9, '(', 300000);
+    check_wrong(many, IGNIS_ERROR_ARGUMENT, "nested deeper than 100");
+    for (i = 0, many[0] = 0; i < 12000; i++) /* a chain of rules, the last one first and the first one last */
+        sprintf(many + strlen(many + (i ? 20 * (i - 1) : 0)) + (i ? 20 * (i - 1) : 0), "r%05d ::= r%05d\n   ", i, i + 1);
+    strcat(many, "r12000 ::= \"a\"\nroot ::= r00000");
+    check_wrong(many, IGNIS_OK, NULL);
+    free(many);
+}
+
+/* schemas -------------------------------------------------------------------------------------------------------- */
+
+TEST(schemas)
+{
+    static const char person[] =
+        "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 5}, \"a\\\"g\\u00e9\": "
+        "{\"type\": \"integer\"}, \"tags\": {\"type\": \"array\", \"items\": {\"enum\": [\"x\", 1.5, null, {\"k\": [ 1, \"\\n\" ]}]}, "
+        "\"minItems\": 1, "
+        "\"maxItems\": 2}}, \"required\": [\"name\", \"tags\"], \"additionalProperties\": false}";
+    static const char tree[] =
+        "{\"$ref\": \"#/$defs/node\", \"$defs\": {\"node\": {\"type\": [\"object\", \"null\"], \"properties\": {\"l\": {\"$ref\": "
+        "\"#/$defs/node\"}, \"r\": {\"$ref\": \"#/$defs/node\"}}, \"required\": [\"l\", \"r\"]}}}";
+    SETUP(NULL);
+    CHECK(fits(person, "{\"name\":\"ab\",\"tags\":[\"x\"]}"));
+    CHECK(fits(person, "{ \"name\": \"\\u00e9\xE2\x82\xAC\\\\bc\", \"a\\\"g\xC3\xA9\": -12, \"tags\": [1.5, {\"k\":[1,\"\\n\"]}] }"));
+    CHECK(!fits(person, "{\"name\":\"\",\"tags\":[\"x\"]}"));
+    CHECK(!fits(person, "{\"name\":\"abcdef\",\"tags\":[\"x\"]}"));
+    CHECK(!fits(person, "{\"name\":\"ab\"}"));
+    CHECK(!fits(person, "{\"name\":\"ab\",\"tags\":[]}"));
+    CHECK(!fits(person, "{\"name\":\"ab\",\"tags\":[null,null,null]}"));
+    CHECK(!fits(person, "{\"name\":\"ab\",\"tags\":[null],}"));
+    CHECK(!fits(person, "{\"name\":\"ab\",\"a\\\"g\xC3\xA9\":01,\"tags\":[null]}"));
+    CHECK(fits(tree, "{\"l\":null,\"r\":{\"l\":{\"l\":null,\"r\":null},\"r\":null}}"));
+    CHECK(!fits(tree, "{\"l\":null}"));
+    CHECK(fits("{\"type\": \"object\"}", "{\"a\": [1e5, -0.5, true, {}, [], \"\\ud83d\\ude00\"]}"));
+    CHECK(!fits("{\"type\": \"object\"}", "{\"a\": \"\\ud83d\"}") && !fits("{\"type\": \"object\"}", "{\"a\": \"\n\"}"));
+    CHECK(!fits("{\"type\": \"object\"}", "[]") && fits("{}", "[]") && fits("{}", "3") && fits("{\"title\": \"t\"}", "\"s\""));
+    CHECK(fits("{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}", "{}"));
+    CHECK(!fits("{\"properties\": {}, \"additionalProperties\": false}", "{\"a\":1}"));
+    CHECK(fits("{\"additionalProperties\": {\"type\": \"boolean\"}}", "{\"a\":true,\"b\":false}"));
+    CHECK(!fits("{\"additionalProperties\": {\"type\": \"boolean\"}}", "{\"a\":1}"));
+    CHECK(fits("{\"properties\": {\"a\": {\"const\": 1}, \"b\": true}}", "{\"b\":2}") &&
+          fits("{\"properties\": {\"a\": {\"const\": 1}, \"b\": true}}", "{}") &&
+          !fits("{\"properties\": {\"a\": {\"const\": 1}, \"b\": true}}", "{\"b\":2,\"a\":1}"));
+    CHECK(fits("{\"anyOf\": [{\"type\": \"null\"}, {\"oneOf\": [{\"const\": \"q\"}, {\"type\": \"number\"}]}]}", "1.25e-3"));
+    CHECK(fits("{\"items\": false}", "[]") && !fits("{\"items\": false}", "[1]") && fits("{\"minItems\": 2}", "[1, 2, 3]") &&
+          !fits("{\"minItems\": 2}", "[1]") && fits("{\"maxItems\": 0}", "[ ]"));
+
+    check_wrong("{\"type\": \"strin\"}", IGNIS_ERROR_ARGUMENT, "at byte 9 of the schema, this is no type");
+    check_wrong("{\"type\": \"string\", \"pattern\": \"a*\"}", IGNIS_ERROR_UNSUPPORTED, "at byte 19 of the schema, the keyword 'pattern'");
+    check_wrong("{\"allOf\": []}", IGNIS_ERROR_UNSUPPORTED, "'allOf'");
+    check_wrong("{\"anyOf\": []}", IGNIS_ERROR_ARGUMENT, "anyOf has to be an array");
+    check_wrong("{\"enum\": []}", IGNIS_ERROR_ARGUMENT, "at least one value");
+    check_wrong("{\"enum\": 5}", IGNIS_ERROR_ARGUMENT, "at least one value");
+    check_wrong("{\"type\": \"string\", \"enum\": [\"a\", 2]}", IGNIS_ERROR_ARGUMENT, "at byte 33 of the schema, this value is none");
+    check_wrong("{\"anyOf\": [true], \"minItems\": 1}", IGNIS_ERROR_UNSUPPORTED, "anyOf beside other keywords");
+    check_wrong("{\"$ref\": \"#/$defs/a\"}", IGNIS_ERROR_ARGUMENT, "nothing that $ref refers to");
+    check_wrong("{\"$ref\": \"http://a/b\"}", IGNIS_ERROR_UNSUPPORTED, "$ref is supported as");
+    check_wrong("{\"$ref\": \"#\"}", IGNIS_ERROR_ARGUMENT, "ever ends");
+    check_wrong("{\"$ref\": 7}", IGNIS_ERROR_UNSUPPORTED, "$ref is supported as");
+    check_wrong("{\"properties\": {\"a\": {\"$ref\": \"#\"}}, \"required\": [\"a\"]}", IGNIS_ERROR_ARGUMENT, "ever ends");
+    check_wrong("{\"required\": [\"a\"]}", IGNIS_ERROR_UNSUPPORTED, "required is none of the properties");
+    check_wrong("{\"properties\": {\"a\": true}, \"additionalProperties\": true}", IGNIS_ERROR_UNSUPPORTED, "additionalProperties beside");
+    check_wrong("{\"minItems\": 3, \"maxItems\": 2}", IGNIS_ERROR_ARGUMENT, "no text fits");
+    check_wrong("{\"minItems\": -1}", IGNIS_ERROR_ARGUMENT, "a whole number");
+    check_wrong("{\"maxLength\": 1.5}", IGNIS_ERROR_ARGUMENT, "a whole number");
+    check_wrong("{\"maxLength\": 200000}", IGNIS_ERROR_UNSUPPORTED, "of the grammar of the schema");
+    check_wrong("{\"items\": {\"items\": 5}}", IGNIS_ERROR_ARGUMENT, "a schema is an object, or true");
+    check_wrong("{\"items\": {\"properties\": 5}}", IGNIS_ERROR_ARGUMENT, "properties has to be an object");
+    check_wrong("{\"type\": ", IGNIS_ERROR_ARGUMENT, "of the schema, there is no value");
+    check_wrong("{} x", IGNIS_ERROR_ARGUMENT, "something follows its end");
+    check_wrong("{\"title\": \"\xFF\"}", IGNIS_ERROR_ARGUMENT, "UTF-8");
+    check_wrong("{", IGNIS_ERROR_ARGUMENT, "of the schema");
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
