@@ -8,7 +8,7 @@
     take together, less the forward alone.
 
         cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt] [llama] [gpt-xl]
-        profile among the words: three steps of gpt, llama or gpt-xl into profile.json (a trace), profile.txt (kernels) and memory.svg
+        profile among the words: three steps of mlp, gpt, llama or gpt-xl into profile.json (a trace), profile.txt (kernels) and memory.svg
         dry among the words: what gpt, llama and gpt-xl need of an H200's memory, and for what, without a GPU
         wgmma among the words: attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
 
@@ -95,6 +95,17 @@ static double seconds(step_fn step, void *work, bool wait)
     require(ignis_status_last() == IGNIS_OK, "a measured step");
     qsort(times, (size_t)i, sizeof times[0], compare);
     return times[i / 2];
+}
+
+/*  Three steps, warm, written down. */
+static void profile_steps(step_fn step, void *work)
+{
+    int i;
+    REQUIRE(ignis_profile_begin());
+    for (i = 0; i < 3; i++)
+        step(work);
+    REQUIRE(ignis_profile_end("profile.json", "profile.txt"));
+    REQUIRE(ignis_memory_snapshot("memory.svg"));
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------------ */
@@ -242,6 +253,11 @@ static void bench_mlp(void)
         m.biases[i] = parameter(IGNIS_SHAPE(widths[i + 1]), IGNIS_F32, 0, true);
         REQUIRE(ignis_optimizer_add(m.optimizer, m.weights[i], true));
         REQUIRE(ignis_optimizer_add(m.optimizer, m.biases[i], false));
+    }
+    if (profile) {
+        m.in_pairs = false;
+        batch(mlp_step, &m, 4, true);
+        profile_steps(mlp_step, &m);
     }
     for (i = 0; i < 2; i++) {
         m.in_pairs = i == 1;
@@ -614,7 +630,6 @@ static void model_rows(const char *name, double tokens, void (*step)(void *), vo
 {
     ignis_memory_info memory;
     char text[80];
-    int i;
     if (dry) {
         step(model);
         step(model);
@@ -627,13 +642,8 @@ static void model_rows(const char *name, double tokens, void (*step)(void *), vo
     row(text, (double)memory.reserved_peak / (1 << 30), "GiB", 0);
     if (dry)
         memory_rows(&memory);
-    if (profile) {
-        REQUIRE(ignis_profile_begin());
-        for (i = 0; i < 3; i++)
-            step(model);
-        REQUIRE(ignis_profile_end("profile.json", "profile.txt"));
-        REQUIRE(ignis_memory_snapshot("memory.svg"));
-    }
+    if (profile)
+        profile_steps(step, model);
 }
 
 static void bench_gpt(void)

@@ -1,19 +1,52 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Everything that only a GPU can show, in one run: tests, memory checker, examples, benchmarks with their peers; the results last.
+# What only a GPU can show, in one run: tests, examples, models, benchmarks beside their peers; what they say, and a table of the parts last.
 #
-#   sh bench/gpu.sh [folder for the logs] [stage ...]        stages: test memcheck examples bench peers collective parallel attention
+#   sh bench/gpu.sh [part ...]       default: tests memcheck examples bench peers generate training comm collective parallel
 #
-# collective and parallel are for several GPUs; without them they have nothing to do. attention is only done when it is named: the kernels
-# for compute capability 9.0, their tests, the same under the checkers of memory and of races, then their speed beside cuDNN.
+#   tests       make test. SIDE_BY_SIDE=4 in the environment: so many programs at once
+#   memcheck    tests under the memory checker
+#   examples    make run, and training that goes on after an interruption
+#   frame       the loop of an engine: median and worst frame. IGNIS_FRAMES=600
+#   graphics    make check-graphics, with an engine in libraries
+#   models      logits and texts of language models beside transformers
+#   torch       every operation beside PyTorch
+#   bench       make bench
+#   peers       PyTorch and CuPy beside some of those
+#   generate    tokens a second beside transformers with torch.compile, then of quantised weights. MODELS='gpt2 llama-1b llama-8b' BATCH=1,64
+#   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
+#   attention   the kernels for compute capability 9.0: tests, the same under the checkers of memory and of races, speed beside cuDNN
+#   comm        several GPUs: tests
+#   collective  several GPUs: collective operations beside NCCL
+#   parallel    several GPUs: data-parallel training beside DistributedDataParallel
+#
+# TOTAL=580: seconds for all of it; what does not fit is stopped, or left out. LOGS=build/gpu: where the logs go, a file for each part.
+# With IGNIS_SIM=1 it all runs on the simulator, in tiny sizes, without the peers, to see that it works.
 cd "$(dirname "$0")/.." || exit 1
-logs=${1:-build/gpu}
-[ $# -gt 0 ] && shift
-stages=${*:-test memcheck examples bench peers collective parallel}
-mkdir -p "$logs"
+logs=${LOGS:-build/gpu}
+out=build/default
 PATH=$PATH:/usr/local/cuda/bin
-export NCCL_NVLS_ENABLE=0 # multicast is not asked for on machines that others use too
+export PYTHONUNBUFFERED=1 NCCL_NVLS_ENABLE=0 # multicast is not asked for on machines that others use too
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+python=${PYTHON:-python3}
+
+# Programs of a part, compiled side by side.
+build() {
+    programs=
+    for name; do programs="$programs $out/$name"; done
+    make -s -j"$(nproc)" $programs
+}
+
+# Seconds that a part may take.
+limit() {
+    case $1 in
+    tests | memcheck | bench) echo 1200 ;;
+    frame | graphics) echo 120 ;;
+    models) echo 150 ;;
+    generate | training | comm | collective | parallel) echo 500 ;;
+    *) echo 600 ;;
+    esac
+}
 
 # Ignis beside NCCL: rows of bench_collective, then lines of peer_collective.py, made a table.
 beside() {
@@ -32,56 +65,92 @@ beside() {
          }' "$@"
 }
 
-stage() {
-    echo "== $1"
+part() {
     case $1 in
-    test) make test ;;
-    memcheck) make test-memcheck ;;
-    examples)
-        make run && make check-resume && for source in examples/*.cu; do
-            [ -e "$source" ] || continue
-            program=build/$(basename "$source" .cu)
-            nvcc -I. "$source" -o "$program" && "$program" || exit 1
-        done ;;
-    bench) make bench ;;
-    peers) for peer in bench/peer_torch.py bench/peer_cupy.py bench/peer_training.py bench/peer_matmul.py; do python3 "$peer" || exit 1; done ;;
-    collective)
-        make build/default/bench_collective || exit 1
-        for n in 2 4 8; do
-            [ "$n" -le "$gpus" ] || continue
-            build/default/bench_collective ranks=$n ops=all_reduce,all_gather,reduce_scatter,broadcast,all_to_all \
-                dtypes=bf16,f32 >"$logs/ignis-$n.txt" && python3 bench/peer_collective.py "$n" >"$logs/nccl-$n.txt" || exit 1
-            echo "$n GPUs" && beside "$logs/ignis-$n.txt" "$logs/nccl-$n.txt"
-        done ;;
+    tests) make -j"$(nproc)" test ;;
+    memcheck) make -j"$(nproc)" test-memcheck ;;
+    examples) make run && make check-resume ;;
+    frame) build frame_loop && IGNIS_FRAMES=${IGNIS_FRAMES:-600} $out/frame_loop ;;
+    graphics) make -j"$(nproc)" check-graphics && { grep -h 'median' $out/gpu_*.log || true; } ;;
+    models) $python tests/transformers_compare.py ;;
+    torch) $python tests/torch_compare.py ;;
+    bench) make -j"$(nproc)" bench ;;
+    peers) for peer in torch cupy matmul; do $python bench/peer_$peer.py || exit 1; done ;;
+    generate)
+        models=${MODELS:-gpt2 llama-1b llama-8b} batch=batch=${BATCH:-1,64}
+        folder=$(mktemp -d /dev/shm/ignis.XXXXXX) && trap 'rm -rf "$folder"' EXIT && trap 'exit 1' TERM || exit 1
+        build bench_generate && $out/bench_generate "folder=$folder" $batch $models &&
+            $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k $models &&
+            $python bench/peer_generate.py "folder=$folder" $batch compile $models ;;
+    training)
+        sections=${SECTIONS:-mlp memory gpt llama}
+        build bench_training && $out/bench_training $sections >"$logs/training.txt" &&
+            $python bench/peer_training.py "$logs/training.txt" $sections ;;
     attention)
-        make build/default/test_ops_attention build/default/bench_training && build/default/test_ops_attention wgmma || exit 1
+        build test_ops_attention bench_training && $out/test_ops_attention wgmma || exit 1
         for tool in memcheck racecheck; do
             echo "$tool"
             WRAPPER=compute-sanitizer compute-sanitizer --tool $tool --report-api-errors no --target-processes application-only \
-                --error-exitcode 1 build/default/test_ops_attention wgmma || exit 1
+                --error-exitcode 1 $out/test_ops_attention wgmma || exit 1
         done
-        build/default/bench_training attention wgmma >"$logs/wgmma.txt" && python3 bench/peer_training.py "$logs/wgmma.txt" attention ;;
+        $out/bench_training attention wgmma >"$logs/wgmma.txt" && $python bench/peer_training.py "$logs/wgmma.txt" attention ;;
+    comm)
+        make -j"$(nproc)" check-gpus && make -j"$(nproc)" test TESTS="$(ls tests/test_comm_*.c tests/test_nccl.c tests/test_peer.c \
+            tests/test_parallel.c tests/test_generate_parallel.c | sed "s|tests/\(.*\)\.c|$out/\1|" | tr '\n' ' ')" ;;
+    collective)
+        build bench_collective || exit 1
+        for n in 2 4 8; do
+            [ "$n" -le "$gpus" ] || continue
+            $out/bench_collective ranks=$n ops=all_reduce,all_gather,reduce_scatter,broadcast,all_to_all \
+                dtypes=bf16,f32 >"$logs/ignis-$n.txt" && $python bench/peer_collective.py "$n" >"$logs/nccl-$n.txt" || exit 1
+            echo "$n GPUs" && beside "$logs/ignis-$n.txt" "$logs/nccl-$n.txt"
+        done ;;
     parallel)
-        make check-gpus build/default/bench_parallel || exit 1
+        build bench_parallel || exit 1
         for n in 1 2 4 8; do
             [ "$n" -le "$gpus" ] && [ "$gpus" -gt 1 ] || continue
-            sh examples/launch.sh "$n" build/default/bench_parallel && python3 bench/peer_parallel.py "$n" || exit 1
+            sh examples/launch.sh "$n" $out/bench_parallel && $python bench/peer_parallel.py "$n" || exit 1
         done ;;
+    *) echo "there is no part $1" && exit 2 ;;
     esac
 }
 
-for name in $stages; do
-    start=$(date +%s)
-    (stage "$name") > "$logs/$name.log" 2>&1
-    result=$?
-    echo "$name: exit $result, $(($(date +%s) - start)) s" >> "$logs/summary.new"
-done
-for name in $stages; do
-    case $name in
-    bench | peers | collective | parallel | attention) cat "$logs/$name.log" ;;
-    *) grep -aE '^[0-9]+ passed|^FAIL|^skip|ERROR SUMMARY: [1-9]|LEAK SUMMARY: [1-9]' "$logs/$name.log" | tail -n 12 ;;
+if [ "${IGNIS_SIM:-0}" = 1 ]; then
+    eval "$(make -s sim-env)"
+    gpus=2
+fi
+export IGNIS_CACHE_DIR="${IGNIS_CACHE_DIR:-$PWD/$out/cache}"
+if [ "$1" = --part ]; then
+    part "$2"
+    exit
+fi
+
+parts=${*:-tests memcheck examples bench peers generate training comm collective parallel}
+mkdir -p "$logs"
+: >"$logs/summary"
+begin=$(date +%s)
+for name in $parts; do
+    start=$(date +%s) most=$(limit "$name") code=0
+    left=$((${TOTAL:-100000} - start + begin))
+    [ "$left" -lt "$most" ] && most=$left
+    if [ "$most" -lt 5 ]; then
+        printf '%-10s left out\n' "$name" >>"$logs/summary" && continue
+    fi
+    timeout -k 5 "$most" sh bench/gpu.sh --part "$name" >"$logs/$name.log" 2>&1 </dev/null || code=$?
+    case $code in
+    0) result=ok ;;
+    124 | 137) result="stopped after $most s" ;;
+    *) result="failed, exit $code" ;;
     esac
+    echo "== $name"
+    case $name in
+    tests | memcheck | examples) grep -aE '^FAIL|^skip|ERROR SUMMARY: [1-9]|LEAK SUMMARY: [1-9]' "$logs/$name.log" | tail -n 20 ;;
+    *) cat "$logs/$name.log" ;;
+    esac
+    [ "$code" = 0 ] || tail -n 5 "$logs/$name.log"
+    printf '%-10s %-22s %5d s  %s\n' "$name" "$result" $(($(date +%s) - start)) \
+        "$(grep -aE '[0-9]+ passed, [0-9]+ failed|^[0-9]+ frames' "$logs/$name.log" | tail -n 1)" >>"$logs/summary"
 done
-mv "$logs/summary.new" "$logs/summary"
+echo '== parts'
 cat "$logs/summary"
-! grep -q 'exit [1-9]' "$logs/summary"
+! grep -qE ' (failed|stopped|left out)' "$logs/summary"

@@ -9,6 +9,9 @@ try:
 except ImportError:
     print("CuPy is not installed")
     raise SystemExit(0)
+if not cupy.cuda.is_available():
+    print("CuPy sees no GPU")
+    raise SystemExit(0)
 
 first = cupy.ones(1024, dtype=cupy.float32)
 first = float((first + first)[0])

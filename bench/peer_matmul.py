@@ -3,7 +3,11 @@
 
     python3 bench/peer_matmul.py
 """
-import torch
+try:
+    import torch
+except ImportError:
+    print("PyTorch is not installed")
+    raise SystemExit(0)
 
 from peer_timing import seconds
 

@@ -9,6 +9,9 @@ try:
 except ImportError:
     print("PyTorch is not installed")
     raise SystemExit(0)
+if not torch.cuda.is_available():
+    print("PyTorch sees no GPU")
+    raise SystemExit(0)
 
 first = torch.ones(1024, device="cuda")
 first = float((first + first)[0])

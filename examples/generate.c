@@ -2,22 +2,26 @@
 /*  generate.c - a language model from its files answers one question
 
     The model is a folder as Hugging Face has it (config.json, model.safetensors, tokenizer.json) of GPT-2, Llama 2 or 3, TinyLlama, SmolLM2, Qwen2
-    or Qwen3, such as SmolLM2-135M-Instruct. Whose tokenizer has no chat template goes on with the text instead.
+    or Qwen3, such as SmolLM2-135M-Instruct. Whose tokenizer has no chat template goes on with the text instead, as does what train_gpt
+    --export writes.
 
         cc -I. examples/generate.c -o generate -lm -ldl -lpthread
         ./generate SmolLM2-135M-Instruct "Why is the sky blue?"
+
+    Two GPUs share the model, each with half of its heads: examples/launch.sh 2 ./generate Llama-3.1-8B-Instruct "Why is the sky blue?"
 */
 #define IGNIS_IMPLEMENTATION
 #define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_collective.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool show(const char *text, size_t size, void *user_data) /* false would stop */
 {
-    (void)user_data;
-    return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0;
+    const ignis_comm_info *ranks = (const ignis_comm_info *)user_data; /* all have the same text */
+    return ranks->rank > 0 || (fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0);
 }
 
 int main(int argc, char **argv)
@@ -26,24 +30,35 @@ int main(int argc, char **argv)
     ignis_message talk[] = {{"user", argc > 2 ? argv[2] : "Why is the sky blue?"}};
     ignis_generate_desc how = {.max_tokens = 200, .sampling = {.temperature = 0.7, .top_p = 0.9, .seed = 1}, .text_fn = show};
     ignis_tokenizer_info info = {0};
+    ignis_comm_info ranks = {0};
+    ignis_comm comm = {0};
+    int failed;
 
+    how.user_data = &ranks;
     if (!from.path) {
         printf("give a folder with a model, and a question: %s SmolLM2-135M-Instruct \"Why is the sky blue?\"\n", argv[0]);
         return 2;
     }
     ignis_setup(NULL);
+    if (getenv("IGNIS_WORLD_SIZE")) {
+        comm = ignis_comm_init(NULL);
+        ignis_comm_query(comm, &ranks);
+        ignis_device_use(ranks.device);
+        from.parallel = ignis_comm_parallel(comm);
+    }
     ignis_model model = ignis_model_open(&from);
     ignis_sequence sequence = ignis_sequence_begin(model);
     ignis_tokenizer_query(ignis_model_tokenizer(model), &info);
     if (info.has_template)
         ignis_sequence_chat(sequence, talk, 1);
-    else if (show(talk[0].content, strlen(talk[0].content), NULL))
+    else if (show(talk[0].content, strlen(talk[0].content), &ranks))
         ignis_sequence_text(sequence, talk[0].content, (int64_t)strlen(talk[0].content));
     ignis_generate(sequence, &how);
-    printf("\n");
-    if (ignis_status_last() != IGNIS_OK)
-        printf("%s\n", ignis_status_message());
+    show("\n", 1, &ranks);
+    failed = ignis_status_last() != IGNIS_OK; /* Ignis has written the reason to stderr */
     ignis_sequence_free(sequence);
     ignis_model_free(model);
-    return ignis_shutdown() != IGNIS_OK;
+    if (comm.id)
+        ignis_comm_destroy(comm);
+    return ignis_shutdown() != IGNIS_OK || failed;
 }

@@ -12,13 +12,14 @@
 
     Routes: GET / (a page to try it), GET /health, GET /v1/models, POST /v1/completions, POST /v1/chat/completions. The table `parameters`
     has what a request may say. What would change the answer and is not there is refused by name, such as n above 1 or tools; what would
-    not is ignored. A seed gives the same text again, whatever other requests are answered beside it.
+    not is ignored. A seed gives the same text again, whatever other requests are answered beside it. response_format holds an answer to a
+    JSON schema, or to be an object of JSON.
 
     How it is written:
-        Two threads. One polls the sockets and never calls Ignis; the other one runs the model and never sees a socket. Between them are
-        jobs: a job is a request on its way to being answered.
-        All jobs that run advance together, a token each at a time, by ignis_sequence_next_all: the weights are read once for all of them.
-        A new one joins between two steps, its prompt in pieces, so that the others go on meanwhile.
+        Each connection has a thread, which reads requests and writes answers. One more thread runs the model, and never sees a socket.
+        Between them is a list of jobs: a job is a request on its way to being answered.
+        The first jobs of the list advance together, a token each at a time, by ignis_sequence_next_all: the weights are read once for
+        all of them. A new one joins between two steps, its prompt in pieces, so that the others go on meanwhile.
         Whatever a client can make large has a limit: heads, bodies, connections, waiting requests, and the time that each of them takes.
         A client that closes its connection, or only its sending half, has left: its job is dropped.
         A page of another web site cannot use the server of whoever looks at it: bodies have to be JSON by their Content-Type, Origin and
@@ -51,16 +52,18 @@
 
 #define MAX_HEAD 16384  /* bytes of a request line and its headers */
 #define MAX_HEADERS 100 /* lines */
+#define MAX_LINE 1024   /* bytes of a line between chunks */
 #define MAX_DEPTH 32    /* of JSON */
 #define MAX_MEMBERS 512 /* of one JSON object */
 #define MAX_VALUES 400000
 #define MAX_STOPS 16
 #define MAX_BIASES 512
-#define MAX_NAMES 8          /* of --allow-host */
-#define MAX_UNSENT (1 << 18) /* bytes that wait for a slow reader; the rest stays with the job */
-#define PIECE 256            /* tokens of a prompt that are computed between two steps */
-#define OVER 8               /* connections above the limit, which hear 503 */
-#define LINGER 2.0           /* seconds in which a client may read the last answer */
+#define MAX_SEQUENCES 1024
+#define PIECE 256  /* tokens of a prompt that are computed between two steps */
+#define OVER 8     /* connections above the limit, which hear 503 */
+#define LINGER 2.0 /* seconds in which a client may read the last answer */
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static void give_up(const char *what, const char *which)
 {
@@ -77,12 +80,7 @@ static void *resize(void *memory, size_t size)
     return memory;
 }
 
-static void *allocate(size_t size)
-{
-    void *memory = resize(NULL, size);
-    memset(memory, 0, size);
-    return memory;
-}
+static void *allocate(size_t count, size_t size) { return memset(resize(NULL, count * size), 0, count * size); }
 
 static double seconds(void)
 {
@@ -93,35 +91,36 @@ static double seconds(void)
 
 /* --- text -------------------------------------------------------------------------------------------------------- */
 
-/*  Bytes that grow. There is a 0 behind them, unless there is no memory at all. */
+/*  Bytes that grow, with a 0 behind them. */
 typedef struct text {
     char *data;
     size_t size, capacity;
 } text;
 
-static void text_add(text *t, const void *data, size_t size)
+/*  data: null, if the caller writes the bytes afterwards. */
+static void text_add(text *t, const char *data, size_t size)
 {
     if (t->capacity - t->size < size + 1) {
         t->capacity = 2 * t->capacity + size + 64;
         t->data = (char *)resize(t->data, t->capacity);
     }
-    if (size)
+    if (data)
         memcpy(t->data + t->size, data, size);
     t->size += size;
     t->data[t->size] = 0;
 }
 
-static void text_put(text *t, const char *string) { text_add(t, string, strlen(string)); }
-
-/*  For numbers and names; at most 1000 bytes. */
 static void text_print(text *t, const char *format, ...)
 {
-    char line[1000];
     va_list arguments;
+    int size;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    size = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    text_put(t, line);
+    text_add(t, NULL, (size_t)size);
+    va_start(arguments, format);
+    vsnprintf(t->data + t->size - size, (size_t)size + 1, format, arguments);
+    va_end(arguments);
 }
 
 /*  Takes bytes away at the front. */
@@ -154,24 +153,34 @@ static int utf8_length(const char *s, size_t size)
     return length;
 }
 
-/*  As a JSON string; bytes that are not UTF-8 become U+FFFD. */
-static void text_quote(text *t, const char *s, size_t size)
+/*  What stands between the quotation marks of a JSON string; bytes that are not UTF-8 become U+FFFD. */
+static void text_escape(text *t, const char *s, size_t size)
 {
-    size_t i = 0;
-    text_put(t, "\"");
-    while (i < size) {
-        int length = utf8_length(s + i, size - i);
+    const char *end = s + size;
+    while (s < end) {
+        int length = utf8_length(s, (size_t)(end - s));
         if (length <= 0)
-            text_put(t, "\xEF\xBF\xBD");
-        else if (s[i] == '"' || s[i] == '\\')
-            text_print(t, "\\%c", s[i]);
-        else if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F)
-            text_print(t, "\\u%04x", s[i]);
+            text_print(t, "\xEF\xBF\xBD");
+        else if (*s == '"' || *s == '\\')
+            text_print(t, "\\%c", *s);
+        else if ((unsigned char)*s < 0x20 || *s == 0x7F)
+            text_print(t, "\\u%04x", *s);
         else
-            text_add(t, s + i, (size_t)length);
-        i += length <= 0 ? 1 : (size_t)length;
+            text_add(t, s, (size_t)length);
+        s += length <= 0 ? 1 : length;
     }
-    text_put(t, "\"");
+}
+
+/*  Whether a list, as "a, b; c", has an item; compare: strncmp, or strncasecmp where the case of letters does not matter. */
+static bool has_item(const char *list, const char *item, int (*compare)(const char *, const char *, size_t))
+{
+    while (list && *list) {
+        size_t size = strcspn(list, ", \t;");
+        if (size && size == strlen(item) && compare(list, item, size) == 0)
+            return true;
+        list += size + (list[size] != 0);
+    }
+    return false;
 }
 
 /* --- JSON -------------------------------------------------------------------------------------------------------- */
@@ -181,363 +190,383 @@ typedef enum json_kind { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STR
 /*  A value; its strings lie where the text was, decoded, with a 0 behind. */
 typedef struct json {
     json_kind kind;
-    int first, next; /* the first of those inside, the next one beside; 0: none, as 0 is the whole */
-    int count;       /* of those inside */
+    struct json *first, *next; /* the first of those inside, the next one beside */
+    int count;                 /* of those inside */
     char *key, *string;
     size_t size; /* of the string */
     double number;
 } json;
 
-typedef struct json_tree {
-    json *values;
-    int count, capacity, depth;
+typedef struct json_reader {
+    json *values; /* the first one is the whole */
+    size_t count, most;
+    int depth;
     char *at, *end;
-    const char *error; /* what is wrong at `at`; null: nothing is */
-} json_tree;
+    const char *error; /* what is wrong at `at` */
+} json_reader;
 
-static bool json_fail(json_tree *t, const char *what)
+static bool json_fail(json_reader *r, const char *what)
 {
-    if (!t->error)
-        t->error = what;
+    r->error = what;
     return false;
 }
 
-static void json_space(json_tree *t)
+static bool json_take(json_reader *r, char c)
 {
-    while (t->at < t->end && (*t->at == ' ' || *t->at == '\t' || *t->at == '\n' || *t->at == '\r'))
-        t->at++;
-}
-
-static bool json_take(json_tree *t, char c)
-{
-    json_space(t);
-    if (t->at == t->end || *t->at != c)
+    r->at += strspn(r->at, " \t\n\r");
+    if (*r->at != c)
         return false;
-    t->at++;
+    r->at++;
     return true;
 }
 
-/*  Four hexadecimal digits; -1 if there are others. */
-static int json_unit(json_tree *t)
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/*  What stands behind "\u", four hexadecimal digits; -1 if it is something else. */
+static int json_unit(json_reader *r)
 {
-    int i, unit = 0;
-    for (i = 0; i < 4; i++) {
-        char c = (char)(t->at + i < t->end ? t->at[i] : 0);
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-        if (digit < 0)
-            return -1;
-        unit = 16 * unit + digit;
-    }
-    t->at += 4;
-    return unit;
+    char digits[5] = "";
+    if (*r->at != 'u' || strspn(++r->at, "0123456789abcdefABCDEF") < 4)
+        return -1;
+    memcpy(digits, r->at, 4);
+    r->at += 4;
+    return (int)strtol(digits, NULL, 16);
 }
 
-/*  What stands behind a backslash, written to `to`; the bytes, or 0. A decoded character is never longer than its escape. */
-static int json_escape(json_tree *t, char *to)
+/*  What stands behind a backslash, written to *to. A decoded character is never longer than its escape. */
+static bool json_escape(json_reader *r, char **to)
 {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
-    char c = t->at < t->end ? *t->at++ : '\0';
-    const char *known = c ? strchr(from, c) : NULL;
-    int unit, low, length = 0;
+    const char *known = *r->at ? strchr(from, *r->at) : NULL;
+    int unit, low, length, i;
     if (known) {
-        *to = into[known - from];
-        return 1;
+        r->at++;
+        *(*to)++ = into[known - from];
+        return true;
     }
-    if (c != 'u' || (unit = json_unit(t)) < 0)
-        return json_fail(t, "an escape that JSON does not have");
-    if (unit == 0)
-        return json_fail(t, "the character U+0000, which no text has");
+    unit = json_unit(r);
+    if (unit <= 0)
+        return json_fail(r, unit ? "an escape that JSON does not have" : "the character U+0000, which no text has");
     if (unit >= 0xD800 && unit < 0xE000) { /* two of them are one character */
-        if (unit >= 0xDC00 || t->end - t->at < 6 || t->at[0] != '\\' || t->at[1] != 'u')
-            return json_fail(t, "half of a surrogate pair");
-        t->at += 2;
-        low = json_unit(t);
+        low = unit < 0xDC00 && *r->at == '\\' ? (r->at++, json_unit(r)) : -1;
         if (low < 0xDC00 || low > 0xDFFF)
-            return json_fail(t, "half of a surrogate pair");
+            return json_fail(r, "half of a surrogate pair");
         unit = 0x10000 + (unit - 0xD800) * 0x400 + low - 0xDC00;
     }
-    if (unit < 0x80)
-        to[length++] = (char)unit;
-    else if (unit < 0x800)
-        to[length++] = (char)(0xC0 | unit >> 6);
-    else if (unit < 0x10000)
-        to[length++] = (char)(0xE0 | unit >> 12);
-    else
-        to[length++] = (char)(0xF0 | unit >> 18);
-    if (unit >= 0x10000)
-        to[length++] = (char)(0x80 | (unit >> 12 & 63));
-    if (unit >= 0x800)
-        to[length++] = (char)(0x80 | (unit >> 6 & 63));
-    if (unit >= 0x80)
-        to[length++] = (char)(0x80 | (unit & 63));
-    return length;
+    length = unit < 0x80 ? 1 : unit < 0x800 ? 2 : unit < 0x10000 ? 3 : 4;
+    for (i = length - 1; i > 0; i--, unit >>= 6)
+        (*to)[i] = (char)(0x80 | (unit & 63));
+    (*to)[0] = (char)(length == 1 ? unit : unit | 0xF00 >> length);
+    *to += length;
+    return true;
 }
 
-/*  Null, if it is none. */
-static char *json_string(json_tree *t, size_t *size)
+static bool json_string(json_reader *r, char **string, size_t *size)
 {
-    char *start, *to;
-    if (!json_take(t, '"')) {
-        json_fail(t, "something else than a string");
-        return NULL;
-    }
-    start = to = t->at;
-    while (t->at < t->end && *t->at != '"') {
-        int length;
-        if (*t->at == '\\') {
-            t->at++;
-            length = json_escape(t, to);
-            if (!length)
-                return NULL;
-        } else {
-            length = utf8_length(t->at, (size_t)(t->end - t->at));
-            if (length <= 0 || (unsigned char)*t->at < 0x20) {
-                json_fail(t, length <= 0 ? "text that is not UTF-8" : "a control character in a string");
-                return NULL;
-            }
-            memmove(to, t->at, (size_t)length);
-            t->at += length;
-        }
-        to += length;
-    }
-    if (t->at == t->end) {
-        json_fail(t, "a string without an end");
-        return NULL;
-    }
-    t->at++;
-    *to = 0; /* in place of the closing quotation mark, or before it */
-    *size = (size_t)(to - start);
-    return start;
-}
-
-static bool json_digits(json_tree *t)
-{
-    char *start = t->at;
-    while (t->at < t->end && *t->at >= '0' && *t->at <= '9')
-        t->at++;
-    return t->at > start;
-}
-
-static bool json_number(json_tree *t)
-{
-    char *start;
-    bool ok;
-    t->at += *t->at == '-';
-    start = t->at;
-    ok = json_digits(t) && (*start != '0' || t->at == start + 1); /* no digit follows a leading 0 */
-    if (ok && t->at < t->end && *t->at == '.') {
-        t->at++;
-        ok = json_digits(t);
-    }
-    if (ok && t->at < t->end && (*t->at | 32) == 'e') {
-        t->at++;
-        t->at += t->at < t->end && (*t->at == '+' || *t->at == '-');
-        ok = json_digits(t);
-    }
-    return ok;
-}
-
-static int json_value(json_tree *t);
-
-/*  The values inside an array or an object, chained. */
-static bool json_inside(json_tree *t, int whole, char close)
-{
-    int last = 0, inside, other;
-    if (json_take(t, close))
-        return true;
-    if (++t->depth > MAX_DEPTH)
-        return json_fail(t, "values nested too deeply");
-    do {
-        size_t size;
-        char *key = NULL;
-        if (close == '}') {
-            key = json_string(t, &size);
-            if (!key)
-                return false;
-            for (other = t->values[whole].first; other; other = t->values[other].next)
-                if (strcmp(t->values[other].key, key) == 0)
-                    return json_fail(t, "a key that was there before");
-            if (t->values[whole].count == MAX_MEMBERS)
-                return json_fail(t, "too many keys");
-            if (!json_take(t, ':'))
-                return json_fail(t, "no colon behind a key");
-        }
-        inside = json_value(t);
-        if (inside < 0)
+    char *to;
+    if (!json_take(r, '"'))
+        return json_fail(r, "something else than a string");
+    for (*string = to = r->at; *r->at != '"';) {
+        if ((unsigned char)*r->at < 0x20)
+            return json_fail(r, r->at == r->end ? "a string without an end" : "a control character in a string");
+        if (*r->at != '\\')
+            *to++ = *r->at++;
+        else if (r->at++, !json_escape(r, &to))
             return false;
-        t->values[inside].key = key;
-        if (last)
-            t->values[last].next = inside;
-        else
-            t->values[whole].first = inside;
-        last = inside;
-        t->values[whole].count++;
-    } while (json_take(t, ','));
-    t->depth--;
-    return json_take(t, close) ||
-           json_fail(t, close == ']' ? "neither a comma nor the end of an array" : "neither a comma nor the end of an object");
-}
-
-/*  The index of the next value, -1 if it is none. */
-static int json_value(json_tree *t)
-{
-    static const char *words[] = {"null", "false", "true"};
-    int i, index = t->count;
-    json value;
-    memset(&value, 0, sizeof value);
-    json_space(t);
-    if (t->at == t->end)
-        return json_fail(t, "nothing more") - 1;
-    if (t->count == MAX_VALUES)
-        return json_fail(t, "too many values") - 1;
-    if (t->count == t->capacity)
-        t->values = (json *)resize(t->values, sizeof *t->values * (size_t)(t->capacity = 2 * t->capacity + 64));
-    t->values[t->count++] = value;
-    if (*t->at == '"') {
-        value.kind = JSON_STRING;
-        value.string = json_string(t, &value.size);
-        if (!value.string)
-            return -1;
-    } else if (*t->at == '[' || *t->at == '{') {
-        char close = (char)(*t->at == '[' ? ']' : '}');
-        t->at++;
-        t->values[index].kind = close == ']' ? JSON_ARRAY : JSON_OBJECT;
-        return json_inside(t, index, close) ? index : -1;
-    } else if (*t->at == '-' || (*t->at >= '0' && *t->at <= '9')) {
-        char *start = t->at;
-        value.kind = JSON_NUMBER;
-        if (!json_number(t))
-            return json_fail(t, "a number that JSON does not have") - 1;
-        value.number = strtod(start, NULL);
-        if (!isfinite(value.number))
-            return json_fail(t, "a number that is too large") - 1;
-    } else {
-        for (i = 0; i < 3; i++)
-            if ((size_t)(t->end - t->at) >= strlen(words[i]) && memcmp(t->at, words[i], strlen(words[i])) == 0)
-                break;
-        if (i == 3)
-            return json_fail(t, "something that is no value") - 1;
-        value.kind = (json_kind)i; /* JSON_NULL, JSON_FALSE, JSON_TRUE */
-        t->at += strlen(words[i]);
     }
-    t->values[index] = value;
-    return index;
+    r->at++;
+    *to = 0; /* in place of the closing quotation mark, or before it */
+    *size = (size_t)(to - *string);
+    return true;
 }
 
-/*  Reads a whole text, which has a 0 behind and is overwritten. The caller frees t->values in any case. */
-static bool json_read(json_tree *t, text *source)
+/*  A number for strtod may have more forms than one for JSON. */
+static bool json_number(json_reader *r, double *number)
 {
-    memset(t, 0, sizeof *t);
-    t->at = source->data;
-    t->end = source->data + source->size;
-    if (json_value(t) < 0)
-        return false;
-    json_space(t);
-    return t->at == t->end || json_fail(t, "more than one value");
+    char *start = r->at, *digits = start + (*start == '-'), *dot;
+    size_t size = strspn(start, "+-.0123456789eE");
+    dot = (char *)memchr(start, '.', size);
+    *number = strtod(start, &r->at);
+    if (r->at != start + size || !is_digit(*digits) || (*digits == '0' && is_digit(digits[1])) || (dot && !is_digit(dot[1])))
+        return r->at = start, json_fail(r, "a number that JSON does not have");
+    return isfinite(*number) || json_fail(r, "a number that is too large");
 }
 
-/* --- what the two threads share ---------------------------------------------------------------------------------- */
+/*  Reads the next value to values[count]; those inside an array or an object follow it. */
+static bool json_value(json_reader *r)
+{
+    static const char *const words[] = {"null", "false", "true"};
+    json *value = &r->values[r->count], **last = &value->first, *other;
+    char close;
+    int i;
+    r->at += strspn(r->at, " \t\n\r");
+    if (r->at == r->end || r->count == r->most)
+        return json_fail(r, r->at == r->end ? "nothing more" : "too many values");
+    memset(value, 0, sizeof *value);
+    r->count++;
+    for (i = JSON_NULL; i <= JSON_TRUE; i++)
+        if (strncmp(r->at, words[i], strlen(words[i])) == 0) {
+            value->kind = (json_kind)i;
+            r->at += strlen(words[i]);
+            return true;
+        }
+    value->kind = *r->at == '"' ? JSON_STRING : *r->at == '[' ? JSON_ARRAY : *r->at == '{' ? JSON_OBJECT : JSON_NUMBER;
+    if (value->kind == JSON_STRING)
+        return json_string(r, &value->string, &value->size);
+    if (value->kind == JSON_NUMBER)
+        return *r->at == '-' || is_digit(*r->at) ? json_number(r, &value->number) : json_fail(r, "something that is no value");
+    close = (char)(value->kind == JSON_ARRAY ? ']' : '}');
+    r->at++;
+    if (json_take(r, close))
+        return true;
+    if (++r->depth > MAX_DEPTH)
+        return json_fail(r, "values nested too deeply");
+    do {
+        char *key = NULL;
+        size_t size;
+        if (value->kind == JSON_OBJECT) {
+            if (!json_string(r, &key, &size))
+                return false;
+            for (other = value->first; other; other = other->next)
+                if (strcmp(other->key, key) == 0)
+                    return json_fail(r, "a key that was there before");
+            if (value->count == MAX_MEMBERS || !json_take(r, ':'))
+                return json_fail(r, value->count == MAX_MEMBERS ? "too many keys" : "no colon behind a key");
+        }
+        other = &r->values[r->count];
+        if (!json_value(r))
+            return false;
+        other->key = key;
+        *last = other;
+        last = &other->next;
+        value->count++;
+    } while (json_take(r, ','));
+    r->depth--;
+    return json_take(r, close) ||
+           json_fail(r, close == ']' ? "neither a comma nor the end of an array" : "neither a comma nor the end of an object");
+}
 
-/*  Numbers of the command line. */
+/*  Reads a whole text, which is overwritten. The caller frees r->values in any case. */
+static bool json_read(json_reader *r, text *source)
+{
+    int length;
+    memset(r, 0, sizeof *r);
+    r->end = source->data + source->size;
+    for (r->at = source->data; r->at < r->end; r->at += length) {
+        length = utf8_length(r->at, (size_t)(r->end - r->at));
+        if (length <= 0)
+            return json_fail(r, "text that is not UTF-8");
+    }
+    r->at = source->data;
+    r->most = source->size < MAX_VALUES ? source->size : MAX_VALUES; /* a value has a byte, at least */
+    r->values = (json *)resize(NULL, sizeof *r->values * (r->most + 1));
+    if (!json_value(r))
+        return false;
+    r->at += strspn(r->at, " \t\n\r");
+    return r->at == r->end || json_fail(r, "more than one value");
+}
+
+/*  The value under a key; null, if it is null, not there, or the object is none. */
+static const json *member(const json *object, const char *key)
+{
+    const json *m = object->kind == JSON_OBJECT ? object->first : NULL;
+    while (m && strcmp(m->key, key) != 0)
+        m = m->next;
+    return m && m->kind != JSON_NULL ? m : NULL;
+}
+
+static bool is_text(const json *value, const char *string)
+{
+    return value && value->kind == JSON_STRING && strcmp(value->string, string) == 0;
+}
+
+/*  The text of a value. */
+static void json_print(text *t, const json *value)
+{
+    static const char *const words[] = {"null", "false", "true"};
+    const json *one;
+    char number[40];
+    if (value->key)
+        text_print(t, "\""), text_escape(t, value->key, strlen(value->key)), text_print(t, "\":");
+    if (value->kind < JSON_NUMBER) {
+        text_print(t, "%s", words[value->kind]);
+    } else if (value->kind == JSON_NUMBER) {
+        snprintf(number, sizeof number, "%.15g", value->number);
+        text_print(t, strtod(number, NULL) == value->number ? "%.15g" : "%.17g", value->number);
+    } else if (value->kind == JSON_STRING) {
+        text_print(t, "\""), text_escape(t, value->string, value->size), text_print(t, "\"");
+    } else {
+        text_print(t, value->kind == JSON_ARRAY ? "[" : "{");
+        for (one = value->first; one; one = one->next)
+            text_print(t, one == value->first ? "" : ","), json_print(t, one);
+        text_print(t, value->kind == JSON_ARRAY ? "]" : "}");
+    }
+}
+
+/* --- the command line -------------------------------------------------------------------------------------------- */
+
 static struct settings {
-    const char *path, *host, *key, *name;
-    const char *allowed[MAX_NAMES];
-    int allowed_count;
+    const char *path, *host, *key, *name, *allowed;
     int64_t port, context, sequences, queue, connections, max_body;
     int64_t request_time, idle_time, answer_time, grace_time;
-} settings = {.host = "127.0.0.1",
-              .port = 8080,
-              .sequences = 8,
-              .queue = 32,
-              .connections = 64,
-              .max_body = 2 << 20,
-              .request_time = 30,
-              .idle_time = 60,
-              .answer_time = 600,
-              .grace_time = 10};
+} settings;
 
-/*  The numbers that a request may have; those of `parameters`. Booleans are 0 or 1. */
-typedef struct numbers {
-    double max_tokens, temperature, top_p, top_k, min_p, repetition_penalty, seed;
-    double stream, logprobs;
-} numbers;
+/*  An option is a number with its limits, or a text. */
+static const struct option {
+    const char *name;
+    int64_t *number, usual, least, most;
+    const char **text, *help;
+} options[] = {
+    {"--host name", NULL, 0, 0, 0, &settings.host, "where to listen (127.0.0.1: this machine alone)"},
+    {"--port n", &settings.port, 8080, 0, 65535, NULL, "(8080; 0: the system chooses)"},
+    {"--allow-host names", NULL, 0, 0, 0, &settings.allowed, "names besides localhost that requests may have in Host: a,b"},
+    {"--api-key key", NULL, 0, 0, 0, &settings.key, "what requests have to show (SERVE_API_KEY; none)"},
+    {"--name name", NULL, 0, 0, 0, &settings.name, "of the model (the last part of MODEL)"},
+    {"--context n", &settings.context, 0, 1, 1 << 30, NULL, "tokens of a prompt and its answer (the model's, but at most 4096)"},
+    {"--sequences n", &settings.sequences, 8, 1, MAX_SEQUENCES, NULL, "requests that are answered at a time (8)"},
+    {"--queue n", &settings.queue, 32, 0, 1 << 20, NULL, "requests that wait besides (32); more hear 429"},
+    {"--connections n", &settings.connections, 64, 1, 100000, NULL, "(64); more hear 503"},
+    {"--max-body n", &settings.max_body, 2 << 20, 1, 1 << 30, NULL, "bytes of a request (2097152)"},
+    {"--request-time s", &settings.request_time, 30, 1, 1000000, NULL, "in which a request has to come, and its answer to be taken (30)"},
+    {"--idle-time s", &settings.idle_time, 60, 1, 1000000, NULL, "between two requests of a connection (60)"},
+    {"--answer-time s", &settings.answer_time, 600, 1, 1000000, NULL, "from a request to the end of its answer (600)"},
+    {"--grace-time s", &settings.grace_time, 10, 0, 1000000, NULL, "in which running requests may end after SIGINT or SIGTERM (10)"},
+};
 
+static void show_help(FILE *file, int code)
+{
+    size_t i;
+    fputs("serve MODEL [--option value ...]      MODEL: a folder with config.json and model.safetensors, or a .gguf file\n", file);
+    for (i = 0; i < COUNT(options); i++)
+        fprintf(file, "  %-20s %s\n", options[i].name, options[i].help);
+    exit(code);
+}
+
+static void read_settings(int argc, char **argv)
+{
+    static char last[256]; /* part of the path */
+    const struct option *o, *end = options + COUNT(options);
+    char *rest;
+    int i;
+    for (o = options; o < end; o++)
+        if (o->number)
+            *o->number = o->usual;
+    settings.host = "127.0.0.1";
+    settings.key = getenv("SERVE_API_KEY");
+    for (i = 1; i < argc; i++) {
+        const char *name = argv[i], *value = argv[i + 1]; /* argv[argc] is null */
+        size_t size = strlen(name);
+        if (strcmp(name, "--help") == 0)
+            show_help(stdout, 0);
+        if (strncmp(name, "--", 2) != 0) {
+            if (settings.path)
+                give_up("one model only: ", name);
+            settings.path = name;
+            continue;
+        }
+        for (o = options; o < end && (strncmp(o->name, name, size) != 0 || o->name[size] != ' '); o++)
+            continue;
+        if (o == end || !value)
+            give_up(value ? "no such option (--help lists them): " : "a value is missing after ", name);
+        if (o->text)
+            *o->text = value;
+        else if ((*o->number = strtoll(value, &rest, 10)) < o->least || *o->number > o->most || !*value || *rest)
+            give_up("not a number that makes sense: ", value);
+        i++;
+    }
+    if (!settings.path)
+        show_help(stderr, 2);
+    if (settings.key && !*settings.key)
+        settings.key = NULL;
+    if (!settings.name) {
+        snprintf(last, sizeof last, "%s", settings.path);
+        for (rest = last + strlen(last); rest > last + 1 && rest[-1] == '/'; rest--)
+            rest[-1] = 0;
+        settings.name = strrchr(last, '/') && strrchr(last, '/')[1] ? strrchr(last, '/') + 1 : last;
+    }
+}
+
+/* --- what the threads share -------------------------------------------------------------------------------------- */
+
+/*  A request that is being answered. It belongs to the thread of its connection, which waits until it is done. */
 typedef struct job {
-    struct job *next; /* that waits, too */
+    struct job *next;
 
     /* what is asked for: nobody changes it any more */
-    bool chat;
-    numbers numbers;
-    bool usage;
-    text body; /* where all strings lie */
-    ignis_message *messages;
-    int message_count;
-    const char *prompt; /* null: prompt_ids */
-    size_t prompt_size;
-    int32_t *prompt_ids;
-    int prompt_count;
+    bool chat, stream, usage, logprobs;
+    int64_t max_tokens, top_k, seed;
+    ignis_sampling_desc sampling;
+    ignis_logit_bias biases[MAX_BIASES];
     const char *stops[MAX_STOPS];
     int stop_count;
-    ignis_logit_bias biases[MAX_BIASES];
-    int bias_count;
+    text grammar; /* of the answer, a JSON schema; empty: none */
+    ignis_message *messages;
+    int32_t *ids; /* the prompt, also that of messages */
+    int count;
 
     /* the model's thread alone */
     ignis_sequence sequence;
-    ignis_sampling_desc sampling;
-    ignis_text_stream stream;
-    int32_t *ids; /* of the prompt */
+    ignis_text_stream characters;
     int fed;
-    int64_t most;   /* tokens of the answer */
-    text held;      /* what may be the beginning of a stop string */
-    size_t written; /* characters that went out */
+    bool unwanted; /* it has seen that the job was dropped */
+    text held;     /* what may be the beginning of a stop string */
+    size_t offset; /* characters of the text so far */
 
     /* under the lock */
-    text out;                        /* of the answer, since the loop looked last */
+    pthread_cond_t news;
+    text out;                        /* of the answer, since the connection looked last, as inside of a JSON string */
     text tokens, log_probs, offsets; /* the same for its tokens, as items of JSON arrays */
-    int count, drawn;                /* tokens of the prompt and of the answer */
-    bool dropped;                    /* nobody waits for the answer: whoever sees it last frees the job */
-    bool done;
-    int status;         /* of HTTP */
-    const char *finish; /* why it has ended */
-    char message[512];  /* why there is no answer */
+    int drawn;
+    bool begun, dropped, done; /* the model's thread has it, nobody waits for its answer, the model's thread has it no more */
+    const char *finish;        /* why it has ended; null: there was a failure */
+    char message[512];         /* of the failure */
 } job;
 
 static struct shared {
     pthread_mutex_t lock;
-    pthread_cond_t wake_model;
-    int wake_loop[2]; /* a pipe; signals write to it, too */
-    job *first, **last;
-    int jobs, running;
+    pthread_cond_t wake_model, ended; /* there is a job; a connection has ended */
+    job *first;                       /* those that run, and behind them those that wait */
+    int jobs, connections;
+    double stop; /* when answers are cut off, after a signal */
     bool quit;
-} shared = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, {-1, -1}, NULL, &shared.first, 0, 0, false};
+    int signal_pipe[2]; /* a pipe, for those that wait: it can be read when a signal has come */
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_model = PTHREAD_COND_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .stop = INFINITY};
 
-static volatile sig_atomic_t interrupted;
+static int signals;
 
-static void wake_loop(void)
-{
-    ssize_t written = write(shared.wake_loop[1], "", 1); /* a full pipe wakes it as well */
-    (void)written;
-}
+/*  How many signals have come to end the server. */
+static int interrupted(void) { return __atomic_load_n(&signals, __ATOMIC_SEQ_CST); }
 
 static void on_signal(int number)
 {
     int before = errno;
-    (void)number;
-    interrupted++;
-    wake_loop();
+    ssize_t written = write(shared.signal_pipe[1], "", 1);
+    (void)written, (void)number;
+    __atomic_add_fetch(&signals, 1, __ATOMIC_SEQ_CST);
     errno = before;
 }
 
-static void job_free(job *j)
+/*  Waits for news, a tenth of a second at most. Under the lock. */
+static void nap(pthread_cond_t *news)
 {
-    text *texts[] = {&j->body, &j->held, &j->out, &j->tokens, &j->log_probs, &j->offsets};
-    size_t i;
-    for (i = 0; i < sizeof texts / sizeof *texts; i++)
-        text_free(texts[i]);
-    free(j->messages);
-    free(j->prompt_ids);
-    free(j->ids);
-    free(j);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(news, &shared.lock, &until);
+}
+
+/*  Takes a job out of the list. Under the lock. */
+static void job_leave(job *j)
+{
+    job **at = &shared.first;
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    shared.jobs--;
+    j->done = true;
+    pthread_cond_signal(&j->news);
 }
 
 /* --- the model's thread ------------------------------------------------------------------------------------------ */
@@ -549,329 +578,194 @@ static struct engine {
     int32_t ends[17]; /* tokens that end an answer */
     int end_count;
     bool talks;
+    text name; /* of the model, as inside of a JSON string */
+    time_t started;
 } engine;
 
-/*  The end of a job, for the model's thread. */
-static void job_end(job *j, int status, const char *finish, const char *message)
+/*  The end of a job. finish: null, if a call of Ignis has failed. False, for the caller to return. */
+static bool job_end(job *j, const char *finish)
 {
+    if (!finish)
+        snprintf(j->message, sizeof j->message, "%s", ignis_status_message());
+    ignis_status_clear();
     if (j->sequence.id)
         ignis_sequence_free(j->sequence);
     pthread_mutex_lock(&shared.lock);
-    shared.jobs--;
-    shared.running--;
-    j->done = true;
-    j->status = status;
     j->finish = finish;
-    snprintf(j->message, sizeof j->message, "%s", message);
-    if (j->dropped)
-        job_free(j);
+    job_leave(j);
     pthread_mutex_unlock(&shared.lock);
-    wake_loop();
+    return false;
 }
 
-/*  A call of Ignis has failed. */
-static void job_fail(job *j, int status)
+/*  Computes a piece of the prompt, if no other job has in this step. Whether the job is ready for a token. */
+static bool job_feed(job *j, bool *fed)
 {
-    char message[512];
-    snprintf(message, sizeof message, "%s", ignis_status_message());
-    ignis_status_clear();
-    job_end(j, status, NULL, message);
-}
-
-/*  The ids of the prompt. How many there are, or -1. Control tokens that messages have in their text are text; a prompt is the client's own. */
-static int encode(job *j, int capacity)
-{
-    ignis_chat_desc chat = {.add_generation_prompt = true};
-    j->ids = (int32_t *)resize(j->ids, sizeof *j->ids * (size_t)capacity);
-    if (j->chat)
-        return ignis_chat_encode(engine.tokenizer, j->messages, j->message_count, &chat, j->ids, capacity);
-    if (j->prompt)
-        return ignis_tokenizer_encode(engine.tokenizer, j->prompt, (int64_t)j->prompt_size, NULL, j->ids, capacity);
-    memcpy(j->ids, j->prompt_ids, sizeof *j->ids * (size_t)j->prompt_count);
-    return j->prompt_count;
-}
-
-/*  Makes tokens of the prompt. False: the job has ended. */
-static bool job_begin(job *j)
-{
-    char message[200];
-    int i, room = (int)j->body.size + 256, count = encode(j, room); /* hardly ever more tokens than bytes of the request */
-    if (count > room)
-        count = encode(j, count);
-    if (count < 0) {
-        job_fail(j, 400);
-        return false;
+    int piece = j->count - j->fed < PIECE ? j->count - j->fed : PIECE;
+    if (j->unwanted)
+        return job_end(j, NULL);
+    if (!j->sequence.id && !(j->sequence = ignis_sequence_begin(engine.model)).id)
+        return job_end(j, NULL);
+    if (piece && !*fed) {
+        *fed = true;
+        if (ignis_sequence_feed(j->sequence, j->ids + j->fed, piece) != IGNIS_OK)
+            return job_end(j, NULL);
+        j->fed += piece;
+        if (j->fed == j->count && j->grammar.size && ignis_sequence_grammar(j->sequence, j->grammar.data) != IGNIS_OK)
+            return job_end(j, NULL);
     }
-    for (i = 0; i < count && j->ids[i] >= 0 && j->ids[i] < engine.tokens; i++)
-        continue;
-    if (i < count || count == 0 || count >= engine.context) {
-        if (i < count)
-            snprintf(message, sizeof message, "prompt: there is no token %d", (int)j->ids[i]);
-        else if (count == 0)
-            snprintf(message, sizeof message, "the prompt has no tokens");
-        else
-            snprintf(message, sizeof message, "the prompt has %d tokens; the context has room for %d, and one of the answer", count,
-                     engine.context - 1);
-        job_end(j, 400, NULL, message);
-        return false;
-    }
-    j->count = count;
-    j->most = engine.context - count;
-    if (j->numbers.max_tokens < (double)j->most)
-        j->most = (int64_t)j->numbers.max_tokens;
-    j->sampling.temperature = j->numbers.temperature;
-    j->sampling.top_k = (int)j->numbers.top_k;
-    j->sampling.top_p = j->numbers.top_p > 0 ? j->numbers.top_p : 1e-9; /* for Ignis 0 is all */
-    j->sampling.min_p = j->numbers.min_p;
-    j->sampling.repetition_penalty = j->numbers.repetition_penalty;
-    j->sampling.seed = (uint64_t)(int64_t)j->numbers.seed;
-    j->sampling.biases = j->biases;
-    j->sampling.bias_count = j->bias_count;
-    j->stream.tokenizer = engine.tokenizer;
-    j->stream.inside = !j->chat;
-    j->sequence = ignis_sequence_begin(engine.model);
-    if (ignis_status_last() != IGNIS_OK) {
-        job_fail(j, 500);
-        return false;
-    }
-    return true;
+    return j->fed == j->count;
 }
 
-/*  Where in what is held a stop string begins, whole or, if it may, in its first bytes at the end; the end, if none does. */
-static size_t find_stop(const job *j, bool in_part)
+/*  The bytes of what is held that can go out: up to a stop string, or to what may become one, if more text comes. */
+static size_t find_stop(const job *j, bool last, bool *stopped)
 {
-    size_t start, held = j->held.size;
+    size_t start, held = j->held.size, end = held;
     int i;
     for (start = 0; start < held; start++)
         for (i = 0; i < j->stop_count; i++) {
             size_t size = strlen(j->stops[i]), there = held - start;
-            if ((in_part || size <= there) && memcmp(j->held.data + start, j->stops[i], size < there ? size : there) == 0)
+            if (memcmp(j->held.data + start, j->stops[i], size < there ? size : there) != 0)
+                continue;
+            *stopped = size <= there;
+            if (*stopped)
                 return start;
+            if (!last && start < end)
+                end = start;
         }
-    return held;
-}
-
-static size_t characters(const char *s, size_t size)
-{
-    size_t i, count = 0;
-    for (i = 0; i < size; i++)
-        count += (s[i] & 0xC0) != 0x80;
-    return count;
-}
-
-static void add_item(text *t, const char *format, double number)
-{
-    text_put(t, t->size ? "," : "");
-    text_print(t, format, number);
+    return end;
 }
 
 /*  A token as chats list it, and as completions do. Under the lock. */
-static void add_log_prob(job *j, const char *piece, int size, double log_prob)
+static void add_log_prob(job *j, int32_t id)
 {
-    int i;
-    if (!(log_prob > -9999))
-        log_prob = -9999;
-    text_put(&j->tokens, j->tokens.size ? "," : "");
-    text_put(&j->tokens, j->chat ? "{\"token\":" : "");
-    text_quote(&j->tokens, piece, (size_t)size);
+    char piece[4096];
+    const char *comma = j->tokens.size ? "," : "";
+    ignis_sequence_info info = {0};
+    int i, size = ignis_tokenizer_piece(engine.tokenizer, id, piece, (int)sizeof piece);
+    size = size < 0 || size > (int)sizeof piece ? 0 : size;
+    ignis_sequence_query(j->sequence, &info);
+    info.log_prob = info.log_prob > -9999 ? info.log_prob : -9999;
+    text_print(&j->tokens, j->chat ? "%s{\"token\":\"" : "%s\"", comma);
+    text_escape(&j->tokens, piece, (size_t)size);
+    text_print(&j->tokens, "\"");
     if (j->chat) {
-        text_print(&j->tokens, ",\"logprob\":%.6g,\"bytes\":[", log_prob);
+        text_print(&j->tokens, ",\"logprob\":%.6g,\"bytes\":[", info.log_prob);
         for (i = 0; i < size; i++)
             text_print(&j->tokens, i ? ",%d" : "%d", (unsigned char)piece[i]);
-        text_put(&j->tokens, "],\"top_logprobs\":[]}");
+        text_print(&j->tokens, "],\"top_logprobs\":[]}");
     }
-    add_item(&j->log_probs, "%.6g", log_prob);
-    add_item(&j->offsets, "%.0f", (double)(j->written + characters(j->held.data, j->held.size)));
+    text_print(&j->log_probs, "%s%.6g", comma, info.log_prob);
+    text_print(&j->offsets, "%s%zu", comma, j->offset);
 }
 
-static bool is_end(int32_t id)
+/*  One more token. */
+static void job_put(job *j, int32_t id)
 {
-    int i;
-    for (i = 0; i < engine.end_count; i++)
-        if (engine.ends[i] == id)
-            return true;
-    return false;
-}
-
-/*  One more token. False: the job has ended. */
-static bool job_put(job *j, int32_t id)
-{
-    char piece[4096], rest[8];
-    ignis_sequence_info info = {0};
-    bool ended = is_end(id), last = ended, stopped;
-    int raw, rest_size, size = ended ? 0 : ignis_text_stream_put(&j->stream, id, piece, (int)sizeof piece);
+    char piece[4096];
+    bool ended = false, last, stopped = false;
+    int i, size = 0;
     size_t release;
+    for (i = 0; i < engine.end_count; i++)
+        ended = ended || engine.ends[i] == id;
+    if (!ended)
+        size = ignis_text_stream_put(&j->characters, id, piece, (int)sizeof piece);
     if (size < 0 || size > (int)sizeof piece) {
-        job_fail(j, 500);
-        return false;
+        job_end(j, NULL);
+        return;
     }
     pthread_mutex_lock(&shared.lock);
-    if (!ended) {
-        last = ++j->drawn >= j->most;
-        if (j->numbers.logprobs > 0) {
-            char bytes[4096];
-            ignis_sequence_query(j->sequence, &info);
-            raw = ignis_tokenizer_piece(engine.tokenizer, id, bytes, (int)sizeof bytes);
-            add_log_prob(j, bytes, raw < 0 || raw > (int)sizeof bytes ? 0 : raw, info.log_prob);
-        }
-    }
+    if (!ended)
+        j->drawn++;
+    if (!ended && j->logprobs)
+        add_log_prob(j, id);
+    last = ended || j->drawn >= j->max_tokens;
     text_add(&j->held, piece, (size_t)size);
-    if (last && (rest_size = ignis_text_stream_end(&j->stream, rest, (int)sizeof rest)) > 0)
-        text_add(&j->held, rest, (size_t)rest_size);
-    release = find_stop(j, false);
-    stopped = release < j->held.size;
-    if (!stopped && !last)
-        release = find_stop(j, true);
-    text_add(&j->out, j->held.data, release);
-    j->written += characters(j->held.data, release);
+    for (i = 0; i < size; i++)
+        j->offset += (piece[i] & 0xC0) != 0x80; /* a character begins */
+    if (last && (size = ignis_text_stream_end(&j->characters, piece, (int)sizeof piece)) > 0)
+        text_add(&j->held, piece, (size_t)size);
+    release = find_stop(j, last, &stopped);
+    text_escape(&j->out, j->held.data, release);
     text_cut(&j->held, release);
+    pthread_cond_signal(&j->news);
     pthread_mutex_unlock(&shared.lock);
     if (last || stopped)
-        job_end(j, 200, ended || stopped ? "stop" : "length", "");
-    else
-        wake_loop();
-    return !last && !stopped;
+        job_end(j, ended || stopped ? "stop" : "length");
 }
 
-static bool is_wanted(job *j)
-{
-    bool wanted;
-    pthread_mutex_lock(&shared.lock);
-    wanted = !j->dropped && !shared.quit;
-    pthread_mutex_unlock(&shared.lock);
-    return wanted;
-}
-
-/*  A piece of a prompt, then a token for all jobs whose prompt is through; says of each whether it goes on. */
-static void step(job **jobs, int count, bool *alive)
-{
-    ignis_sequence *sequences = (ignis_sequence *)allocate(sizeof *sequences * (size_t)count);
-    ignis_sampling_desc *sampling = (ignis_sampling_desc *)allocate(sizeof *sampling * (size_t)count);
-    int32_t *ids = (int32_t *)allocate(sizeof *ids * (size_t)count);
-    int *which = (int *)allocate(sizeof *which * (size_t)count);
-    int i, ready = 0;
-    for (i = 0; i < count && jobs[i]->fed == jobs[i]->count; i++)
-        continue;
-    if (i < count) {
-        job *j = jobs[i];
-        int piece = j->count - j->fed < PIECE ? j->count - j->fed : PIECE;
-        if (ignis_sequence_feed(j->sequence, j->ids + j->fed, piece) != IGNIS_OK) {
-            job_fail(j, 500);
-            alive[i] = false;
-        } else {
-            j->fed += piece;
-        }
-    }
-    for (i = 0; i < count; i++)
-        if (alive[i] && jobs[i]->fed == jobs[i]->count) {
-            sequences[ready] = jobs[i]->sequence;
-            sampling[ready] = jobs[i]->sampling;
-            which[ready++] = i;
-        }
-    if (ignis_sequence_next_all(sequences, ready, sampling, ids) == IGNIS_OK) {
-        for (i = 0; i < ready; i++)
-            alive[which[i]] = job_put(jobs[which[i]], ids[i]);
-    } else { /* then none has gone on: each alone, so that only the guilty ones fail */
-        ignis_status_clear();
-        for (i = 0; i < ready; i++) {
-            int32_t id = ignis_sequence_next(sequences[i], &sampling[i]);
-            if (id < 0)
-                job_fail(jobs[which[i]], 500);
-            alive[which[i]] = id >= 0 && job_put(jobs[which[i]], id);
-        }
-    }
-    free(sequences), free(sampling), free(ids), free(which);
-}
-
-/*  Takes those out that have ended. */
-static int keep_alive(job **jobs, int count, bool *alive)
-{
-    int i, kept = 0;
-    for (i = 0; i < count; i++)
-        if (alive[i]) {
-            alive[kept] = true;
-            jobs[kept++] = jobs[i];
-        }
-    return kept;
-}
-
+/*  Steps: a piece of a prompt, then a token for each of the first jobs whose prompt is through. */
 static void *run_model(void *unused)
 {
-    job **jobs = (job **)allocate(sizeof *jobs * (size_t)settings.sequences);
-    bool *alive = (bool *)allocate(sizeof *alive * (size_t)settings.sequences), quit = false;
-    int i, count = 0;
+    static job *jobs[MAX_SEQUENCES], *j;
+    static ignis_sequence sequences[MAX_SEQUENCES];
+    static ignis_sampling_desc sampling[MAX_SEQUENCES];
+    static int32_t ids[MAX_SEQUENCES];
     (void)unused;
-    while (!quit || count) {
+    for (;;) {
+        int i, count = 0, ready = 0;
+        bool fed = false, ok;
         pthread_mutex_lock(&shared.lock);
-        while (!shared.quit && !count && !shared.first)
+        while (!shared.quit && !shared.first)
             pthread_cond_wait(&shared.wake_model, &shared.lock);
-        while (count < settings.sequences && shared.first) {
-            jobs[count++] = shared.first;
-            shared.first = shared.first->next;
-            shared.running++;
+        for (j = shared.first; j && count < (int)settings.sequences; j = j->next) {
+            j->begun = true;
+            j->unwanted = j->dropped;
+            jobs[count++] = j;
         }
-        if (!shared.first)
-            shared.last = &shared.first;
-        quit = shared.quit && !shared.first;
         pthread_mutex_unlock(&shared.lock);
-
-        for (i = 0; i < count; i++) {
-            alive[i] = is_wanted(jobs[i]);
-            if (!alive[i])
-                job_end(jobs[i], 503, NULL, "the server is shutting down");
-            else if (!jobs[i]->count)
-                alive[i] = job_begin(jobs[i]);
+        if (!count)
+            return NULL; /* quit */
+        for (i = 0; i < count; i++)
+            if (job_feed(jobs[i], &fed)) {
+                sequences[ready] = jobs[i]->sequence;
+                sampling[ready] = jobs[i]->sampling;
+                jobs[ready++] = jobs[i];
+            }
+        ok = ignis_sequence_next_all(sequences, ready, sampling, ids) == IGNIS_OK;
+        if (!ok)
+            ignis_status_clear();
+        for (i = 0; i < ready; i++) {
+            if (!ok) /* then none has gone on: each alone, so that only the guilty ones fail */
+                ids[i] = ignis_sequence_next(sequences[i], &sampling[i]);
+            if (ids[i] < 0)
+                job_end(jobs[i], NULL);
+            else
+                job_put(jobs[i], ids[i]);
         }
-        count = keep_alive(jobs, count, alive);
-        step(jobs, count, alive);
-        count = keep_alive(jobs, count, alive);
     }
-    free(jobs), free(alive);
-    return NULL;
 }
 
 /* --- connections ------------------------------------------------------------------------------------------------- */
 
-typedef enum state {
-    READING_HEAD,
-    READING_BODY,
-    WAITING,   /* for a job */
-    WRITING,   /* the rest of an answer */
-    LINGERING, /* the answer was the last one: the client reads it, and what it still sends is thrown away */
-    CLOSED
-} state;
-
-typedef enum chunk { CHUNK_SIZE, CHUNK_DATA, CHUNK_END, CHUNK_TRAILER } chunk;
-
 typedef struct connection {
     int fd;
-    state state;
-    text in, out; /* what has come and was not looked at, what has to go */
-    size_t sent, scanned;
-    double until, progress; /* when the state has to end, when bytes went out last */
+    bool refused; /* it is one too many */
+    bool gone;    /* the client has left, or does not take its answer */
+    text in;      /* what has come; */
+    size_t taken; /* so much of it was read */
+    text head, body, out;
+    bool idle;    /* nothing of a request has come */
+    double until; /* when the request has to be there */
 
     /* the request */
     const struct route *route;
-    bool head_only, keep, old; /* HEAD; the connection goes on; HTTP/1.0 */
+    bool head_only, old; /* HEAD, HTTP/1.0 */
+    bool lasting, keep;  /* the client wants the connection to go on; it does: all of the request was read */
     bool chunked;
-    chunk chunk;
-    size_t left, trailers; /* bytes of the body or chunk that have not come; bytes of trailers that have */
-    text body;
+    size_t length; /* of the body, if it is not chunked */
 
     /* the answer */
     job *job;
-    bool stream, begun; /* as events; the first one is out */
-    text answer, tokens, log_probs, offsets;
+    bool begun; /* the first event of a stream is out */
+    text part;
     char id[48];
     time_t created;
 } connection;
 
-typedef struct status {
+static const struct status {
     int number;
     const char *reason, *type, *more; /* the type of error by OpenAI, headers */
-} status;
-
-static const status statuses[] = {
+} statuses[] = {
     {200, "OK", "", ""},
     {400, "Bad Request", "invalid_request_error", ""},
     {401, "Unauthorized", "authentication_error", "WWW-Authenticate: Bearer\r\n"},
@@ -891,719 +785,392 @@ static const status statuses[] = {
     {505, "HTTP Version Not Supported", "invalid_request_error", ""},
 };
 
-static const status *status_of(int number)
+static const struct status *status_of(int number)
 {
-    const status *s = statuses;
+    const struct status *s = statuses;
     while (s->number != number)
         s++;
     return s;
 }
 
+enum { TEXT = 1, CHAT = 2, BOTH = 3 }; /* /v1/completions, /v1/chat/completions */
+
 typedef struct route {
     const char *method, *path;
     bool open; /* no key is asked for */
+    int kind;
     void (*answer)(connection *c);
 } route;
 
-static void answer_page(connection *c);
-static void answer_health(connection *c);
-static void answer_models(connection *c);
-static void answer_text(connection *c);
+/*  Waits for the socket. False: it is too late, also for the server as a whole. */
+static bool wait_for(connection *c, short events, double until)
+{
+    struct pollfd polled[2] = {{c->fd, events, 0}, {shared.signal_pipe[0], POLLIN, 0}};
+    for (;;) {
+        double left = until - seconds(), rest;
+        bool ending = interrupted() > 0; /* then the pipe can always be read */
+        pthread_mutex_lock(&shared.lock);
+        rest = shared.stop + LINGER - seconds();
+        pthread_mutex_unlock(&shared.lock);
+        if (left <= 0 || rest <= 0 || (ending && c->idle))
+            return false;
+        if (poll(polled, ending ? 1 : 2, ending ? 100 : left < 1000 ? (int)(left * 1000) + 1 : 1000000) > 0 && polled[0].revents)
+            return true;
+    }
+}
 
-static const route routes[] = {
-    {"GET", "/", true, answer_page},
-    {"GET", "/health", true, answer_health},
-    {"GET", "/v1/models", false, answer_models},
-    {"POST", "/v1/completions", false, answer_text},
-    {"POST", "/v1/chat/completions", false, answer_text},
-};
+/*  Reads what has come, if anything has. False: the client has left. */
+static bool fetch(connection *c)
+{
+    char buffer[MAX_HEAD];
+    ssize_t got = recv(c->fd, buffer, sizeof buffer, 0);
+    if (got > 0)
+        text_add(&c->in, buffer, (size_t)got);
+    else if (got == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK))
+        c->gone = true;
+    return !c->gone;
+}
+
+/*  Sends what there is. A client that does not take it in time has left, too. */
+static void flush(connection *c)
+{
+    double until = seconds() + (double)settings.request_time;
+    size_t sent = 0;
+    while (sent < c->out.size && !c->gone) {
+        ssize_t now = send(c->fd, c->out.data + sent, c->out.size - sent, 0); /* SIGPIPE is ignored */
+        if (now >= 0)
+            sent += (size_t)now;
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            c->gone = !wait_for(c, POLLOUT, until);
+        else
+            c->gone = errno != EINTR;
+    }
+    text_cut(&c->out, c->out.size);
+}
 
 /*  The head of an answer. size: of the body; -1: it comes in pieces. */
 static void put_head(connection *c, int number, const char *type, int64_t size)
 {
-    const status *s = status_of(number);
+    const struct status *s = status_of(number);
     char date[64];
     struct tm now;
     time_t clock = time(NULL);
     gmtime_r(&clock, &now);
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &now);
-    if (interrupted || (size < 0 && c->old))
+    if (interrupted() || (size < 0 && c->old))
         c->keep = false; /* HTTP/1.0 has no chunks: the end of the connection is the end of the answer */
     text_print(&c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s", number, s->reason, date, type, s->more);
-    text_put(&c->out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+    text_print(&c->out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
     if (number == 405)
         text_print(&c->out, "Allow: %s\r\n", strcmp(c->route->method, "GET") == 0 ? "GET, HEAD" : c->route->method);
     if (size >= 0)
         text_print(&c->out, "Content-Length: %lld\r\n", (long long)size);
     else if (!c->old)
-        text_put(&c->out, "Transfer-Encoding: chunked\r\n");
+        text_print(&c->out, "Transfer-Encoding: chunked\r\n");
     text_print(&c->out, "Connection: %s\r\n\r\n", c->keep ? "keep-alive" : "close");
-    c->progress = seconds();
 }
 
-static void respond(connection *c, int number, const char *type, const char *body, size_t size)
+static void respond(connection *c, int number, const char *type, const char *body)
 {
-    put_head(c, number, type, (int64_t)size);
+    put_head(c, number, type, (int64_t)strlen(body));
     if (!c->head_only)
-        text_add(&c->out, body, size);
-    c->state = WRITING;
-    c->until = seconds() + (double)settings.request_time;
+        text_add(&c->out, body, strlen(body));
+    flush(c);
 }
 
-static void put_error(text *t, int number, const char *name, const char *message)
+/*  An error as OpenAI writes them. name: the parameter that is wrong, or null. */
+static const char *make_error(connection *c, int number, const char *name, const char *message)
 {
-    text_print(t, "{\"error\":{\"message\":");
-    text_quote(t, message, strlen(message));
-    text_print(t, ",\"type\":\"%s\",\"param\":", status_of(number)->type);
+    text *t = &c->part;
+    text_cut(t, t->size);
+    text_print(t, "{\"error\":{\"message\":\"");
+    text_escape(t, message, strlen(message));
+    text_print(t, "\",\"type\":\"%s\",\"param\":%s", status_of(number)->type, name ? "\"" : "null");
     if (name)
-        text_quote(t, name, strlen(name) < 100 ? strlen(name) : 100);
-    else
-        text_put(t, "null");
-    text_print(t, ",\"code\":%d}}", number);
+        text_escape(t, name, strlen(name) < 100 ? strlen(name) : 100);
+    text_print(t, "%s,\"code\":%d}}", name ? "\"" : "", number);
+    return t->data;
 }
 
-/*  Answers with an error, as OpenAI writes them. name: the parameter that is wrong, or null. False, for the caller to return. */
+/*  Answers with an error. False, for the caller to return. */
 static bool refuse(connection *c, int number, const char *name, const char *format, ...)
 {
     char message[1000];
-    text body = {0};
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    put_error(&body, number, name, message);
-    respond(c, number, "application/json", body.data, body.size);
-    text_free(&body);
+    respond(c, number, "application/json", make_error(c, number, name, message));
     return false;
-}
-
-/*  The same, when what follows on the connection cannot be understood, or is not worth it. */
-static bool refuse_all(connection *c, int number, const char *message)
-{
-    c->keep = false;
-    return refuse(c, number, NULL, "%s", message);
-}
-
-/* --- requests: the head ------------------------------------------------------------------------------------------ */
-
-static bool is_token(const char *s)
-{
-    const char *c;
-    for (c = s; *c; c++)
-        if (!((*c >= '0' && *c <= '9') || ((*c | 32) >= 'a' && (*c | 32) <= 'z') || strchr("!#$%&'*+-.^_`|~", *c)))
-            return false;
-    return *s != 0;
-}
-
-/*  Whether a header that is a list, as "a, b", has an item. */
-static bool has_item(const char *list, const char *item)
-{
-    size_t size = strlen(item);
-    while (list && *list) {
-        list += strspn(list, ", \t");
-        if (strncasecmp(list, item, size) == 0 && strchr(", \t;", list[size]))
-            return true;
-        list += strcspn(list, ",");
-    }
-    return false;
-}
-
-enum { HOST, LENGTH, CODING, CONNECTION, EXPECT, KEY, TYPE, ORIGIN, FIELDS };
-
-static const char *const fields[FIELDS] = {"Host",   "Content-Length", "Transfer-Encoding", "Connection",
-                                           "Expect", "Authorization",  "Content-Type",      "Origin"};
-
-/*  Whether only this machine reaches the server. */
-static bool is_local(void)
-{
-    return strcmp(settings.host, "localhost") == 0 || strncmp(settings.host, "127.", 4) == 0 || strcmp(settings.host, "::1") == 0;
-}
-
-/*  The name in "name:port". A page whose name was made to lead to this machine (DNS rebinding) has another one than this server. */
-static bool is_own_name(const char *host)
-{
-    static const char *const local[] = {"localhost", "127.0.0.1", "[::1]"};
-    const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
-    size_t i, size = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
-    if (host[size] && (host[size] != ':' || strspn(host + size + 1, "0123456789") != strlen(host + size + 1)))
-        return false;
-    for (i = 0; i < (size_t)settings.allowed_count; i++)
-        if (strlen(settings.allowed[i]) == size && strncasecmp(host, settings.allowed[i], size) == 0)
-            return true;
-    for (i = 0; i < 3; i++)
-        if (strlen(local[i]) == size && strncasecmp(host, local[i], size) == 0)
-            return true;
-    return !is_local() && !settings.allowed_count;
-}
-
-/*  Takes as long for every key of the same length. */
-static bool is_key(const char *given)
-{
-    size_t i, size = strlen(settings.key);
-    unsigned difference = 0;
-    if (!given || strncasecmp(given, "Bearer ", 7) != 0 || strlen(given + 7) != size)
-        return false;
-    for (i = 0; i < size; i++)
-        difference |= (unsigned)(given[7 + i] ^ settings.key[i]);
-    return difference == 0;
-}
-
-/*  Header lines, which end in \r\n each, into values. */
-static bool read_fields(connection *c, char *line, const char *values[FIELDS])
-{
-    int i, count = 0;
-    while (*line) {
-        char *end = strstr(line, "\r\n"), *next = end + 2, *colon, *value;
-        *end = 0;
-        colon = strchr(line, ':');
-        if (!colon)
-            return refuse_all(c, 400, "a header line without a colon");
-        *colon = 0;
-        if (!is_token(line))
-            return refuse_all(c, 400, "the name of a header has characters that names do not have");
-        if (++count > MAX_HEADERS)
-            return refuse_all(c, 431, "too many headers");
-        value = colon + 1 + strspn(colon + 1, " \t");
-        while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
-            *--end = 0;
-        for (i = 0; i < FIELDS && strcasecmp(line, fields[i]) != 0; i++)
-            continue;
-        if (i < FIELDS && values[i])
-            return refuse_all(c, 400, "a header that says how to read the request is there twice");
-        if (i < FIELDS)
-            values[i] = value;
-        line = next;
-    }
-    return true;
-}
-
-/*  How long the body is. */
-static bool read_framing(connection *c, const char *values[FIELDS])
-{
-    const char *length = values[LENGTH];
-    c->chunked = values[CODING] != NULL;
-    if (c->chunked && (length || c->old))
-        return refuse_all(c, 400, "Transfer-Encoding beside Content-Length, or in HTTP/1.0");
-    if (c->chunked && strcasecmp(values[CODING], "chunked") != 0)
-        return refuse_all(c, 501, "Transfer-Encoding: only chunked is known");
-    if (length && (!*length || strspn(length, "0123456789") != strlen(length)))
-        return refuse_all(c, 400, "Content-Length is no number");
-    if (length && (strlen(length) > 12 || atoll(length) > settings.max_body))
-        return refuse_all(c, 413, "the body is larger than this server takes");
-    c->left = length ? (size_t)atoll(length) : 0;
-    c->chunk = CHUNK_SIZE;
-    c->trailers = 0;
-    return true;
-}
-
-/*  The route, and whether it may be taken. */
-static bool find_route(connection *c, const char *method, const char *path, const char *values[FIELDS])
-{
-    const char *origin = values[ORIGIN];
-    bool has_body = c->chunked || c->left;
-    size_t i;
-    c->head_only = strcmp(method, "HEAD") == 0;
-    c->keep = c->keep && !has_body; /* if it is refused, nobody reads the body */
-    if (!values[HOST] && !c->old)
-        return refuse_all(c, 400, "HTTP/1.1 needs a Host header");
-    if (values[HOST] && !is_own_name(values[HOST]))
-        return refuse_all(c, 403, "Host is none of this server's names; --allow-host adds one");
-    if (origin && (!strstr(origin, "://") || !values[HOST] || strcasecmp(strstr(origin, "://") + 3, values[HOST]) != 0))
-        return refuse_all(c, 403, "Origin is the page of another site");
-    c->route = NULL;
-    for (i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (strcmp(path, routes[i].path) == 0)
-            c->route = &routes[i];
-    if (!c->route)
-        return refuse(c, 404, NULL, "there is nothing at this path");
-    if (strcmp(method, c->route->method) != 0 && !(c->head_only && strcmp(c->route->method, "GET") == 0))
-        return refuse(c, 405, NULL, "this path has the method %s only", c->route->method);
-    if (settings.key && !c->route->open && !is_key(values[KEY]))
-        return refuse(c, 401, NULL, "no key, or a wrong one: Authorization: Bearer KEY");
-    if (strcmp(method, "POST") == 0) {
-        const char *type = values[TYPE] ? values[TYPE] : "";
-        if (!c->chunked && !values[LENGTH])
-            return refuse(c, 411, NULL, "neither Content-Length nor Transfer-Encoding");
-        if (strncasecmp(type, "application/json", 16) != 0 || !strchr("; \t", type[16]))
-            return refuse(c, 415, NULL, "Content-Type has to be application/json");
-    }
-    if (values[EXPECT] && strcasecmp(values[EXPECT], "100-continue") != 0)
-        return refuse(c, 417, NULL, "Expect: only 100-continue is known");
-    return true;
-}
-
-/*  The request line and the headers, once they are there. */
-static bool read_head(connection *c)
-{
-    const char *values[FIELDS] = {0};
-    char *method, *path, *version, *end, *line;
-    size_t size, blank = 0;
-    bool keep;
-    while (c->in.size - blank >= 2 && c->in.data[blank] == '\r' && c->in.data[blank + 1] == '\n')
-        blank += 2; /* some clients end a body with one line too many */
-    text_cut(&c->in, blank);
-    if (!c->in.size)
-        return false;
-    if (c->scanned == 0) { /* a request begins */
-        c->until = seconds() + (double)settings.request_time;
-        c->keep = c->old = c->head_only = c->begun = c->stream = false;
-    }
-    for (end = NULL; c->scanned < c->in.size && !end; c->scanned++) {
-        unsigned char now = (unsigned char)c->in.data[c->scanned], before = c->scanned ? (unsigned char)c->in.data[c->scanned - 1] : 0;
-        if ((now < 0x20 && now != '\t' && now != '\r' && now != '\n') || now == 0x7F || (now == '\n') != (before == '\r'))
-            return refuse_all(c, 400, "this is not HTTP: control characters, or lines that do not end in CR LF");
-        if (now == '\n' && c->scanned >= 3 && c->in.data[c->scanned - 2] == '\n')
-            end = c->in.data + c->scanned + 1;
-    }
-    if ((end ? (size_t)(end - c->in.data) : c->in.size) > MAX_HEAD)
-        return refuse_all(c, 431, "the request line and the headers are too long");
-    if (!end)
-        return false;
-    size = (size_t)(end - c->in.data);
-    end[-2] = 0; /* the empty line */
-    method = c->in.data;
-    line = strstr(method, "\r\n");
-    *line = 0;
-    line += 2;
-    path = strchr(method, ' ');
-    version = path ? strchr(path + 1, ' ') : NULL;
-    if (!version || strchr(version + 1, ' '))
-        return refuse_all(c, 400, "the request line is not METHOD PATH VERSION");
-    *path++ = *version++ = 0;
-    if (strncmp(version, "HTTP/", 5) != 0 || !is_token(method) || path[0] != '/')
-        return refuse_all(c, 400, "the request line is not METHOD PATH VERSION");
-    if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
-        return refuse_all(c, 505, "only HTTP/1.1 and 1.0 are known");
-    path[strcspn(path, "?")] = 0;
-    c->old = version[7] == '0';
-    if (!read_fields(c, line, values) || !read_framing(c, values))
-        return false;
-    c->keep = keep = c->old ? has_item(values[CONNECTION], "keep-alive") : !has_item(values[CONNECTION], "close");
-    if (!find_route(c, method, path, values)) {
-        text_cut(&c->in, size);
-        c->scanned = 0;
-        return false;
-    }
-    c->keep = keep;
-    text_cut(&c->in, size);
-    c->scanned = 0;
-    if (values[EXPECT] && !c->old && (c->chunked || c->left) && !c->in.size)
-        text_put(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
-    c->state = READING_BODY;
-    return true;
-}
-
-/* --- requests: the body ------------------------------------------------------------------------------------------ */
-
-/*  The line at *at, without its end; null if it is not whole yet, or too long: then the request is refused. */
-static char *read_line(connection *c, size_t *at, size_t *size)
-{
-    char *start = c->in.data + *at, *end = c->in.size > *at ? (char *)memchr(start, '\n', c->in.size - *at) : NULL;
-    if ((end ? (size_t)(end - start) : c->in.size - *at) > 1024 || (end && (end == start || end[-1] != '\r'))) {
-        refuse_all(c, 400, "a line between chunks is too long, or does not end in CR LF");
-        return NULL;
-    }
-    if (!end)
-        return NULL;
-    *size = (size_t)(end - 1 - start);
-    *at += *size + 2;
-    return start;
-}
-
-/*  Moves what has come of the body. True if it is whole. */
-static bool read_body(connection *c)
-{
-    size_t at = 0, size, piece;
-    bool whole = false;
-    char *line;
-    if (!c->chunked) {
-        at = c->in.size < c->left ? c->in.size : c->left;
-        text_add(&c->body, c->in.data, at);
-        c->left -= at;
-        whole = c->left == 0;
-    }
-    while (c->chunked && !whole && c->state == READING_BODY) {
-        if (c->chunk == CHUNK_DATA) {
-            piece = c->in.size - at < c->left ? c->in.size - at : c->left;
-            text_add(&c->body, c->in.data + at, piece);
-            at += piece;
-            c->left -= piece;
-            if (c->left)
-                break;
-            c->chunk = CHUNK_END;
-            continue;
-        }
-        line = read_line(c, &at, &size);
-        if (!line)
-            break;
-        if (c->chunk == CHUNK_SIZE) {
-            size_t digits = strspn(line, "0123456789abcdefABCDEF");
-            if (!digits || digits > 8 || (digits < size && (!line[digits] || !strchr("; \t", line[digits])))) {
-                refuse_all(c, 400, "a chunk without a size");
-                break;
-            }
-            c->left = (size_t)strtoul(line, NULL, 16);
-            c->chunk = c->left ? CHUNK_DATA : CHUNK_TRAILER;
-            if (c->body.size + c->left > (size_t)settings.max_body)
-                refuse_all(c, 413, "the body is larger than this server takes");
-        } else if (c->chunk == CHUNK_END) {
-            c->chunk = CHUNK_SIZE;
-            if (size)
-                refuse_all(c, 400, "a chunk is longer than its size");
-        } else { /* trailers say nothing that matters here */
-            whole = size == 0;
-            c->trailers += size + 2;
-            if (c->trailers > MAX_HEAD)
-                refuse_all(c, 431, "the trailers are too long");
-        }
-    }
-    text_cut(&c->in, at);
-    return whole && c->state == READING_BODY;
 }
 
 /* --- requests: what is asked for --------------------------------------------------------------------------------- */
 
-enum { TEXT = 1, CHAT = 2, BOTH = 3 }; /* /v1/completions, /v1/chat/completions */
-
 typedef enum parameter_kind {
-    NUMBER,
-    INTEGER,
-    BOOLEAN,
-    OTHER,   /* code reads it */
-    IGNORED, /* it does not change the answer */
+    NUMBER,  /* a double */
+    INTEGER, /* an int64_t */
+    BOOLEAN, /* a bool */
+    OTHER,   /* code reads it, or it does not change the answer */
     REFUSED  /* it does, and is not there: only what changes nothing is taken: the number `least`, false, "", {} and [] */
 } parameter_kind;
 
-typedef struct parameter {
-    const char *name;
+/*  All of them may be null, which is as if they were not there. */
+static const struct parameter {
+    const char *names;
     int where;
     parameter_kind kind;
     double least, most;
-    size_t offset; /* in numbers */
-} parameter;
-
-#define AT(member) offsetof(numbers, member)
-
-/*  All of them may be null, which is as if they were not there. */
-static const parameter parameters[] = {
-    {"model", BOTH, OTHER, 0, 0, 0},
-    {"messages", CHAT, OTHER, 0, 0, 0},
-    {"prompt", TEXT, OTHER, 0, 0, 0},
-    {"stop", BOTH, OTHER, 0, 0, 0},
-    {"logit_bias", BOTH, OTHER, 0, 0, 0},
-    {"stream_options", BOTH, OTHER, 0, 0, 0},
-    {"logprobs", TEXT, OTHER, 0, 0, 0},
-    {"response_format", CHAT, OTHER, 0, 0, 0},
-    {"max_tokens", BOTH, INTEGER, 1, 1e9, AT(max_tokens)},
-    {"max_completion_tokens", CHAT, INTEGER, 1, 1e9, AT(max_tokens)},
-    {"temperature", BOTH, NUMBER, 0, 2, AT(temperature)},
-    {"top_p", BOTH, NUMBER, 0, 1, AT(top_p)},
-    {"top_k", BOTH, INTEGER, 0, 1e9, AT(top_k)},
-    {"min_p", BOTH, NUMBER, 0, 1, AT(min_p)},
-    {"repetition_penalty", BOTH, NUMBER, 0.01, 100, AT(repetition_penalty)},
-    {"seed", BOTH, INTEGER, -9007199254740991.0, 9007199254740991.0, AT(seed)},
-    {"stream", BOTH, BOOLEAN, 0, 0, AT(stream)},
-    {"logprobs", CHAT, BOOLEAN, 0, 0, AT(logprobs)},
-    {"user", BOTH, IGNORED, 0, 0, 0},
-    {"metadata", CHAT, IGNORED, 0, 0, 0},
-    {"store", CHAT, IGNORED, 0, 0, 0},
-    {"service_tier", CHAT, IGNORED, 0, 0, 0},
-    {"safety_identifier", CHAT, IGNORED, 0, 0, 0},
-    {"prompt_cache_key", CHAT, IGNORED, 0, 0, 0},
-    {"prompt_cache_retention", CHAT, IGNORED, 0, 0, 0},
-    {"prediction", CHAT, IGNORED, 0, 0, 0}, /* speed alone */
-    {"parallel_tool_calls", CHAT, IGNORED, 0, 0, 0},
-    {"tool_choice", CHAT, IGNORED, 0, 0, 0}, /* there are no tools */
-    {"function_call", CHAT, IGNORED, 0, 0, 0},
+    size_t offset; /* in a job */
+} parameters[] = {
+    {"model stop logit_bias stream_options", BOTH, OTHER, 0, 0, 0},
+    {"prompt logprobs", TEXT, OTHER, 0, 0, 0},
+    {"messages response_format", CHAT, OTHER, 0, 0, 0},
+    {"max_tokens", BOTH, INTEGER, 1, 1e9, offsetof(job, max_tokens)},
+    {"max_completion_tokens", CHAT, INTEGER, 1, 1e9, offsetof(job, max_tokens)},
+    {"temperature", BOTH, NUMBER, 0, 2, offsetof(job, sampling.temperature)},
+    {"top_p", BOTH, NUMBER, 0, 1, offsetof(job, sampling.top_p)},
+    {"top_k", BOTH, INTEGER, 0, 1e9, offsetof(job, top_k)},
+    {"min_p", BOTH, NUMBER, 0, 1, offsetof(job, sampling.min_p)},
+    {"repetition_penalty", BOTH, NUMBER, 0.01, 100, offsetof(job, sampling.repetition_penalty)},
+    {"seed", BOTH, INTEGER, -9007199254740991.0, 9007199254740991.0, offsetof(job, seed)},
+    {"stream", BOTH, BOOLEAN, 0, 0, offsetof(job, stream)},
+    {"logprobs", CHAT, BOOLEAN, 0, 0, offsetof(job, logprobs)},
+    {"user", BOTH, OTHER, 0, 0, 0},
+    {"metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention", CHAT, OTHER, 0, 0, 0},
+    {"prediction", CHAT, OTHER, 0, 0, 0},                                    /* speed alone */
+    {"parallel_tool_calls tool_choice function_call", CHAT, OTHER, 0, 0, 0}, /* there are no tools */
     {"n", BOTH, REFUSED, 1, 0, 0},
     {"best_of", TEXT, REFUSED, 1, 0, 0},
-    {"top_logprobs", CHAT, REFUSED, 0, 0, 0},
-    {"frequency_penalty", BOTH, REFUSED, 0, 0, 0},
-    {"presence_penalty", BOTH, REFUSED, 0, 0, 0},
-    {"echo", TEXT, REFUSED, 0, 0, 0},
-    {"suffix", TEXT, REFUSED, 0, 0, 0},
-    {"tools", CHAT, REFUSED, 0, 0, 0},
-    {"functions", CHAT, REFUSED, 0, 0, 0},
-    {"modalities", CHAT, REFUSED, 0, 0, 0},
-    {"audio", CHAT, REFUSED, 0, 0, 0},
-    {"web_search_options", CHAT, REFUSED, 0, 0, 0},
-    {"reasoning_effort", CHAT, REFUSED, 0, 0, 0},
-    {"verbosity", CHAT, REFUSED, 0, 0, 0},
+    {"frequency_penalty presence_penalty", BOTH, REFUSED, 0, 0, 0},
+    {"echo suffix", TEXT, REFUSED, 0, 0, 0},
+    {"top_logprobs tools functions modalities audio web_search_options reasoning_effort verbosity", CHAT, REFUSED, 0, 0, 0},
 };
 
-/*  A request that is being read. */
-typedef struct reading {
-    connection *c;
-    json_tree tree;
-    job *job;
-    const json *found[sizeof parameters / sizeof *parameters]; /* null: not there */
-} reading;
-
-static const json *inside(const reading *r, const json *whole) { return whole->first ? &r->tree.values[whole->first] : NULL; }
-static const json *beside(const reading *r, const json *value) { return value->next ? &r->tree.values[value->next] : NULL; }
-
-static const json *member(const reading *r, const json *object, const char *key)
-{
-    const json *m = object->kind == JSON_OBJECT ? inside(r, object) : NULL;
-    while (m && strcmp(m->key, key) != 0)
-        m = beside(r, m);
-    return m && m->kind != JSON_NULL ? m : NULL;
-}
-
-static const json *found(const reading *r, const char *name)
-{
-    size_t i;
-    for (i = 0; i < sizeof parameters / sizeof *parameters; i++)
-        if (r->found[i] && strcmp(parameters[i].name, name) == 0)
-            return r->found[i];
-    return NULL;
-}
-
-static bool is_text(const json *value, const char *string)
-{
-    return value && value->kind == JSON_STRING && strcmp(value->string, string) == 0;
-}
-
 /*  All parameters have their names in the table, and their values within its limits. */
-static bool read_parameters(reading *r, int where)
+static bool read_parameters(connection *c, const json *request)
 {
-    const json *value = inside(r, r->tree.values);
-    size_t i, count = sizeof parameters / sizeof *parameters;
-    for (; value; value = beside(r, value)) {
-        const parameter *p = parameters;
+    const json *value;
+    for (value = request->first; value; value = value->next) {
+        const struct parameter *p = parameters, *end = parameters + COUNT(parameters);
         const char *name = value->key;
-        double *number;
         bool is_number = value->kind == JSON_NUMBER, is_boolean = value->kind == JSON_TRUE || value->kind == JSON_FALSE;
-        for (i = 0; i < count && (strcmp(p->name, name) != 0 || !(p->where & where)); i++)
+        void *to;
+        while (p < end && !((p->where & c->route->kind) && has_item(p->names, name, strncmp)))
             p++;
-        if (i == count)
-            return refuse(r->c, 400, name, "there is no parameter %.100s here", name);
+        if (p == end)
+            return refuse(c, 400, name, "there is no parameter %.100s here", name);
+        to = (char *)c->job + p->offset;
         if (value->kind == JSON_NULL)
             continue;
-        r->found[i] = value;
-        number = (double *)(void *)((char *)&r->job->numbers + p->offset);
-        switch (p->kind) {
-        case NUMBER:
-        case INTEGER:
-            if (!is_number || value->number < p->least || value->number > p->most ||
-                (p->kind == INTEGER && value->number != floor(value->number)))
-                return refuse(r->c, 400, name, "%s has to be %s from %.15g to %.15g", name, p->kind == INTEGER ? "an integer" : "a number",
-                              p->least, p->most);
-            *number = value->number;
-            break;
-        case BOOLEAN:
-            if (!is_boolean)
-                return refuse(r->c, 400, name, "%s has to be true or false", name);
-            *number = value->kind == JSON_TRUE;
-            break;
-        case REFUSED:
-            if (is_number ? value->number != p->least : value->kind == JSON_TRUE || value->size || value->count)
-                return refuse(r->c, 400, name, "this server does not have %s", name);
-            break;
-        case OTHER:
-        case IGNORED: break;
-        }
+        if (p->kind == REFUSED && (is_number ? value->number != p->least : value->kind == JSON_TRUE || value->size || value->count))
+            return refuse(c, 400, name, "this server does not have %s", name);
+        if (p->kind == BOOLEAN && !is_boolean)
+            return refuse(c, 400, name, "%s has to be true or false", name);
+        if ((p->kind == NUMBER || p->kind == INTEGER) && (!is_number || value->number < p->least || value->number > p->most ||
+                                                          (p->kind == INTEGER && value->number != floor(value->number))))
+            return refuse(c, 400, name, "%s has to be %s from %.15g to %.15g", name, p->kind == INTEGER ? "an integer" : "a number",
+                          p->least, p->most);
+        if (p->kind == NUMBER)
+            *(double *)to = value->number;
+        else if (p->kind == INTEGER)
+            *(int64_t *)to = (int64_t)value->number;
+        else if (p->kind == BOOLEAN)
+            *(bool *)to = value->kind == JSON_TRUE;
     }
     return true;
 }
 
-static bool read_stops(reading *r)
+static bool read_stops(connection *c, const json *stop)
 {
-    const json *stop = found(r, "stop"), *one = stop && stop->kind == JSON_ARRAY ? inside(r, stop) : stop;
-    for (; one; one = stop->kind == JSON_ARRAY ? beside(r, one) : NULL) {
-        if (one->kind != JSON_STRING || !one->size || one->size > 1000 || r->job->stop_count == MAX_STOPS)
-            return refuse(r->c, 400, "stop", "stop has to be a string of 1 to 1000 bytes, or an array of up to %d of them", MAX_STOPS);
-        r->job->stops[r->job->stop_count++] = one->string;
+    job *j = c->job;
+    const json *one = stop && stop->kind == JSON_ARRAY ? stop->first : stop;
+    for (; one; one = one == stop ? NULL : one->next) {
+        if (one->kind != JSON_STRING || !one->size || one->size > 1000 || j->stop_count == MAX_STOPS)
+            return refuse(c, 400, "stop", "stop has to be a string of 1 to 1000 bytes, or an array of up to %d of them", MAX_STOPS);
+        j->stops[j->stop_count++] = one->string;
     }
     return true;
 }
 
-static int compare_biases(const void *a, const void *b)
+static bool read_biases(connection *c, const json *biases)
 {
-    const ignis_logit_bias *x = (const ignis_logit_bias *)a, *y = (const ignis_logit_bias *)b;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static bool read_biases(reading *r)
-{
-    const json *biases = found(r, "logit_bias"), *one = biases ? inside(r, biases) : NULL;
-    int i, *count = &r->job->bias_count;
+    job *j = c->job;
+    const json *one = biases ? biases->first : NULL;
+    ignis_logit_bias *at;
     if (biases && (biases->kind != JSON_OBJECT || biases->count > MAX_BIASES))
-        return refuse(r->c, 400, "logit_bias", "logit_bias has to be an object of up to %d numbers", MAX_BIASES);
-    for (; one; one = beside(r, one)) {
+        return refuse(c, 400, "logit_bias", "logit_bias has to be an object of up to %d numbers", MAX_BIASES);
+    for (; one; one = one->next) {
         size_t digits = strspn(one->key, "0123456789");
         long id = digits && digits < 9 && !one->key[digits] ? strtol(one->key, NULL, 10) : -1;
         if (id < 0 || id >= engine.tokens || one->kind != JSON_NUMBER || fabs(one->number) > 100)
-            return refuse(r->c, 400, "logit_bias", "logit_bias has to be numbers from -100 to 100 under the ids of tokens, 0 to %d",
+            return refuse(c, 400, "logit_bias", "logit_bias has to be numbers from -100 to 100 under the ids of tokens, 0 to %d",
                           engine.tokens - 1);
-        r->job->biases[*count].id = (int32_t)id;
-        r->job->biases[(*count)++].bias = one->number <= -100 ? -INFINITY : (float)one->number;
+        for (at = j->biases + j->sampling.bias_count++; at > j->biases && at[-1].id > id; at--) /* in rising order */
+            at[0] = at[-1];
+        if (at > j->biases && at[-1].id == id)
+            return refuse(c, 400, "logit_bias", "logit_bias has the token %ld twice", id);
+        at->id = (int32_t)id;
+        at->bias = one->number <= -100 ? -INFINITY : (float)one->number;
     }
-    qsort(r->job->biases, (size_t)*count, sizeof *r->job->biases, compare_biases);
-    for (i = 1; i < *count; i++)
-        if (r->job->biases[i].id == r->job->biases[i - 1].id)
-            return refuse(r->c, 400, "logit_bias", "logit_bias has the token %d twice", (int)r->job->biases[i].id);
-    return true;
-}
-
-/*  A text, or an array of one text, or the ids of tokens. */
-static bool read_prompt(reading *r)
-{
-    const json *prompt = found(r, "prompt"), *one;
-    int i = 0;
-    if (prompt && prompt->kind == JSON_ARRAY && prompt->count == 1 && inside(r, prompt)->kind != JSON_NUMBER)
-        prompt = inside(r, prompt);
-    if (!prompt || (prompt->kind != JSON_STRING && (prompt->kind != JSON_ARRAY || !prompt->count)))
-        return refuse(r->c, 400, "prompt", "prompt has to be a text, or an array of the ids of tokens; one prompt a request");
-    if (prompt->kind == JSON_STRING) {
-        r->job->prompt = prompt->string;
-        r->job->prompt_size = prompt->size;
-        return true;
-    }
-    r->job->prompt_ids = (int32_t *)allocate(sizeof *r->job->prompt_ids * (size_t)prompt->count);
-    for (one = inside(r, prompt); one; one = beside(r, one)) {
-        if (one->kind != JSON_NUMBER || one->number != floor(one->number) || one->number < 0 || one->number >= engine.tokens)
-            return refuse(r->c, 400, "prompt", "prompt[%d] has to be the id of a token, 0 to %d; one prompt a request", i,
-                          engine.tokens - 1);
-        r->job->prompt_ids[i++] = (int32_t)one->number;
-    }
-    r->job->prompt_count = i;
+    j->sampling.biases = j->biases;
     return true;
 }
 
 /*  Texts of the parts {"type": "text", "text": "..."}, pushed together where the first one lies: a later one lies behind it. Null: refused. */
-static char *join_parts(reading *r, const json *content)
+static char *join_parts(const json *content)
 {
-    const json *part = inside(r, content), *first = part ? member(r, part, "text") : NULL, *piece;
+    const json *part = content->first, *first = part ? member(part, "text") : NULL, *piece;
     size_t size = 0;
-    for (; part; part = beside(r, part)) {
-        piece = member(r, part, "text");
-        if (!is_text(member(r, part, "type"), "text") || !piece || piece->kind != JSON_STRING)
-            break;
+    for (; part; part = part->next) {
+        piece = member(part, "text");
+        if (!is_text(member(part, "type"), "text") || !piece || piece->kind != JSON_STRING)
+            return NULL;
         memmove(first->string + size, piece->string, piece->size);
         size += piece->size;
     }
-    if (part || !first) {
-        refuse(r->c, 400, "messages", "content has to be a text, or an array of parts of type text");
-        return NULL;
-    }
-    first->string[size] = 0;
-    return first->string;
+    if (first)
+        first->string[size] = 0;
+    return first ? first->string : NULL;
 }
 
-static bool read_messages(reading *r)
+/*  Makes tokens of messages. What they have in their text is text: no control token. */
+static bool read_messages(connection *c, const json *messages)
 {
-    static const char *const roles[] = {"system", "user", "assistant", "developer"};
-    const json *messages = found(r, "messages"), *one;
+    job *j = c->job;
+    ignis_chat_desc chat = {.add_generation_prompt = true};
+    const json *one;
+    int i = 0;
     if (!engine.talks)
-        return refuse(r->c, 400, NULL, "this model has no chat template: take /v1/completions");
+        return refuse(c, 400, NULL, "this model has no chat template: take /v1/completions");
     if (!messages || messages->kind != JSON_ARRAY || !messages->count)
-        return refuse(r->c, 400, "messages", "messages has to be an array of at least one message");
-    r->job->messages = (ignis_message *)allocate(sizeof *r->job->messages * (size_t)messages->count);
-    for (one = inside(r, messages); one; one = beside(r, one)) {
-        const json *role = member(r, one, "role"), *content = member(r, one, "content");
-        ignis_message *message = &r->job->messages[r->job->message_count++];
-        int i;
-        for (i = 0; i < 4 && !is_text(role, roles[i]); i++)
-            continue;
-        if (i == 4)
-            return refuse(r->c, 400, "messages", "messages[%d].role has to be system, developer, user or assistant",
-                          r->job->message_count - 1);
-        if (member(r, one, "tool_calls") || member(r, one, "function_call") || member(r, one, "audio"))
-            return refuse(r->c, 400, "messages", "messages[%d]: this server knows no tools and no sound", r->job->message_count - 1);
-        message->role = i == 3 ? "system" : roles[i]; /* OpenAI's newer name for it */
-        if (content && content->kind == JSON_ARRAY)
-            message->content = join_parts(r, content);
-        else if (content && content->kind == JSON_STRING)
-            message->content = content->string;
-        else
-            refuse(r->c, 400, "messages", "messages[%d].content has to be a text, or an array of parts of type text",
-                   r->job->message_count - 1);
-        if (!message->content)
+        return refuse(c, 400, "messages", "messages has to be an array of at least one message");
+    j->messages = (ignis_message *)allocate((size_t)messages->count, sizeof *j->messages);
+    for (one = messages->first; one; one = one->next, i++) {
+        const json *role = member(one, "role"), *content = member(one, "content");
+        if (!role || role->kind != JSON_STRING || !has_item("system user assistant developer", role->string, strncmp))
+            return refuse(c, 400, "messages", "messages[%d].role has to be system, developer, user or assistant", i);
+        if (member(one, "tool_calls") || member(one, "function_call") || member(one, "audio"))
+            return refuse(c, 400, "messages", "messages[%d]: this server knows no tools and no sound", i);
+        j->messages[i].role = is_text(role, "developer") ? "system" : role->string; /* OpenAI's newer name for it */
+        j->messages[i].content = !content ? NULL : content->kind == JSON_ARRAY ? join_parts(content) : content->string;
+        if (!j->messages[i].content)
+            return refuse(c, 400, "messages", "messages[%d].content has to be a text, or an array of parts of type text", i);
+    }
+    j->count = ignis_chat_encode(engine.tokenizer, j->messages, i, &chat, j->ids, engine.context);
+    return true;
+}
+
+/*  Makes tokens of a text, or an array of one text; or takes them from an array of their ids. */
+static bool read_prompt(connection *c, const json *prompt)
+{
+    job *j = c->job;
+    const json *one;
+    if (prompt && prompt->kind == JSON_ARRAY && prompt->count == 1 && prompt->first->kind != JSON_NUMBER)
+        prompt = prompt->first;
+    if (!prompt || (prompt->kind != JSON_STRING && (prompt->kind != JSON_ARRAY || !prompt->count)))
+        return refuse(c, 400, "prompt", "prompt has to be a text, or an array of the ids of tokens; one prompt a request");
+    if (prompt->kind == JSON_STRING)
+        j->count = ignis_tokenizer_encode(engine.tokenizer, prompt->string, (int64_t)prompt->size, NULL, j->ids, engine.context);
+    for (one = prompt->first; one; one = one->next, j->count++) {
+        if (one->kind != JSON_NUMBER || one->number != floor(one->number) || one->number < 0 || one->number >= engine.tokens)
+            return refuse(c, 400, "prompt", "prompt[%d] has to be the id of a token, 0 to %d; one prompt a request", j->count,
+                          engine.tokens - 1);
+        if (j->count < engine.context)
+            j->ids[j->count] = (int32_t)one->number;
+    }
+    return true;
+}
+
+/*  What an answer looks like: {"type": "text"}, "json_object", or "json_schema" with {"schema": ...}. */
+static bool read_format(connection *c, const json *format)
+{
+    const json *type = member(format, "type"), *schema = member(format, "json_schema");
+    text *grammar = &c->job->grammar;
+    if (is_text(type, "text"))
+        return true;
+    schema = schema && schema->kind == JSON_OBJECT ? member(schema, "schema") : NULL;
+    if (is_text(type, "json_object"))
+        text_print(grammar, "{\"type\":\"object\"}");
+    else if (is_text(type, "json_schema") && schema && schema->kind == JSON_OBJECT)
+        json_print(grammar, schema);
+    else
+        return refuse(c, 400, "response_format", "response_format has the types text, json_object, and json_schema with a schema");
+    if (!is_text(type, "json_object")) { /* its first bytes are the key it had */
+        text_cut(grammar, strlen("\"schema\":"));
+        if (ignis_grammar_check(grammar->data) != IGNIS_OK) {
+            refuse(c, 400, "response_format", "%s", ignis_status_message());
+            ignis_status_clear();
             return false;
+        }
     }
     return true;
 }
 
 /*  What the table leaves to code. */
-static bool read_rest(reading *r)
+static bool read_rest(connection *c, const json *request)
 {
-    const json *model = found(r, "model"), *format = found(r, "response_format"), *options = found(r, "stream_options");
-    const json *logprobs = found(r, "logprobs");
+    job *j = c->job;
+    const json *model = member(request, "model"), *format = member(request, "response_format"), *logprobs = member(request, "logprobs");
+    const json *streamed = member(request, "stream_options"), *usage = streamed ? member(streamed, "include_usage") : NULL;
     if (model && !is_text(model, settings.name))
-        return refuse(r->c, 404, "model", "the model of this server is %.200s", settings.name);
-    if (format && !is_text(member(r, format, "type"), "text"))
-        return refuse(r->c, 400, "response_format", "this server has no response_format but text");
-    if (options && options->kind != JSON_OBJECT)
-        return refuse(r->c, 400, "stream_options", "stream_options has to be an object");
-    r->job->usage = options && member(r, options, "include_usage") && member(r, options, "include_usage")->kind == JSON_TRUE;
-    if (!r->job->chat && logprobs) {
-        if (logprobs->kind != JSON_NUMBER || logprobs->number != 0)
-            return refuse(r->c, 400, "logprobs",
-                          "this server has the log probabilities of the answer's own tokens alone: logprobs has to be 0");
-        r->job->numbers.logprobs = 1;
-    }
-    return read_stops(r) && read_biases(r) && (r->job->chat ? read_messages(r) : read_prompt(r));
+        return refuse(c, 404, "model", "the model of this server is %.200s", settings.name);
+    if (format && !read_format(c, format))
+        return false;
+    if (streamed && streamed->kind != JSON_OBJECT)
+        return refuse(c, 400, "stream_options", "stream_options has to be an object");
+    if (!j->chat && logprobs && (logprobs->kind != JSON_NUMBER || logprobs->number != 0))
+        return refuse(c, 400, "logprobs", "this server has the log probabilities of the answer's own tokens alone: logprobs has to be 0");
+    j->usage = usage && usage->kind == JSON_TRUE;
+    j->logprobs = j->logprobs || (!j->chat && logprobs);
+    if (!read_stops(c, member(request, "stop")) || !read_biases(c, member(request, "logit_bias")))
+        return false;
+    j->ids = (int32_t *)resize(NULL, sizeof *j->ids * (size_t)engine.context); /* more are counted, but not written */
+    if (!(j->chat ? read_messages(c, member(request, "messages")) : read_prompt(c, member(request, "prompt"))))
+        return false;
+    if (j->count <= 0) {
+        refuse(c, 400, NULL, "%s", j->count ? ignis_status_message() : "the prompt has no tokens");
+        ignis_status_clear();
+    } else if (j->count >= engine.context)
+        refuse(c, 400, NULL, "the prompt has %d tokens; the context has room for %d, and one of the answer", j->count, engine.context - 1);
+    return j->count > 0 && j->count < engine.context;
 }
 
-/*  Different ones for requests that do not name one. */
-static double random_seed(void)
+/*  Another number for each request. */
+static uint64_t random_number(const connection *c)
 {
-    static uint64_t count;
     struct timespec now;
     uint64_t x;
     clock_gettime(CLOCK_REALTIME, &now);
-    x = ((uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec + ++count) * 0x9E3779B97F4A7C15u;
-    return (double)((x ^ x >> 29) >> 11);
+    x = ((uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec + (uint64_t)(uintptr_t)c) * 0x9E3779B97F4A7C15u;
+    return (x ^ x >> 29) >> 12;
 }
 
-/*  Makes a job of a request and hands it to the model's thread. */
-static void answer_text(connection *c)
+/*  Makes a job of a request. */
+static bool read_job(connection *c)
 {
-    reading r;
-    bool ok, full;
-    job *j = (job *)allocate(sizeof *j);
-    memset(&r, 0, sizeof r);
-    r.c = c;
-    r.job = j;
-    j->chat = strcmp(c->route->path, "/v1/chat/completions") == 0;
-    j->numbers.temperature = j->numbers.top_p = 1;
-    j->numbers.max_tokens = j->chat ? 1e9 : 16; /* as OpenAI has them */
-    j->numbers.seed = random_seed();
-    j->body = c->body; /* strings stay where they are */
-    memset(&c->body, 0, sizeof c->body);
-    text_add(&j->body, "", 0);
-    ok = json_read(&r.tree, &j->body);
+    job *j = c->job;
+    json_reader r;
+    bool ok;
+    j->chat = c->route->kind == CHAT;
+    j->sampling.temperature = j->sampling.top_p = 1; /* as OpenAI has them */
+    j->max_tokens = j->chat ? INT32_MAX : 16;
+    j->seed = (int64_t)random_number(c);
+    text_add(&c->body, "", 0);
+    ok = json_read(&r, &c->body);
     if (!ok)
-        refuse(c, 400, NULL, "the body is not JSON: %s at byte %ld", r.tree.error, (long)(r.tree.at - j->body.data));
-    else if (r.tree.values->kind != JSON_OBJECT)
+        refuse(c, 400, NULL, "the body is not JSON: %s at byte %ld", r.error, (long)(r.at - c->body.data));
+    else if (r.values->kind != JSON_OBJECT)
         ok = refuse(c, 400, NULL, "the body has to be a JSON object");
-    ok = ok && read_parameters(&r, j->chat ? CHAT : TEXT) && read_rest(&r);
-    free(r.tree.values);
-    if (ok && interrupted)
-        ok = refuse_all(c, 503, "the server is shutting down");
-    pthread_mutex_lock(&shared.lock);
-    full = shared.jobs >= settings.sequences + settings.queue;
-    if (ok && !full) {
-        *shared.last = j;
-        shared.last = &j->next;
-        shared.jobs++;
-        pthread_cond_signal(&shared.wake_model);
-    }
-    pthread_mutex_unlock(&shared.lock);
-    if (ok && full)
-        ok = refuse(c, 429, NULL, "%d requests are running or waiting, which is as many as this server takes",
-                    (int)(settings.sequences + settings.queue));
-    if (!ok) {
-        job_free(j);
-        return;
-    }
-    c->job = j;
-    c->stream = j->numbers.stream != 0;
-    c->created = time(NULL);
-    c->state = WAITING;
-    c->until = seconds() + (double)settings.answer_time;
-    snprintf(c->id, sizeof c->id, "%s-%013llx", j->chat ? "chatcmpl" : "cmpl", (unsigned long long)random_seed());
+    ok = ok && read_parameters(c, r.values) && read_rest(c, r.values);
+    free(r.values);
+    if (ok && j->max_tokens > engine.context - j->count)
+        j->max_tokens = engine.context - j->count;
+    j->sampling.top_p = j->sampling.top_p > 0 ? j->sampling.top_p : 1e-9; /* for Ignis 0 is all */
+    j->sampling.top_k = (int)j->top_k;
+    j->sampling.seed = (uint64_t)j->seed;
+    j->characters.tokenizer = engine.tokenizer;
+    j->characters.inside = !j->chat;
+    return ok;
 }
 
 /* --- answers ----------------------------------------------------------------------------------------------------- */
@@ -1657,424 +1224,498 @@ static void answer_page(connection *c)
         c, 200,
         "text/html; charset=utf-8\r\nContent-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        page, sizeof page - 1);
+        page);
 }
 
 static void answer_health(connection *c)
 {
-    text body = {0};
+    int jobs, running;
     pthread_mutex_lock(&shared.lock);
-    text_print(&body, "{\"status\":\"ok\",\"running\":%d,\"waiting\":%d}", shared.running, shared.jobs - shared.running);
+    jobs = shared.jobs;
     pthread_mutex_unlock(&shared.lock);
-    respond(c, 200, "application/json", body.data, body.size);
-    text_free(&body);
+    running = jobs < settings.sequences ? jobs : (int)settings.sequences;
+    text_cut(&c->part, c->part.size);
+    text_print(&c->part, "{\"status\":\"ok\",\"running\":%d,\"waiting\":%d}", running, jobs - running);
+    respond(c, 200, "application/json", c->part.data);
 }
 
 static void answer_models(connection *c)
 {
-    static time_t started;
-    text body = {0};
-    if (!started)
-        started = time(NULL);
-    text_put(&body, "{\"object\":\"list\",\"data\":[{\"id\":");
-    text_quote(&body, settings.name, strlen(settings.name));
-    text_print(&body, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"ignis\",\"max_model_len\":%d}]}", (long long)started,
-               engine.context);
-    respond(c, 200, "application/json", body.data, body.size);
-    text_free(&body);
+    text_cut(&c->part, c->part.size);
+    text_print(&c->part, "{\"object\":\"list\",\"data\":[{\"id\":\"%s\",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"ignis\",",
+               engine.name.data, (long long)engine.started);
+    text_print(&c->part, "\"max_model_len\":%d}]}", engine.context);
+    respond(c, 200, "application/json", c->part.data);
 }
 
-/*  What an object of an answer begins with. */
-static void put_object(connection *c, text *t)
-{
-    bool chat = c->job->chat;
-    text_print(t, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", c->id,
-               !chat       ? "text_completion"
-               : c->stream ? "chat.completion.chunk"
-                           : "chat.completion",
-               (long long)c->created);
-    text_quote(t, settings.name, strlen(settings.name));
-    text_print(t, ",\"system_fingerprint\":\"ignis-%s\",\"choices\":[", ignis_version_string());
-}
+enum { WHOLE, EVENT, LAST_EVENT, USAGE_EVENT };
 
-/*  The choice: text that has come, or all of it. finish: null as long as there is more. */
-static void put_choice(connection *c, text *t, const text *answer, const char *finish)
-{
-    const char *start = !c->job->chat ? "{\"index\":0,\"text\":"
-                        : c->stream   ? "{\"index\":0,\"delta\":{"
-                                      : "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":";
-    text_put(t, start);
-    if (c->job->chat && c->stream && (answer->size || !finish))
-        text_put(t, c->begun ? "\"content\":" : "\"role\":\"assistant\",\"content\":");
-    if (!c->job->chat || !c->stream || answer->size || !finish)
-        text_quote(t, answer->data, answer->size);
-    text_put(t, c->job->chat ? "}" : "");
-    if (c->tokens.size && c->job->chat)
-        text_put(t, ",\"logprobs\":{\"content\":["), text_add(t, c->tokens.data, c->tokens.size), text_put(t, "],\"refusal\":null}");
-    else if (c->tokens.size) {
-        text_put(t, ",\"logprobs\":{\"tokens\":["), text_add(t, c->tokens.data, c->tokens.size);
-        text_put(t, "],\"token_logprobs\":["), text_add(t, c->log_probs.data, c->log_probs.size);
-        text_put(t, "],\"text_offset\":["), text_add(t, c->offsets.data, c->offsets.size);
-        text_put(t, "],\"top_logprobs\":null}");
-    } else
-        text_put(t, ",\"logprobs\":null");
-    text_print(t, finish ? ",\"finish_reason\":\"%s\"}" : ",\"finish_reason\":null}", finish);
-    c->tokens.size = c->log_probs.size = c->offsets.size = 0;
-}
-
-static void put_usage(const connection *c, text *t)
-{
-    const job *j = c->job;
-    text_print(t, "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}", j->count, j->drawn,
-               j->count + j->drawn);
-}
-
-/*  Part of a body that comes in pieces: an event, or the end, which is empty. */
-static void put_piece(connection *c, const char *data, size_t size)
-{
-    if (!c->old)
-        text_print(&c->out, "%zx\r\n", size);
-    text_add(&c->out, data, size);
-    text_put(&c->out, c->old ? "" : "\r\n");
-}
-
-static void put_event(connection *c, const text *data)
-{
-    text event = {0};
-    text_put(&event, "data: ");
-    text_add(&event, data->data, data->size);
-    text_put(&event, "\n\n");
-    put_piece(c, event.data, event.size);
-    text_free(&event);
-}
-
-/*  Lets go of the job, and takes its place in the queue away. */
-static void drop_job(connection *c)
-{
-    job *j = c->job, **at = &shared.first;
-    bool ours;
-    if (!j)
-        return;
-    pthread_mutex_lock(&shared.lock);
-    while (*at && *at != j)
-        at = &(*at)->next;
-    ours = j->done || *at;
-    if (*at) {
-        *at = j->next;
-        if (shared.last == &j->next)
-            shared.last = at;
-        shared.jobs--;
-    }
-    j->dropped = true;
-    pthread_mutex_unlock(&shared.lock);
-    if (ours)
-        job_free(j);
-    c->job = NULL;
-}
-
-/*  Ends the answer of a stream. error: null, or the reason why it is not whole. */
-static void end_stream(connection *c, int number, const char *error)
-{
-    text last = {0};
-    if (error)
-        put_error(&last, number, NULL, error);
-    else
-        text_put(&last, "[DONE]");
-    put_event(c, &last);
-    if (!c->old)
-        put_piece(c, "", 0);
-    text_free(&last);
-    c->state = WRITING;
-    c->until = seconds() + (double)settings.request_time;
-}
-
-/*  The request is not answered to its end: too late, or a failure. */
-static void break_off(connection *c, int number, const char *message)
-{
-    if (c->stream && c->begun)
-        end_stream(c, number, message);
-    else
-        refuse(c, number, NULL, "%s", message);
-    drop_job(c);
-}
-
-static void take(text *to, text *from)
-{
-    if (from->size)
-        text_add(to, from->data, from->size);
-    from->size = 0;
-}
-
-/*  Hands on what the model's thread has made since. */
-static void pump(connection *c)
+/*  An answer, or one event of a stream, with what the model's thread has made since. Under the lock. */
+static const char *make_answer(connection *c, int what)
 {
     job *j = c->job;
-    text event = {0};
-    bool done, news;
-    if (c->out.size - c->sent > MAX_UNSENT)
-        return;
+    text *t = &c->part;
+    text_cut(t, t->size);
+    text_print(t, "{\"id\":\"%s\",\"object\":\"%s%s\",\"created\":%lld,\"model\":\"%s\",\"system_fingerprint\":\"ignis-%s\",\"choices\":[",
+               c->id, j->chat ? "chat.completion" : "text_completion", j->chat && what != WHOLE ? ".chunk" : "", (long long)c->created,
+               engine.name.data, ignis_version_string());
+    if (what != USAGE_EVENT) {
+        if (!j->chat)
+            text_print(t, "{\"index\":0,\"text\":\"%s\"", j->out.data);
+        else if (what == WHOLE)
+            text_print(t, "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"%s\"}", j->out.data);
+        else if (what == LAST_EVENT)
+            text_print(t, "{\"index\":0,\"delta\":{}");
+        else
+            text_print(t, "{\"index\":0,\"delta\":{%s\"content\":\"%s\"}", c->begun ? "" : "\"role\":\"assistant\",", j->out.data);
+        if (!j->tokens.size)
+            text_print(t, ",\"logprobs\":null");
+        else if (j->chat)
+            text_print(t, ",\"logprobs\":{\"content\":[%s],\"refusal\":null}", j->tokens.data);
+        else
+            text_print(t, ",\"logprobs\":{\"tokens\":[%s],\"token_logprobs\":[%s],\"text_offset\":[%s],\"top_logprobs\":null}",
+                       j->tokens.data, j->log_probs.data, j->offsets.data);
+        text_print(t, what == EVENT ? ",\"finish_reason\":null}" : ",\"finish_reason\":\"%s\"}", j->finish);
+        text_cut(&j->out, j->out.size), text_cut(&j->tokens, j->tokens.size);
+        text_cut(&j->log_probs, j->log_probs.size), text_cut(&j->offsets, j->offsets.size);
+    }
+    if (what == WHOLE || what == USAGE_EVENT)
+        text_print(t, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}", j->count, j->drawn,
+                   j->count + j->drawn);
+    else
+        text_print(t, j->usage ? "],\"usage\":null}" : "]}");
+    return t->data;
+}
+
+/*  An event of a stream, which is a chunk. */
+static void put_event(connection *c, const char *data)
+{
+    if (!c->begun)
+        put_head(c, 200, "text/event-stream", -1);
+    c->begun = true;
+    if (c->old)
+        text_print(&c->out, "data: %s\n\n", data);
+    else
+        text_print(&c->out, "%zx\r\ndata: %s\n\n\r\n", strlen(data) + 8, data);
+}
+
+/*  error: null, or why the answer is not whole, with its number. */
+static void end_stream(connection *c, int number, const char *error)
+{
+    job *j = c->job;
+    if (error)
+        put_event(c, make_error(c, number, NULL, error));
+    else {
+        if (!c->begun || j->out.size || j->tokens.size)
+            put_event(c, make_answer(c, EVENT));
+        put_event(c, make_answer(c, LAST_EVENT));
+        if (j->usage)
+            put_event(c, make_answer(c, USAGE_EVENT));
+        put_event(c, "[DONE]");
+    }
+    text_print(&c->out, c->old ? "" : "0\r\n\r\n");
+    flush(c);
+}
+
+/*  Puts the job in the list, if there is room. */
+static bool enlist(connection *c)
+{
+    job **last = &shared.first;
+    int64_t most = settings.sequences + settings.queue;
+    bool ok;
+    if (interrupted())
+        return refuse(c, 503, NULL, "the server is shutting down");
     pthread_mutex_lock(&shared.lock);
-    news = j->out.size || j->tokens.size;
-    done = j->done;
-    take(&c->answer, &j->out);
-    if (c->tokens.size && j->tokens.size)
-        text_put(&c->tokens, ","), text_put(&c->log_probs, ","), text_put(&c->offsets, ",");
-    take(&c->tokens, &j->tokens), take(&c->log_probs, &j->log_probs), take(&c->offsets, &j->offsets);
+    ok = shared.jobs < most;
+    if (ok) {
+        while (*last)
+            last = &(*last)->next;
+        *last = c->job;
+        shared.jobs++;
+        pthread_cond_signal(&shared.wake_model);
+    }
     pthread_mutex_unlock(&shared.lock);
-    if (done && j->status != 200) {
-        break_off(c, j->status, j->message);
-        return;
-    }
-    if (c->stream && (news || (done && !c->begun))) {
-        if (!c->begun)
-            put_head(c, 200, "text/event-stream", -1);
-        put_object(c, &event);
-        put_choice(c, &event, &c->answer, NULL);
-        text_put(&event, j->usage ? "],\"usage\":null}" : "]}");
-        put_event(c, &event);
-        c->begun = true;
-        c->answer.size = event.size = 0;
-    }
-    if (done && c->stream) {
-        put_object(c, &event);
-        put_choice(c, &event, &c->answer, j->finish);
-        text_put(&event, j->usage ? "],\"usage\":null}" : "]}");
-        put_event(c, &event);
-        if (j->usage) {
-            event.size = 0;
-            put_object(c, &event);
-            text_put(&event, "],");
-            put_usage(c, &event);
-            put_event(c, &event);
-        }
-        end_stream(c, 200, NULL);
-        drop_job(c);
-    } else if (done) {
-        put_object(c, &event);
-        put_choice(c, &event, &c->answer, j->finish);
-        text_put(&event, "],");
-        put_usage(c, &event);
-        respond(c, 200, "application/json", event.data, event.size);
-        drop_job(c);
-    }
-    text_free(&event);
+    return ok || refuse(c, 429, NULL, "%d requests are running or waiting, which is as many as this server takes", (int)most);
 }
 
-/* --- the loop ---------------------------------------------------------------------------------------------------- */
-
-static connection *open_connection(int fd, bool refused)
+/*  Waits until the job has ended, passes on what there is of a stream, and drops the job if the client leaves. Null, or why it was dropped. */
+static const char *follow(connection *c)
 {
-    connection *c = (connection *)allocate(sizeof *c);
-    int on = 1;
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    c->fd = fd;
-    c->progress = seconds();
-    c->until = c->progress + (double)settings.idle_time;
-    if (refused)
-        refuse_all(c, 503, "as many connections are open as this server takes");
-    return c;
+    job *j = c->job;
+    double until = seconds() + (double)settings.answer_time;
+    const char *late = NULL;
+    pthread_mutex_lock(&shared.lock);
+    while (!j->done && !late && !c->gone) {
+        if (j->stream && (j->out.size || j->tokens.size))
+            put_event(c, make_answer(c, EVENT));
+        else
+            nap(&j->news);
+        pthread_mutex_unlock(&shared.lock);
+        flush(c);
+        if (c->in.size <= MAX_HEAD) /* a little of the next request, to see whether the client is there */
+            fetch(c);
+        pthread_mutex_lock(&shared.lock);
+        late = seconds() > shared.stop ? "the server is shutting down"
+               : seconds() > until     ? "the answer has taken longer than this server allows"
+                                       : NULL;
+    }
+    j->dropped = true;
+    if (!j->begun && !j->done)
+        job_leave(j);
+    while (!j->done) /* soon: at the end of a step */
+        pthread_cond_wait(&j->news, &shared.lock);
+    pthread_mutex_unlock(&shared.lock);
+    return late;
 }
 
-static void free_connection(connection *c)
+/*  Makes a job of the request, and answers with what becomes of it. */
+static void answer_text(connection *c)
 {
-    text *texts[] = {&c->in, &c->out, &c->body, &c->answer, &c->tokens, &c->log_probs, &c->offsets};
+    job j;
+    const char *late, *error;
+    memset(&j, 0, sizeof j);
+    pthread_cond_init(&j.news, NULL);
+    text_add(&j.out, "", 0);
+    c->job = &j;
+    c->created = time(NULL);
+    snprintf(c->id, sizeof c->id, "%s-%013llx", c->route->kind == CHAT ? "chatcmpl" : "cmpl", (unsigned long long)random_number(c));
+    if (read_job(c) && enlist(c)) {
+        late = follow(c);
+        error = j.finish ? NULL : late ? late : j.message;
+        c->keep = c->keep && !late;
+        if (!j.stream && !error)
+            respond(c, 200, "application/json", make_answer(c, WHOLE));
+        else if (!c->begun && error)
+            refuse(c, late ? 503 : 500, NULL, "%s", error);
+        else
+            end_stream(c, late ? 503 : 500, error);
+    }
+    free(j.ids), free(j.messages), text_free(&j.grammar);
+    text_free(&j.held), text_free(&j.out), text_free(&j.tokens), text_free(&j.log_probs), text_free(&j.offsets);
+    pthread_cond_destroy(&j.news);
+}
+
+/* --- requests: HTTP ---------------------------------------------------------------------------------------------- */
+
+static const route routes[] = {
+    {"GET", "/", true, 0, answer_page},
+    {"GET", "/health", true, 0, answer_health},
+    {"GET", "/v1/models", false, 0, answer_models},
+    {"POST", "/v1/completions", false, TEXT, answer_text},
+    {"POST", "/v1/chat/completions", false, CHAT, answer_text},
+};
+
+/*  Waits for more. False: there is none, and the connection ends. */
+static bool receive(connection *c)
+{
+    size_t had;
+    text_cut(&c->in, c->taken);
+    c->taken = 0;
+    had = c->in.size;
+    while (fetch(c) && c->in.size == had)
+        if (!wait_for(c, POLLIN, c->until))
+            return c->idle ? false : refuse(c, 408, NULL, "the request has not come in time");
+    return !c->gone;
+}
+
+/*  The next line, without its end; null, if the request is refused, or the client has left. *room: the bytes that lines may have. */
+static char *read_line(connection *c, size_t *room, int number, const char *too_long)
+{
     size_t i;
-    drop_job(c);
-    for (i = 0; i < sizeof texts / sizeof *texts; i++)
-        text_free(texts[i]);
-    close(c->fd);
-    free(c);
-}
-
-/*  Everything is out. */
-static void end_answer(connection *c)
-{
-    double now = seconds();
-    text_free(&c->body), text_free(&c->answer), text_free(&c->out);
-    text_free(&c->tokens), text_free(&c->log_probs), text_free(&c->offsets);
-    c->sent = 0;
-    if (c->keep && !interrupted) {
-        c->state = READING_HEAD;
-        c->until = now + (double)settings.idle_time;
-    } else {
-        shutdown(c->fd, SHUT_WR);
-        c->state = LINGERING;
-        c->until = now + LINGER;
-    }
-}
-
-/*  Sends what there is. False: no more goes out now. */
-static bool send_out(connection *c)
-{
-    while (c->sent < c->out.size) {
-        ssize_t sent = send(c->fd, c->out.data + c->sent, c->out.size - c->sent, 0); /* SIGPIPE is ignored */
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
-            c->state = CLOSED;
-        if (sent <= 0)
-            return false;
-        c->sent += (size_t)sent;
-        c->progress = seconds();
-        if (c->sent > MAX_UNSENT) { /* a slow reader never has all of it */
-            text_cut(&c->out, c->sent);
-            c->sent = 0;
+    for (i = 0; i < *room; i++) {
+        char *line, now, before;
+        if (c->taken + i == c->in.size && !receive(c))
+            return NULL;
+        line = c->in.data + c->taken;
+        now = line[i];
+        before = (char)(i ? line[i - 1] : 0);
+        if (((unsigned char)now < 0x20 && !strchr("\t\r\n", now)) || now == 0 || now == 0x7F || (now == '\n') != (before == '\r')) {
+            refuse(c, 400, NULL, "this is not HTTP: control characters, or lines that do not end in CR LF");
+            return NULL;
+        }
+        if (now == '\n') {
+            line[i - 1] = 0;
+            c->taken += i + 1;
+            *room -= i + 1;
+            return line;
         }
     }
-    text_cut(&c->out, c->out.size);
-    c->sent = 0;
+    refuse(c, number, NULL, "%s", too_long);
+    return NULL;
+}
+
+static bool is_token(const char *s)
+{
+    return *s && !s[strspn(s, "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")];
+}
+
+enum { HOST, LENGTH, CODING, CONNECTION, EXPECT, KEY, TYPE, ORIGIN, FIELDS };
+
+static const char *const fields[FIELDS] = {"Host",   "Content-Length", "Transfer-Encoding", "Connection",
+                                           "Expect", "Authorization",  "Content-Type",      "Origin"};
+
+/*  Whether only this machine reaches the server. */
+static bool is_local(void)
+{
+    return strcmp(settings.host, "localhost") == 0 || strncmp(settings.host, "127.", 4) == 0 || strcmp(settings.host, "::1") == 0;
+}
+
+/*  The name in "name:port". A page whose name was made to lead to this machine (DNS rebinding) has another one than this server. */
+static bool is_own_name(const char *host)
+{
+    char name[256];
+    const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
+    size_t size = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
+    if (size >= sizeof name || (host[size] && (host[size] != ':' || host[size + 1 + strspn(host + size + 1, "0123456789")])))
+        return false;
+    snprintf(name, sizeof name, "%.*s", (int)size, host);
+    return has_item("localhost,127.0.0.1,[::1]", name, strncasecmp) || has_item(settings.allowed, name, strncasecmp) ||
+           (!is_local() && !settings.allowed);
+}
+
+/*  Takes as long for every key of the same length. */
+static bool is_key(const char *given)
+{
+    const char *key = settings.key;
+    int difference = 0;
+    if (!given || strncasecmp(given, "Bearer ", 7) != 0 || strlen(given + 7) != strlen(key))
+        return false;
+    for (given += 7; *key; key++, given++)
+        difference |= *key ^ *given;
+    return difference == 0;
+}
+
+/*  Header lines, with a 0 behind each and an empty one at the end, into values. */
+static bool read_fields(connection *c, char *line, const char *values[FIELDS])
+{
+    int i, count = 0;
+    char *next;
+    for (; *line; line = next) {
+        char *end = line + strlen(line), *colon = strchr(line, ':'), *value;
+        next = end + 1;
+        if (!colon)
+            return refuse(c, 400, NULL, "a header line without a colon");
+        *colon = 0;
+        if (!is_token(line))
+            return refuse(c, 400, NULL, "the name of a header has characters that names do not have");
+        if (++count > MAX_HEADERS)
+            return refuse(c, 431, NULL, "too many headers");
+        value = colon + 1 + strspn(colon + 1, " \t");
+        while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
+            *--end = 0;
+        for (i = 0; i < FIELDS && strcasecmp(line, fields[i]) != 0; i++)
+            continue;
+        if (i < FIELDS && values[i])
+            return refuse(c, 400, NULL, "a header that says how to read the request is there twice");
+        if (i < FIELDS)
+            values[i] = value;
+    }
     return true;
 }
 
-/*  As far as a connection comes without waiting. */
-static void advance(connection *c)
+/*  How long the body is, and the route, if it may be taken. */
+static bool check_head(connection *c, const char *method, const char *path, const char *values[FIELDS])
 {
-    state before;
-    size_t unread;
+    const char *host = values[HOST], *origin = values[ORIGIN], *site = origin ? strstr(origin, "://") : NULL;
+    const char *length = values[LENGTH], *type = values[TYPE] ? values[TYPE] : "", *going_on = values[CONNECTION];
+    const route *r = routes, *end = routes + COUNT(routes);
+    c->chunked = values[CODING] != NULL;
+    if (c->chunked && (length || c->old))
+        return refuse(c, 400, NULL, "Transfer-Encoding beside Content-Length, or in HTTP/1.0");
+    if (c->chunked && strcasecmp(values[CODING], "chunked") != 0)
+        return refuse(c, 501, NULL, "Transfer-Encoding: only chunked is known");
+    if (length && (!*length || length[strspn(length, "0123456789")]))
+        return refuse(c, 400, NULL, "Content-Length is no number");
+    if (length && (strlen(length) > 12 || atoll(length) > settings.max_body))
+        return refuse(c, 413, NULL, "the body is larger than this server takes");
+    c->length = length ? (size_t)atoll(length) : 0;
+    c->head_only = strcmp(method, "HEAD") == 0;
+    if (!host && !c->old)
+        return refuse(c, 400, NULL, "HTTP/1.1 needs a Host header");
+    if (host && !is_own_name(host))
+        return refuse(c, 403, NULL, "Host is none of this server's names; --allow-host adds one");
+    if (origin && (!site || !host || strcasecmp(site + 3, host) != 0))
+        return refuse(c, 403, NULL, "Origin is the page of another site");
+    c->lasting = c->old ? has_item(going_on, "keep-alive", strncasecmp) : !has_item(going_on, "close", strncasecmp);
+    c->keep = c->lasting && !c->chunked && !c->length; /* if it is refused, nobody reads the body */
+    while (r < end && strcmp(path, r->path) != 0)
+        r++;
+    c->route = r;
+    if (r == end)
+        return refuse(c, 404, NULL, "there is nothing at this path");
+    if (strcmp(method, r->method) != 0 && !(c->head_only && strcmp(r->method, "GET") == 0))
+        return refuse(c, 405, NULL, "this path has the method %s only", r->method);
+    if (settings.key && !r->open && !is_key(values[KEY]))
+        return refuse(c, 401, NULL, "no key, or a wrong one: Authorization: Bearer KEY");
+    if (r->kind && !c->chunked && !length)
+        return refuse(c, 411, NULL, "neither Content-Length nor Transfer-Encoding");
+    if (r->kind && (strncasecmp(type, "application/json", 16) != 0 || !strchr("; \t", type[16])))
+        return refuse(c, 415, NULL, "Content-Type has to be application/json");
+    if (values[EXPECT] && strcasecmp(values[EXPECT], "100-continue") != 0)
+        return refuse(c, 417, NULL, "Expect: only 100-continue is known");
+    c->keep = false;
+    return true;
+}
+
+/*  The request line and the headers. False: they are refused, or do not come. */
+static bool read_head(connection *c)
+{
+    const char *values[FIELDS] = {0};
+    char *method, *path, *version, *line;
+    size_t room = MAX_HEAD;
+    c->keep = c->old = c->head_only = c->begun = false;
+    c->idle = true;
+    c->until = seconds() + (double)settings.idle_time;
+    do { /* some clients end a body with one line too many */
+        if (c->taken == c->in.size && !receive(c))
+            return false;
+        c->taken += strspn(c->in.data + c->taken, "\r\n");
+    } while (c->taken == c->in.size);
+    c->idle = false;
+    c->until = seconds() + (double)settings.request_time;
+    text_cut(&c->head, c->head.size);
     do {
-        before = c->state;
-        unread = c->in.size;
-        if (c->state == READING_HEAD && c->in.size)
-            read_head(c);
-        if (c->state == READING_BODY && read_body(c))
-            c->route->answer(c);
-        if (c->state == WAITING)
-            pump(c);
-        if (c->state != LINGERING && c->state != CLOSED && send_out(c) && c->state == WRITING)
-            end_answer(c);
-    } while ((c->state != before || c->in.size != unread) && c->state != CLOSED && c->state != LINGERING);
-}
-
-/*  Whether more is read now. Of the next request a little is, to see whether the client is there. */
-static bool wants_input(const connection *c) { return c->state == LINGERING || (c->state != WRITING && c->in.size <= MAX_HEAD); }
-
-static void receive(connection *c)
-{
-    char buffer[16384];
-    ssize_t got = recv(c->fd, buffer, sizeof buffer, 0);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
-        return;
-    if (got <= 0)
-        c->state = CLOSED;
-    else if (c->state != LINGERING)
-        text_add(&c->in, buffer, (size_t)got);
-}
-
-/*  When it has waited long enough, whatever it waits for. */
-static double deadline(const connection *c)
-{
-    double stalled = c->progress + (double)settings.request_time;
-    return c->out.size > c->sent && stalled < c->until ? stalled : c->until;
-}
-
-static void expire(connection *c)
-{
-    bool stalled = c->out.size > c->sent && c->state != LINGERING;
-    if (!stalled && (c->state == READING_BODY || (c->state == READING_HEAD && c->in.size)))
-        refuse_all(c, 408, "the request has not come in time");
-    else if (!stalled && c->state == WAITING) {
-        c->keep = false;
-        break_off(c, 503, "the answer has taken longer than this server allows");
-    } else
-        c->state = CLOSED;
-}
-
-static void accept_some(int listener, connection **all, int *count)
-{
-    int most = (int)settings.connections, i;
-    for (i = 0; i < 16 && *count < most + OVER; i++) {
-        int fd = accept(listener, NULL, NULL);
-        if (fd < 0)
-            return;
-        all[*count] = open_connection(fd, *count >= most);
-        (*count)++;
+        line = read_line(c, &room, 431, "the request line and the headers are too long");
+        if (!line)
+            return false;
+        text_add(&c->head, line, strlen(line) + 1);
+    } while (*line);
+    method = c->head.data;
+    line = method + strlen(method) + 1;
+    path = strchr(method, ' ');
+    version = path ? strchr(path + 1, ' ') : NULL;
+    if (!version || strchr(version + 1, ' '))
+        return refuse(c, 400, NULL, "the request line is not METHOD PATH VERSION");
+    *path++ = *version++ = 0;
+    if (strncmp(version, "HTTP/", 5) != 0 || !is_token(method) || path[0] != '/')
+        return refuse(c, 400, NULL, "the request line is not METHOD PATH VERSION");
+    if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
+        return refuse(c, 505, NULL, "only HTTP/1.1 and 1.0 are known");
+    path[strcspn(path, "?")] = 0;
+    c->old = version[7] == '0';
+    if (!read_fields(c, line, values) || !check_head(c, method, path, values))
+        return false;
+    if (values[EXPECT] && !c->old && (c->chunked || c->length) && c->taken == c->in.size) {
+        text_print(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
+        flush(c);
     }
+    return true;
+}
+
+static bool read_bytes(connection *c, size_t size)
+{
+    while (size) {
+        size_t there = c->in.size - c->taken, piece = there < size ? there : size;
+        if (!piece && !receive(c))
+            return false;
+        text_add(&c->body, c->in.data + c->taken, piece);
+        c->taken += piece;
+        size -= piece;
+    }
+    return true;
+}
+
+static bool read_body(connection *c)
+{
+    static const char too_long[] = "a line between chunks is too long";
+    size_t room, digits, size = c->length;
+    char *line;
+    if (!c->chunked)
+        return read_bytes(c, size);
+    for (;;) {
+        room = MAX_LINE;
+        line = read_line(c, &room, 400, too_long);
+        if (!line)
+            return false;
+        digits = strspn(line, "0123456789abcdefABCDEF");
+        if (!digits || digits > 8 || !strchr("; \t", line[digits]))
+            return refuse(c, 400, NULL, "a chunk without a size");
+        size = (size_t)strtoul(line, NULL, 16);
+        if (!size)
+            break;
+        if (c->body.size + size > (size_t)settings.max_body)
+            return refuse(c, 413, NULL, "the body is larger than this server takes");
+        if (!read_bytes(c, size) || !(line = read_line(c, &room, 400, too_long)))
+            return false;
+        if (*line)
+            return refuse(c, 400, NULL, "a chunk is longer than its size");
+    }
+    for (room = MAX_HEAD; line && *line;) /* trailers say nothing that matters here */
+        line = read_line(c, &room, 431, "the trailers are too long");
+    return line != NULL;
+}
+
+/* --- the threads of connections ---------------------------------------------------------------------------------- */
+
+static void *serve(void *data)
+{
+    connection *c = (connection *)data;
+    double until;
+    if (c->refused)
+        refuse(c, 503, NULL, "as many connections are open as this server takes");
+    else
+        do {
+            if (read_head(c) && read_body(c)) {
+                c->keep = c->lasting;
+                c->route->answer(c);
+            }
+            text_free(&c->body), text_free(&c->out), text_free(&c->part); /* they may be large */
+        } while (c->keep && !c->gone);
+    shutdown(c->fd, SHUT_WR);
+    for (until = seconds() + LINGER; fetch(c) && wait_for(c, POLLIN, until);) /* or what still comes takes the last answer with it */
+        text_cut(&c->in, c->in.size);
+    close(c->fd);
+    text_free(&c->in), text_free(&c->head), text_free(&c->out), text_free(&c->part);
+    free(c);
+    pthread_mutex_lock(&shared.lock);
+    shared.connections--;
+    pthread_cond_signal(&shared.ended);
+    pthread_mutex_unlock(&shared.lock);
+    return NULL;
 }
 
 /*  Answers, until a signal comes; then until all that runs is answered, or the time for that is over, or a second signal comes. */
-static void run_loop(int listener)
+static void run(int listener)
 {
-    int most = (int)settings.connections + OVER, count = 0, i, kept;
-    connection **all = (connection **)allocate(sizeof *all * (size_t)most);
-    struct pollfd *polled = (struct pollfd *)allocate(sizeof *polled * (size_t)(most + 2));
-    double stop = INFINITY, full = 0;
-    char drain[256];
-    while (!interrupted || count) {
-        double now = seconds(), first = stop;
-        int timeout;
-        if (interrupted && isinf(stop)) {
-            stop = first = now + (double)settings.grace_time;
-            for (i = 0; i < count; i++)
-                if (all[i]->state == READING_HEAD && !all[i]->in.size)
-                    all[i]->state = CLOSED;
+    struct pollfd polled[2] = {{listener, POLLIN, 0}, {shared.signal_pipe[0], POLLIN, 0}};
+    pthread_t thread;
+    int fd, on = 1;
+    pthread_mutex_lock(&shared.lock);
+    while (!interrupted() || shared.connections) {
+        if (interrupted()) {
+            double stop = seconds() + (interrupted() > 1 ? 0 : (double)settings.grace_time);
+            shared.stop = stop < shared.stop ? stop : shared.stop;
         }
-        if (interrupted > 1)
-            stop = now;
-        for (i = kept = 0; i < count; i++) {
-            connection *c = all[i];
-            if (now >= stop && c->state == WAITING) {
-                c->keep = false;
-                break_off(c, 503, "the server is shutting down");
-                c->until = now + 1;
-                advance(c);
-            } else if (now >= stop + 2)
-                c->state = CLOSED;
-            else if (now >= deadline(c)) {
-                expire(c);
-                advance(c);
-            }
-            if (c->state == CLOSED) {
-                free_connection(c);
-                continue;
-            }
-            if (deadline(c) < first)
-                first = deadline(c);
-            polled[kept].fd = c->fd;
-            polled[kept].events = (short)((wants_input(c) ? POLLIN : 0) | (c->out.size > c->sent ? POLLOUT : 0));
-            all[kept++] = c;
+        if (interrupted() || shared.connections >= settings.connections + OVER) {
+            nap(&shared.ended);
+            continue;
         }
-        count = kept;
-        if (interrupted && !count)
-            break;
-        polled[count].fd = shared.wake_loop[0];
-        polled[count].events = POLLIN;
-        polled[count + 1].fd = interrupted || count == most || now < full ? -1 : listener;
-        polled[count + 1].events = POLLIN;
-        timeout = first - now > 1 || isinf(first) ? 1000 : (int)((first - now) * 1000) + 1;
-        if (poll(polled, (nfds_t)(count + 2), timeout < 1 ? 1 : timeout) < 0)
-            continue; /* a signal */
-        if (polled[count].revents)
-            while (read(shared.wake_loop[0], drain, sizeof drain) == (ssize_t)sizeof drain)
-                continue;
-        for (i = 0; i < count; i++) {
-            connection *c = all[i];
-            if (polled[i].revents & (POLLIN | POLLHUP | POLLERR | POLLNVAL)) {
-                if (polled[i].events & POLLIN)
-                    receive(c);
-                else if (polled[i].revents & (POLLHUP | POLLERR | POLLNVAL))
-                    c->state = CLOSED;
-            }
-            if (polled[i].revents || c->job)
-                advance(c);
-        }
-        if (polled[count + 1].fd >= 0 && polled[count + 1].revents) {
-            int had = count;
-            accept_some(listener, all, &count);
-            if (count == had)
-                full = now + 0.1; /* no descriptors, say: not again at once */
-            for (i = had; i < count; i++)
-                advance(all[i]);
+        pthread_mutex_unlock(&shared.lock);
+        fd = poll(polled, 2, -1) > 0 && polled[0].revents ? accept(listener, NULL, NULL) : -1;
+        if (fd < 0)
+            poll(NULL, 0, 100); /* no descriptors, say: not again at once */
+        pthread_mutex_lock(&shared.lock);
+        if (fd >= 0) {
+            connection *c = (connection *)allocate(1, sizeof *c);
+            fcntl(fd, F_SETFL, O_NONBLOCK);
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+            c->fd = fd;
+            c->refused = shared.connections++ >= settings.connections;
+            if (pthread_create(&thread, NULL, serve, c) == 0)
+                pthread_detach(thread);
+            else
+                close(fd), free(c), shared.connections--;
         }
     }
-    free(all), free(polled);
+    pthread_mutex_unlock(&shared.lock);
 }
 
-/*  The first address of the host that takes it. */
-static int open_listener(void)
+/*  Its address goes to `at`: the system may choose the port. */
+static int open_listener(char *at, size_t capacity)
 {
     struct addrinfo want, *list = NULL, *a;
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
     char port[16];
     int fd = -1, on = 1, code;
     memset(&want, 0, sizeof want);
@@ -2084,128 +1725,22 @@ static int open_listener(void)
     code = getaddrinfo(settings.host, port, &want, &list);
     if (code)
         give_up("no such address: ", gai_strerror(code));
-    for (a = list; a; a = a->ai_next) {
+    for (a = list; a; a = a->ai_next) { /* the first one that it can have */
         fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-        if (fd < 0)
-            continue;
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 128) == 0)
+        if (fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 128) == 0)
             break;
         code = errno;
         close(fd);
-        fd = -1;
     }
-    freeaddrinfo(list);
-    if (fd < 0)
+    if (!a)
         give_up("cannot listen there: ", strerror(code));
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    freeaddrinfo(list);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    getsockname(fd, (struct sockaddr *)&address, &size);
+    getnameinfo((struct sockaddr *)&address, size, NULL, 0, port, sizeof port, NI_NUMERICSERV);
+    snprintf(at, capacity, strchr(settings.host, ':') ? "http://[%s]:%s" : "http://%s:%s", settings.host, port);
     return fd;
-}
-
-/*  The port, also where the system has chosen it. */
-static int port_of(int listener)
-{
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    getsockname(listener, (struct sockaddr *)&address, &size);
-    return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)(void *)&address)->sin6_port)
-                                         : ntohs(((struct sockaddr_in *)(void *)&address)->sin_port);
-}
-
-/* --- the command line -------------------------------------------------------------------------------------------- */
-
-static const char help[] = "serve MODEL [--option value ...]      MODEL: a folder with config.json and model.safetensors, or a .gguf file\n"
-                           "  --host name          where to listen (127.0.0.1: this machine alone)\n"
-                           "  --port n             (8080; 0: the system chooses)\n"
-                           "  --allow-host name    a name besides localhost that requests may have in Host; up to 8 times\n"
-                           "  --api-key key        what requests have to show (SERVE_API_KEY; none)\n"
-                           "  --name name          of the model (the last part of MODEL)\n"
-                           "  --context n          tokens of a prompt and its answer (the model's, but at most 4096)\n"
-                           "  --sequences n        requests that are answered at a time (8)\n"
-                           "  --queue n            requests that wait besides (32); more hear 429\n"
-                           "  --connections n      (64); more hear 503\n"
-                           "  --max-body n         bytes of a request (2097152)\n"
-                           "  --request-time s     in which a request has to come, and its answer to be taken (30)\n"
-                           "  --idle-time s        between two requests of a connection (60)\n"
-                           "  --answer-time s      from a request to the end of its answer (600)\n"
-                           "  --grace-time s       in which running requests may end after SIGINT or SIGTERM (10)\n";
-
-static void read_settings(int argc, char **argv)
-{
-    static const struct {
-        const char *name;
-        int64_t *number, least, most;
-    } counts[] = {{"--port", &settings.port, 0, 65535},
-                  {"--context", &settings.context, 1, 1 << 30},
-                  {"--sequences", &settings.sequences, 1, 1024},
-                  {"--queue", &settings.queue, 0, 1 << 20},
-                  {"--connections", &settings.connections, 1, 100000},
-                  {"--max-body", &settings.max_body, 1, 1 << 30},
-                  {"--request-time", &settings.request_time, 1, 1000000},
-                  {"--idle-time", &settings.idle_time, 1, 1000000},
-                  {"--answer-time", &settings.answer_time, 1, 1000000},
-                  {"--grace-time", &settings.grace_time, 0, 1000000}};
-    static const struct {
-        const char *name, **text;
-    } texts[] = {{"--host", &settings.host}, {"--api-key", &settings.key}, {"--name", &settings.name}};
-    size_t k;
-    int i;
-    settings.key = getenv("SERVE_API_KEY");
-    for (i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = argv[i + 1]; /* argv[argc] is null */
-        if (strcmp(name, "--help") == 0) {
-            fputs(help, stdout);
-            exit(0);
-        }
-        if (strncmp(name, "--", 2) != 0) {
-            if (settings.path)
-                give_up("one model only: ", name);
-            settings.path = name;
-            continue;
-        }
-        if (!value)
-            give_up("a value is missing after ", name);
-        i++;
-        for (k = 0; k < sizeof counts / sizeof *counts && strcmp(name, counts[k].name) != 0; k++)
-            continue;
-        if (k < sizeof counts / sizeof *counts) {
-            char *end;
-            *counts[k].number = strtoll(value, &end, 10);
-            if (!*value || *end || *counts[k].number < counts[k].least || *counts[k].number > counts[k].most)
-                give_up("not a number that makes sense: ", value);
-            continue;
-        }
-        for (k = 0; k < sizeof texts / sizeof *texts && strcmp(name, texts[k].name) != 0; k++)
-            continue;
-        if (k < sizeof texts / sizeof *texts)
-            *texts[k].text = value;
-        else if (strcmp(name, "--allow-host") == 0 && settings.allowed_count < MAX_NAMES)
-            settings.allowed[settings.allowed_count++] = value;
-        else
-            give_up("no such option (--help lists them): ", name);
-    }
-    if (settings.key && !*settings.key)
-        settings.key = NULL;
-}
-
-/*  The last part of a path. */
-static const char *name_of(const char *path)
-{
-    static char name[256];
-    size_t end = strlen(path), start;
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    for (start = end; start > 0 && path[start - 1] != '/'; start--)
-        continue;
-    snprintf(name, sizeof name, "%.*s", (int)(end - start), path + start);
-    return name;
-}
-
-static void check(void)
-{
-    if (ignis_status_last() != IGNIS_OK)
-        give_up("stopped by the error above", "");
 }
 
 static void open_engine(void)
@@ -2218,7 +1753,8 @@ static void open_engine(void)
     engine.tokenizer = ignis_model_tokenizer(engine.model);
     ignis_model_query(engine.model, &info);
     ignis_tokenizer_query(engine.tokenizer, &about);
-    check();
+    if (ignis_status_last() != IGNIS_OK)
+        give_up("stopped by the error above", "");
     engine.context = info.context;
     engine.tokens = about.tokens < info.vocab ? about.tokens : info.vocab;
     memcpy(engine.ends, info.ends, sizeof info.ends);
@@ -2226,42 +1762,35 @@ static void open_engine(void)
     if (about.eos >= 0)
         engine.ends[engine.end_count++] = about.eos;
     engine.talks = about.has_template;
+    engine.started = time(NULL);
+    text_escape(&engine.name, settings.name, strlen(settings.name));
 }
 
 int main(int argc, char **argv)
 {
-    struct sigaction action;
+    struct sigaction action = {.sa_flags = 0};
     pthread_t thread;
+    char at[300];
     int listener;
     read_settings(argc, argv);
-    if (!settings.path) {
-        fputs(help, stderr);
-        return 2;
-    }
-    if (!settings.name)
-        settings.name = name_of(settings.path);
     open_engine();
-
-    listener = open_listener();
+    listener = open_listener(at, sizeof at);
     if (!settings.key && !is_local())
         fprintf(stderr, "serve: without --api-key everybody who reaches %s may use this server\n", settings.host);
-    if (pipe(shared.wake_loop) != 0)
+    if (pipe(shared.signal_pipe) != 0)
         give_up("no pipe: ", strerror(errno));
-    fcntl(shared.wake_loop[0], F_SETFL, O_NONBLOCK);
-    fcntl(shared.wake_loop[1], F_SETFL, O_NONBLOCK);
-    memset(&action, 0, sizeof action);
-    action.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &action, NULL);
+    fcntl(shared.signal_pipe[1], F_SETFL, O_NONBLOCK);
     action.sa_handler = on_signal;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
     if (pthread_create(&thread, NULL, run_model, NULL) != 0)
         give_up("no thread for the model", "");
-    printf("serve: %s at http://%s%s%s:%d\n", settings.name, strchr(settings.host, ':') ? "[" : "", settings.host,
-           strchr(settings.host, ':') ? "]" : "", port_of(listener));
+    printf("serve: %s at %s\n", settings.name, at);
     fflush(stdout);
 
-    run_loop(listener);
+    run(listener);
     close(listener);
     pthread_mutex_lock(&shared.lock);
     shared.quit = true;
@@ -2269,6 +1798,7 @@ int main(int argc, char **argv)
     pthread_mutex_unlock(&shared.lock);
     pthread_join(thread, NULL);
     ignis_model_free(engine.model);
+    text_free(&engine.name);
     puts("serve: ended");
     return ignis_shutdown() != IGNIS_OK;
 }

@@ -11,8 +11,9 @@
     The text is ignis.h, or the file that you name: ./train_gpt book.txt. The program shows its progress, and from time to time what
     it would write itself; in the end it draws the loss as a picture, loss.svg. The model goes to gpt.safetensors, also on Ctrl-C;
     ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened, to the last bit. ./train_gpt --help lists
-    what can be changed. --export folder also writes the model as Hugging Face has GPT-2, for ignis_model_open and transformers: its
-    tokens are bytes. The sizes fit a GPU; on Ignis' simulator, which has none, they are tiny.
+    what can be changed. --export folder also writes the model as Hugging Face has GPT-2, with a tokenizer whose ids are the bytes, for
+    transformers and for the examples generate.c and serve.c: ./generate folder "Once upon". The sizes fit a GPU; on Ignis' simulator,
+    which has none, they are tiny.
 
     ./train_gpt --gpus 4 trains on four GPUs: four processes, each with the whole model on a GPU of its own and a fourth of every batch. While
     backward goes on they average their gradients, and so take equal steps. The losses are those of one GPU, up to rounding. Under
@@ -710,6 +711,48 @@ static void run_save(run *r)
     check();
 }
 
+static FILE *export_begin(const char *folder, const char *name)
+{
+    char path[1024];
+    FILE *file = snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path ? fopen(path, "wb") : NULL;
+    if (!file)
+        give_up("cannot write the exported ", name);
+    return file;
+}
+
+static void export_end(FILE *file, const char *name)
+{
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed)
+        give_up("cannot write the exported ", name);
+}
+
+/*  A tokenizer whose ids are the bytes themselves: nothing is split, nothing joined. In such files each byte has a letter: visible ones of
+    Latin-1 their own, the others what comes from U+0100 on. */
+static void export_tokenizer(const run *r)
+{
+    FILE *file = export_begin(r->set.folder, "tokenizer.json");
+    int byte, others = 0;
+    fprintf(file,
+            "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,\n"
+            " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false},\n"
+            " \"post_processor\": null,\n"
+            " \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false},\n"
+            " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,\n"
+            "  \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {");
+    for (byte = 0; byte < BYTES; byte++) {
+        bool visible = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
+        fprintf(file, "%s\"\\u%04x\": %d", byte == 0 ? "" : byte % 8 ? ", " : ",\n   ", (unsigned)(visible ? byte : 256 + others++), byte);
+    }
+    fprintf(file, "},\n  \"merges\": []}}\n");
+    export_end(file, "tokenizer.json");
+    file = export_begin(r->set.folder, "tokenizer_config.json");
+    fprintf(file,
+            "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"model_max_length\": %lld, \"clean_up_tokenization_spaces\": false}\n",
+            (long long)r->model->context);
+    export_end(file, "tokenizer_config.json");
+}
+
 /*  Writes the model as Hugging Face has GPT-2: other names, and matrices the other way round, [in, out]. */
 static void run_export(run *r)
 {
@@ -737,19 +780,16 @@ static void run_export(run *r)
     ignis_scope_end(scope);
     free(c);
     check();
-    snprintf(path, sizeof path, "%s/config.json", r->set.folder);
-    file = fopen(path, "wb");
-    if (!file)
-        give_up("cannot write ", path);
+    file = export_begin(r->set.folder, "config.json");
     fprintf(file,
             "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %lld, \"n_embd\": "
             "%lld,\n"
             " \"n_layer\": %d, \"n_head\": %lld, \"n_inner\": %lld, \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5,\n"
-            " \"torch_dtype\": \"%s\", \"tie_word_embeddings\": true}\n",
+            " \"torch_dtype\": \"%s\", \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}\n",
             BYTES, (long long)m->context, (long long)m->width, m->layers, (long long)m->heads, (long long)(4 * m->width),
             r->set.bf16 ? "bfloat16" : "float32");
-    if (fclose(file) != 0)
-        give_up("cannot write ", path);
+    export_end(file, "config.json");
+    export_tokenizer(r);
 }
 
 /*  The settings that a file was saved with: the sizes of the model must be known before it can be made. */

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: MIT
+/*  bench_generate.c - tokens a second of models with random weights of true shapes, behind 512 tokens, and the time to the first one
+
+    Writes each model as a folder that transformers opens, too: peer_generate.py measures the same. A share is that of 4.25 TB/s: the bytes of all
+    weights that a step multiplies with, and of the keys and values that it reads, each once. Every figure is a median, taken warm.
+
+        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [gpt2] [llama-1b] [llama-8b]
+        folder=path among the words: where models are written, and stay (/dev/shm); 8b takes 16 GB
+        batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
+        of it have ended
+        weights=q4_0,q8_0,q4_k,q6_k among the words: those of a GGUF file whose matrices are random blocks
+*/
+#define _GNU_SOURCE
+#define IGNIS_IMPLEMENTATION
+#define IGNIS_MODELS
+#include "ignis.h"
+
+#include "timing.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PROMPT = 512, STEPS = 48, ROUNDS = 5, MOST = 64, BLOCK = 1 << 22 };
+
+typedef struct shape {
+    const char *name;
+    int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
+    bool is_gpt2, tied;
+} shape;
+
+static const shape shapes[] = {
+    {"gpt2", 12, 768, 12, 12, 64, 3072, 50257, true, true},
+    {"llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, false, true},
+    {"llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, false, false},
+};
+static const shape small = {"tiny", 2, 64, 4, 2, 16, 128, 256, false, true}; /* for the simulator */
+
+/* the folder ------------------------------------------------------------------------------------------------------- */
+
+static uint16_t block[BLOCK]; /* noise of standard deviation 0.02, as bf16: tensors are cut out of its repetitions */
+
+static void make_block(void)
+{
+    uint64_t state = 88172645463325252u;
+    int i;
+    for (i = 0; i < BLOCK; i++) {
+        float value;
+        uint32_t bits;
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        value = ((float)(state >> 40) / 16777216.0f - 0.5f) * 0.0692820f;
+        memcpy(&bits, &value, 4);
+        block[i] = (uint16_t)((bits + 0x8000) >> 16);
+    }
+}
+
+/*  Writes a header's line, or, with no header, the tensor's values. */
+static void put(FILE *file, bool header, int64_t *at, const char *name, int layer, int rows, int columns, int value)
+{
+    int64_t count = (int64_t)rows * (columns ? columns : 1), left = count, some;
+    if (header) {
+        char full[96];
+        snprintf(full, sizeof full, name, layer);
+        fprintf(file, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%d", *at ? "," : "{", full, rows);
+        if (columns)
+            fprintf(file, ",%d", columns);
+        fprintf(file, "],\"data_offsets\":[%lld,%lld]}", (long long)*at, (long long)(*at + 2 * count));
+    } else if (value >= 0) {
+        uint16_t number = value ? 0x3f80 : 0;
+        while (left-- > 0)
+            fwrite(&number, 2, 1, file);
+    } else {
+        for (; left > 0; left -= some) {
+            int64_t from = (*at / 2 + count - left) % BLOCK;
+            some = BLOCK - from < left ? BLOCK - from : left;
+            fwrite(block + from, 2, (size_t)some, file);
+        }
+    }
+    *at += 2 * count;
+}
+
+static void put_all(const shape *s, FILE *file, bool header)
+{
+    int64_t at = 0;
+    int l, h = s->hidden, q = s->heads * s->head_dim, k = s->kv_heads * s->head_dim;
+    if (s->is_gpt2) {
+        put(file, header, &at, "transformer.wte.weight", 0, s->vocab, h, -1);
+        put(file, header, &at, "transformer.wpe.weight", 0, 1024, h, -1);
+        put(file, header, &at, "transformer.ln_f.weight", 0, h, 0, 1);
+        put(file, header, &at, "transformer.ln_f.bias", 0, h, 0, 0);
+    } else {
+        put(file, header, &at, "model.embed_tokens.weight", 0, s->vocab, h, -1);
+        put(file, header, &at, "model.norm.weight", 0, h, 0, 1);
+        if (!s->tied)
+            put(file, header, &at, "lm_head.weight", 0, s->vocab, h, -1);
+    }
+    for (l = 0; l < s->layers; l++) {
+        if (s->is_gpt2) {
+            put(file, header, &at, "transformer.h.%d.ln_1.weight", l, h, 0, 1);
+            put(file, header, &at, "transformer.h.%d.ln_1.bias", l, h, 0, 0);
+            put(file, header, &at, "transformer.h.%d.attn.c_attn.weight", l, h, 3 * h, -1);
+            put(file, header, &at, "transformer.h.%d.attn.c_attn.bias", l, 3 * h, 0, -1);
+            put(file, header, &at, "transformer.h.%d.attn.c_proj.weight", l, h, h, -1);
+            put(file, header, &at, "transformer.h.%d.attn.c_proj.bias", l, h, 0, -1);
+            put(file, header, &at, "transformer.h.%d.ln_2.weight", l, h, 0, 1);
+            put(file, header, &at, "transformer.h.%d.ln_2.bias", l, h, 0, 0);
+            put(file, header, &at, "transformer.h.%d.mlp.c_fc.weight", l, h, s->inner, -1);
+            put(file, header, &at, "transformer.h.%d.mlp.c_fc.bias", l, s->inner, 0, -1);
+            put(file, header, &at, "transformer.h.%d.mlp.c_proj.weight", l, s->inner, h, -1);
+            put(file, header, &at, "transformer.h.%d.mlp.c_proj.bias", l, h, 0, -1);
+            continue;
+        }
+        put(file, header, &at, "model.layers.%d.input_layernorm.weight", l, h, 0, 1);
+        put(file, header, &at, "model.layers.%d.self_attn.q_proj.weight", l, q, h, -1);
+        put(file, header, &at, "model.layers.%d.self_attn.k_proj.weight", l, k, h, -1);
+        put(file, header, &at, "model.layers.%d.self_attn.v_proj.weight", l, k, h, -1);
+        put(file, header, &at, "model.layers.%d.self_attn.o_proj.weight", l, h, q, -1);
+        put(file, header, &at, "model.layers.%d.post_attention_layernorm.weight", l, h, 0, 1);
+        put(file, header, &at, "model.layers.%d.mlp.gate_proj.weight", l, s->inner, h, -1);
+        put(file, header, &at, "model.layers.%d.mlp.up_proj.weight", l, s->inner, h, -1);
+        put(file, header, &at, "model.layers.%d.mlp.down_proj.weight", l, h, s->inner, -1);
+    }
+    if (header)
+        fprintf(file, "}");
+}
+
+/*  The folder of a model, which is written if it is not there. */
+static bool write_folder(const shape *s, const char *folder)
+{
+    char path[512];
+    FILE *file;
+    uint64_t size = 0;
+    bool ok;
+    mkdir(folder, 0777);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if ((file = fopen(path, "rb"))) {
+        fclose(file);
+        return true;
+    }
+    make_block();
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    if (!(file = fopen(path, "wb")))
+        return false;
+    fwrite(&size, 8, 1, file);
+    put_all(s, file, true);
+    size = (uint64_t)ftell(file) - 8;
+    put_all(s, file, false);
+    rewind(file);
+    fwrite(&size, 8, 1, file);
+    ok = !ferror(file);
+    ok = fclose(file) == 0 && ok;
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (!ok || !(file = fopen(path, "wb")))
+        return false;
+    if (s->is_gpt2)
+        fprintf(file,
+                "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d, "
+                "\"n_positions\": 1024, \"n_ctx\": 1024, "
+                "\"vocab_size\": %d, \"layer_norm_epsilon\": 1e-5, \"activation_function\": \"gelu_new\", \"dtype\": \"bfloat16\"}\n",
+                s->hidden, s->layers, s->heads, s->vocab);
+    else
+        fprintf(file,
+                "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
+                "\"num_attention_heads\": %d, "
+                "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d, "
+                "\"max_position_embeddings\": 4096, "
+                "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": %s, \"rope_theta\": 500000.0, \"dtype\": "
+                "\"bfloat16\"}\n",
+                s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim, s->inner, s->vocab, s->tied ? "true" : "false");
+    return fclose(file) == 0;
+}
+
+/* the figures ------------------------------------------------------------------------------------------------------- */
+
+static bool ok_or_say(bool ok)
+{
+    if (!ok)
+        fprintf(stderr, "%s\n", ignis_status_message());
+    return ok;
+}
+
+/*  Seconds of a step of so many sequences, each behind `prompt` tokens, by ignis_sequence_next_all; below 0: a failure. */
+static double step_seconds(const ignis_sequence *sequences, int count, int prompt, int steps, int rounds)
+{
+    double times[ROUNDS], start;
+    int32_t ids[MOST];
+    int round, i;
+    for (round = -1; round < rounds; round++) {
+        for (i = 0; i < count; i++)
+            if (ignis_sequence_truncate(sequences[i], prompt) != IGNIS_OK)
+                return -1;
+        for (i = 0; i < 3; i++) /* the last token of the prompt has no keys yet; the graph is made */
+            if (ignis_sequence_next_all(sequences, count, NULL, ids) != IGNIS_OK)
+                return -1;
+        start = now();
+        for (i = 0; i < steps; i++)
+            if (ignis_sequence_next_all(sequences, count, NULL, ids) != IGNIS_OK)
+                return -1;
+        if (round >= 0)
+            times[round] = (now() - start) / steps;
+    }
+    return median(times, rounds);
+}
+
+/*  Seconds of a token of ignis_generate. */
+static double generate_seconds(ignis_sequence sequence, int prompt, int steps, int rounds)
+{
+    double times[ROUNDS];
+    ignis_generate_info info;
+    ignis_generate_desc desc;
+    int round;
+    memset(&desc, 0, sizeof desc);
+    desc.max_tokens = steps;
+    desc.end_count = -1;
+    desc.info = &info;
+    for (round = -1; round < rounds; round++) {
+        if (ignis_sequence_truncate(sequence, prompt) != IGNIS_OK || ignis_generate(sequence, &desc) != IGNIS_OK)
+            return -1;
+        if (round >= 0)
+            times[round] = (info.seconds - info.first) / (info.tokens - 1);
+    }
+    return median(times, rounds);
+}
+
+/*  Seconds from the ids of a prompt to the first token. */
+static double first_seconds(ignis_sequence sequence, const int32_t *ids, int prompt, int rounds)
+{
+    double times[ROUNDS], start;
+    int round;
+    for (round = -1; round < rounds; round++) {
+        if (ignis_sequence_truncate(sequence, 0) != IGNIS_OK)
+            return -1;
+        start = now();
+        if (ignis_sequence_feed(sequence, ids, prompt) != IGNIS_OK || ignis_sequence_next(sequence, NULL) < 0)
+            return -1;
+        if (round >= 0)
+            times[round] = now() - start;
+    }
+    return median(times, rounds);
+}
+
+/* a GGUF file ------------------------------------------------------------------------------------------------------- */
+
+typedef struct blocks {
+    const char *name;
+    int id, elements, bytes, scales[2]; /* where halves are */
+} blocks;
+
+static const blocks block_types[] = {
+    {"q8_0", 8, 32, 34, {0, 0}}, {"q4_0", 2, 32, 18, {0, 0}}, {"q4_k", 12, 256, 144, {0, 2}}, {"q6_k", 14, 256, 210, {208, 208}}};
+
+static void put_number(FILE *file, uint64_t value, int size) { fwrite(&value, (size_t)size, 1, file); }
+
+static void put_text(FILE *file, const char *text)
+{
+    put_number(file, strlen(text), 8);
+    fwrite(text, 1, strlen(text), file);
+}
+
+static void put_key(FILE *file, const char *name, uint32_t value, int type)
+{
+    put_text(file, name);
+    put_number(file, (uint64_t)type, 4);
+    put_number(file, value, 4);
+}
+
+/*  Writes the head of a tensor, or its blocks. */
+static void put_blocks(FILE *file, bool header, const blocks *type, int64_t *at, const char *name, int layer, int rows, int columns)
+{
+    static unsigned char some[210 * 4096];
+    int64_t size = columns ? (int64_t)rows * columns / type->elements * type->bytes : 4 * (int64_t)rows, left, i;
+    int k;
+    if (header) {
+        char full[96];
+        snprintf(full, sizeof full, name, layer);
+        put_text(file, full);
+        put_number(file, columns ? 2 : 1, 4);
+        if (columns)
+            put_number(file, (uint64_t)columns, 8);
+        put_number(file, (uint64_t)rows, 8);
+        put_number(file, columns ? (uint64_t)type->id : 0, 4);
+        put_number(file, (uint64_t)*at, 8);
+    } else if (!columns) {
+        for (i = 0; i < rows; i++)
+            put_number(file, 0x3f800000, 4);
+    } else {
+        for (i = 0; i < (int64_t)sizeof some; i++)
+            some[i] = (unsigned char)((i * 2654435761u + (uint64_t)*at) >> 13);
+        for (i = 0; i < 4096; i++)
+            for (k = 0; k < 2; k++) {
+                some[i * type->bytes + type->scales[k]] = (unsigned char)(17 * i);
+                some[i * type->bytes + type->scales[k] + 1] = type->elements == 256 ? 0x01 : type->bytes == 18 ? 0x14 : 0x06;
+            }
+        for (left = size; left > 0; left -= i) {
+            i = left < 4096 * type->bytes ? left : 4096 * type->bytes;
+            fwrite(some, 1, (size_t)i, file);
+        }
+    }
+    for (; size % 32; size++)
+        if (!header)
+            fputc(0, file);
+    *at += size;
+}
+
+static bool write_gguf(const shape *s, const blocks *type, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    int pass, layer, width = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    float theta = 500000.0f, eps = 1e-5f;
+    uint32_t bits;
+    if (!file)
+        return false;
+    setvbuf(file, NULL, _IOFBF, 1 << 20);
+    fwrite("GGUF", 1, 4, file);
+    put_number(file, 3, 4);
+    put_number(file, (uint64_t)(9 * s->layers + (s->tied ? 2 : 3)), 8);
+    put_number(file, 10, 8);
+    put_text(file, "general.architecture");
+    put_number(file, 8, 4);
+    put_text(file, "llama");
+    put_key(file, "llama.block_count", (uint32_t)s->layers, 4);
+    put_key(file, "llama.embedding_length", (uint32_t)s->hidden, 4);
+    put_key(file, "llama.feed_forward_length", (uint32_t)s->inner, 4);
+    put_key(file, "llama.context_length", 8192, 4);
+    put_key(file, "llama.attention.head_count", (uint32_t)s->heads, 4);
+    put_key(file, "llama.attention.head_count_kv", (uint32_t)s->kv_heads, 4);
+    put_key(file, "llama.attention.key_length", (uint32_t)s->head_dim, 4);
+    memcpy(&bits, &theta, 4);
+    put_key(file, "llama.rope.freq_base", bits, 6);
+    memcpy(&bits, &eps, 4);
+    put_key(file, "llama.attention.layer_norm_rms_epsilon", bits, 6);
+    for (pass = 0; pass < 2; pass++) {
+        int64_t at = 0;
+        bool header = pass == 0;
+        put_blocks(file, header, type, &at, "token_embd.weight", 0, s->vocab, s->hidden);
+        put_blocks(file, header, type, &at, "output_norm.weight", 0, s->hidden, 0);
+        if (!s->tied)
+            put_blocks(file, header, type, &at, "output.weight", 0, s->vocab, s->hidden);
+        for (layer = 0; layer < s->layers; layer++) {
+            put_blocks(file, header, type, &at, "blk.%d.attn_norm.weight", layer, s->hidden, 0);
+            put_blocks(file, header, type, &at, "blk.%d.attn_q.weight", layer, width, s->hidden);
+            put_blocks(file, header, type, &at, "blk.%d.attn_k.weight", layer, kv, s->hidden);
+            put_blocks(file, header, type, &at, "blk.%d.attn_v.weight", layer, kv, s->hidden);
+            put_blocks(file, header, type, &at, "blk.%d.attn_output.weight", layer, s->hidden, width);
+            put_blocks(file, header, type, &at, "blk.%d.ffn_norm.weight", layer, s->hidden, 0);
+            put_blocks(file, header, type, &at, "blk.%d.ffn_gate.weight", layer, s->inner, s->hidden);
+            put_blocks(file, header, type, &at, "blk.%d.ffn_up.weight", layer, s->inner, s->hidden);
+            put_blocks(file, header, type, &at, "blk.%d.ffn_down.weight", layer, s->hidden, s->inner);
+        }
+        while (header && ftell(file) % 32)
+            fputc(0, file);
+    }
+    return fclose(file) == 0;
+}
+
+static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, ignis_dtype dtype, bool tiny)
+{
+    int prompt = tiny ? 20 : PROMPT, steps = tiny ? 2 : STEPS, rounds = tiny ? 1 : ROUNDS, count = 0, i;
+    double weights, token, seconds;
+    ignis_sequence sequences[MOST];
+    ignis_model_desc desc;
+    ignis_model_info info;
+    ignis_model model;
+    int32_t ids[PROMPT];
+    char path[400];
+    const char *word;
+    snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, type ? "-" : "", type ? type->name : "", type ? ".gguf" : "");
+    if (type ? !write_gguf(s, type, path) : !write_folder(s, path)) {
+        fprintf(stderr, "%s cannot be written\n", path);
+        return false;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.path = path;
+    desc.dtype = dtype;
+    desc.context = tiny ? 64 : 1024;
+    for (word = batches; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL)
+        desc.sequences = atoi(word) > desc.sequences ? atoi(word) : desc.sequences;
+    seconds = now();
+    model = ignis_model_open(&desc);
+    if (!ok_or_say(model.id && ignis_model_query(model, &info) == IGNIS_OK))
+        return false;
+    weights =
+        (double)info.weight_bytes - (s->tied ? 0 : (double)s->vocab * s->hidden * (double)info.weight_bytes / (double)info.parameters);
+    token = (double)info.cache_bytes_of_token * (prompt + steps / 2);
+    if (type)
+        printf("%s: %s, %.2f GB of weights on the device\n", s->name, type->name, (double)info.weight_bytes / 1e9);
+    fprintf(stderr, "%s: opened in %.1f s\n", s->name, now() - seconds);
+    for (i = 0; i < prompt; i++)
+        ids[i] = (i * 7919 + 13) % s->vocab;
+    for (word = batches; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL) {
+        int batch = atoi(word);
+        for (; count < batch && count < MOST; count++) {
+            sequences[count] = ignis_sequence_begin(model);
+            ids[0] = count;
+            if (!ok_or_say(sequences[count].id && ignis_sequence_feed(sequences[count], ids, prompt) == IGNIS_OK))
+                return false;
+        }
+        seconds = step_seconds(sequences, batch, prompt, steps, rounds);
+        if (!ok_or_say(seconds > 0))
+            return false;
+        printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s\n", s->name, batch, batch / seconds, seconds * 1e6,
+               (weights + batch * token) / seconds / 4.25e12);
+        fflush(stdout);
+    }
+    seconds = generate_seconds(sequences[0], prompt, steps, rounds);
+    if (!ok_or_say(seconds > 0))
+        return false;
+    printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token %6.3f of 4.25 TB/s\n", s->name, 1 / seconds, seconds * 1e6,
+           (weights + token) / seconds / 4.25e12);
+    seconds = first_seconds(sequences[0], ids, prompt, rounds);
+    if (!ok_or_say(seconds > 0))
+        return false;
+    printf("%-10s %3d tokens to the first one behind them %10.2f ms\n", s->name, prompt, seconds * 1e3);
+    fflush(stdout);
+    for (i = 0; i < count; i++)
+        ignis_sequence_free(sequences[i]);
+    ignis_model_free(model);
+    if (type)
+        remove(path);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    const char *folder = "/dev/shm", *batches = "1,8,64", *weights = "";
+    ignis_dtype dtype = IGNIS_BF16;
+    ignis_device_info info;
+    bool named = false, ok = true;
+    int i, k;
+    if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)
+        return 1;
+    for (i = 1; i < argc; i++) {
+        folder = strncmp(argv[i], "folder=", 7) == 0 ? argv[i] + 7 : folder;
+        batches = strncmp(argv[i], "batch=", 6) == 0 ? argv[i] + 6 : batches;
+        dtype = strcmp(argv[i], "dtype=f32") == 0 ? IGNIS_F32 : strcmp(argv[i], "dtype=f16") == 0 ? IGNIS_F16 : dtype;
+        weights = strncmp(argv[i], "weights=", 8) == 0 ? argv[i] + 8 : weights;
+        if (strcmp(argv[i], "plain") == 0)
+            ignis__cuda.cuLaunchKernelEx = NULL;
+        else
+            named = named || !strchr(argv[i], '=');
+    }
+    if (strstr(info.name, "imulat")) {
+        printf("on the simulator these figures mean nothing\n");
+        ok = run(&small, NULL, folder, "1,8", dtype, true) && run(&small, &block_types[0], folder, "1,8", dtype, true);
+    } else {
+        for (k = 0; ok && k < (int)(sizeof shapes / sizeof shapes[0]); k++) {
+            bool wanted = !named && shapes[k].layers < 32; /* 16 GB only when they are asked for */
+            for (i = 1; i < argc; i++)
+                wanted = wanted || strcmp(argv[i], shapes[k].name) == 0;
+            if (wanted && !*weights)
+                ok = run(&shapes[k], NULL, folder, batches, dtype, false);
+            for (i = 0; ok && wanted && !shapes[k].is_gpt2 && i < (int)(sizeof block_types / sizeof block_types[0]); i++)
+                ok = !strstr(weights, block_types[i].name) || run(&shapes[k], &block_types[i], folder, batches, dtype, false);
+        }
+    }
+    ignis_shutdown();
+    return ok ? 0 : 1;
+}

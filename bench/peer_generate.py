@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""What bench_generate measures, by transformers: python3 bench/peer_generate.py [compile] [folder=/dev/shm] [batch=1,8,64] [gpt2] [llama-1b] [llama-8b]
+
+Opens the folders that bench_generate has written. Decoding has a static cache of 1024 tokens and takes the likeliest token on the device; the whole
+step is a CUDA graph, or, with compile, torch.compile of the model in its mode reduce-overhead. Nothing is copied to the host between tokens.
+Without a GPU it runs on the CPU, in tiny sizes, to see that it works; there bench_generate on the simulator writes the model tiny."""
+import statistics
+import sys
+import time
+
+try:
+    import torch
+    import transformers
+    from transformers import AutoModelForCausalLM, StaticCache
+except ImportError:
+    print("PyTorch or transformers is not installed")
+    raise SystemExit(0)
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+wait = torch.cuda.synchronize if DEVICE == "cuda" else lambda: None
+PROMPT, STEPS, ROUNDS, ROOM = (512, 48, 5, 1024) if DEVICE == "cuda" else (20, 2, 1, 64)
+compiled = "compile" in sys.argv
+options = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+folder, batches = options.get("folder", "/dev/shm"), [int(b) for b in options.get("batch", "1,8,64").split(",")]
+names = [word for word in sys.argv[1:] if "=" not in word and word != "compile"] or ["gpt2", "llama-1b"]
+if DEVICE == "cpu":
+    names, batches = ["tiny"], [1, 8]
+print(f"PyTorch {torch.__version__}, transformers {transformers.__version__}, {'torch.compile' if compiled else 'CUDA graph'}")
+
+
+def timed(run, rounds=ROUNDS):
+    times = []
+    for _ in range(rounds):
+        wait()
+        start = time.perf_counter()
+        run()
+        wait()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+@torch.no_grad()
+def decode(model, batch):
+    cache = StaticCache(config=model.config, max_cache_len=ROOM)
+    ids = (torch.arange(PROMPT, device=DEVICE) * 7919 + 13).remainder(model.config.vocab_size).repeat(batch, 1)
+    place = torch.arange(PROMPT, device=DEVICE)
+    for first in range(0, PROMPT, PROMPT if batch < 64 else 64):
+        some = slice(first, first + (PROMPT if batch < 64 else 64))
+        model(input_ids=ids[:, some], past_key_values=cache, position_ids=place[some].unsqueeze(0), use_cache=True, logits_to_keep=1)
+    token = ids[:, -1:].clone()
+    at = torch.full((1,), PROMPT, device=DEVICE, dtype=torch.int64)
+    torch._dynamo.reset()
+    forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=False, dynamic=False) if compiled else model.forward
+
+    def step():
+        logits = forward(input_ids=token, past_key_values=cache, position_ids=at.unsqueeze(0), use_cache=True).logits
+        token.copy_(logits[:, -1:].argmax(-1))
+        at.add_(1)
+
+    if compiled or DEVICE == "cpu":
+        for _ in range(4):
+            step()
+        run = step
+    else:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        run = graph.replay
+
+    def steps():
+        at.fill_(PROMPT)
+        for layer in cache.layers:
+            layer.cumulative_length.fill_(PROMPT)
+        for _ in range(STEPS):
+            run()
+
+    steps()
+    return timed(steps) / STEPS
+
+
+@torch.no_grad()
+def first(model):
+    ids = (torch.arange(PROMPT, device=DEVICE) * 7919 + 13).remainder(model.config.vocab_size).unsqueeze(0)
+
+    def run():
+        model(input_ids=ids, use_cache=True, logits_to_keep=1).logits[:, -1].argmax(-1).item()
+
+    run()
+    return timed(run)
+
+
+for name in names:
+    model = AutoModelForCausalLM.from_pretrained(f"{folder}/ignis-{name}", dtype=torch.bfloat16, attn_implementation="sdpa").to(DEVICE).eval()
+    for batch in batches:
+        try:
+            seconds = decode(model, batch)
+            print(f"{name:10} {batch:3} sequences {batch / seconds:10.1f} tokens/s {seconds * 1e6:10.1f} us a step", flush=True)
+        except Exception as error:  # a version without this path: the rest is still worth measuring
+            print(f"{name:10} {batch:3} sequences: {type(error).__name__}: {str(error)[:300]}", flush=True)
+        torch.cuda.empty_cache()
+    print(f"{name:10} {PROMPT} tokens to the first one behind them {first(model) * 1e3:10.2f} ms", flush=True)
+    del model
+    torch.cuda.empty_cache()
