@@ -7,7 +7,7 @@
 #   - IGNIS_TRACE_CALLS knows every function that makes an array, a tensor or another handle;
 #   - the README's program is examples/hello.c, compiles by the README's command lines and as C++ without a warning, and prints the README's
 #     output;
-#   - the README's two programs that share an array are those of the manual;
+#   - the README's two programs that share an array are those of the manual, and what it shows of language models compiles;
 #   - the build command in the head of each example works, and so does the program (of train_gpt, which takes long, --help; fit_image is only
 #     compiled, and so is vulkan_buffer without a GPU);
 #   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run: each is
@@ -86,6 +86,14 @@ for block in "$out"/readme.sh.*; do
         fail "README.md: $(head -n 1 "$block"): the output differs from the one shown"
     fi
 done
+
+# ---- the README: the block about language models compiles
+{
+    printf '#define IGNIS_MODELS\n#include "ignis.h"\nbool show(const char *text, size_t size, void *user_data);\nvoid answer(void);\nvoid answer(void)\n{\n'
+    cat "$(grep -l ignis_generate $out/readme.c.*)"
+    echo '}'
+} >$out/answer.c
+${CC:-cc} -Wall -Wextra -Werror -I. -c $out/answer.c -o $out/answer.o || fail 'README.md: the block about language models does not compile'
 
 # ---- the heads of the examples
 ln -s "$PWD/examples" $out/project/examples

@@ -2,10 +2,11 @@
 /*  nvrtc_check.c - compiles every kernel program of ignis_kernels.h with the real NVRTC, for every architecture
 
         cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
-        build/nvrtc_check [--archs 75,120] [--only collective] [path of libnvrtc]
+        build/nvrtc_check [--archs 75,120] [--only collective] [--first] [path of libnvrtc]
 
         --archs LIST    for these architectures only, as they are named in the table of archs below
         --only TEXT     only programs with this text in their names
+        --first         only the first variant of each program
 
     Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without one
     nothing is checked. Prints registers and compile times, and fails on an error, on any word of the compiler that is not
@@ -132,6 +133,24 @@ static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_
                                          "-DIGNIS_T=5", "-DIGNIS_T=6", "-DIGNIS_T=7", NULL};
 static const char *const every_sum[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", "-DIGNIS_T=5", "-DIGNIS_T=6", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
+static const char *const gemv_mma[] = {"-DIGNIS_T=1",
+                                       "-DIGNIS_T=2",
+                                       "-DIGNIS_T=2 -DIGNIS_GROUPS=2",
+                                       "-DIGNIS_T=2 -DIGNIS_GROUPS=4",
+                                       "-DIGNIS_T=1 -DIGNIS_GROUPS=8",
+                                       "-DIGNIS_T=2 -DIGNIS_GROUPS=8",
+                                       NULL};
+static const char *const halves_of_blocks[] = {"-DIGNIS_T=1 -DIGNIS_BLOCKS=2",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",
+                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",
+                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=12",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
+                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=14",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=14",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=2 -DIGNIS_ENDS",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=8 -DIGNIS_ENDS",
+                                               NULL};
 static const char *const only_one[] = {"", NULL};
 static const char *const formula[] = {"-DMAP=0", "-DMAP=1 -ftz=true", "-DMAP=2", NULL};
 static const char *const planted[] = {"-DIGNIS_T=2 -DPLANTED=0",
@@ -265,6 +284,16 @@ static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
                                           "-DIGNIS_T=2" TILED(0, 0, 256, 1) PATCHES(1),
                                           "-DIGNIS_T=2" TILED(1, 0, 256, 0) PATCHES(2),
                                           "-DIGNIS_T=1" TILED(1, 0, 128, 1) PATCHES(2),
+                                          "-DIGNIS_T=2" TILED(0, 1, 64, 1),
+                                          "-DIGNIS_T=2" TILED(1, 0, 64, 0),
+                                          "-DIGNIS_T=2" TILED(0, 1, 64, 1) " -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=2" TILED(0, 0, 64, 1) " -DIGNIS_OTHER=1",
+                                          "-DIGNIS_T=1" TILED(0, 0, 64, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=2" TILED(0, 1, 64, 1) PATCHES(1),
+                                          "-DIGNIS_T=2" TILED(0, 0, 64, 1) PATCHES(1),
+                                          "-DIGNIS_T=2" TILED(1, 0, 64, 0) PATCHES(2),
+                                          "-DIGNIS_T=2" TILED(1, 0, 128, 0) PATCHES(2) " -DIGNIS_ROWS=64",
+                                          "-DIGNIS_T=2" TILED(1, 0, 128, 1) PATCHES(2) " -DIGNIS_ROWS=64",
                                           NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
@@ -290,6 +319,23 @@ static const char *const collective[] = {"-DIGNIS_RANKS=2",
                                          "-DIGNIS_RANKS=8 -DIGNIS_T=7 -DIGNIS_OP=0",
                                          NULL};
 
+static const char *const depthwise[] = {"-DIGNIS_T=1 -DIGNIS_TAPS=3 -DIGNIS_STRIDE=1",
+                                        "-DIGNIS_T=2 -DIGNIS_TAPS=3 -DIGNIS_STRIDE=1",
+                                        "-DIGNIS_T=2 -DIGNIS_TAPS=3 -DIGNIS_STRIDE=2",
+                                        "-DIGNIS_T=2 -DIGNIS_TAPS=5 -DIGNIS_STRIDE=1",
+                                        "-DIGNIS_T=2 -DIGNIS_TAPS=7 -DIGNIS_STRIDE=1",
+                                        "-DIGNIS_T=2 -DIGNIS_TAPS=7 -DIGNIS_STRIDE=2",
+                                        "-DIGNIS_T=3 -DIGNIS_TAPS=7 -DIGNIS_STRIDE=2",
+                                        "-DIGNIS_T=4 -DIGNIS_TAPS=7 -DIGNIS_STRIDE=2",
+                                        NULL};
+
+#define GROUPED(channels, outs, taps, slab) \
+    " -DIGNIS_CHANNELS=" #channels " -DIGNIS_OUTS=" #outs " -DIGNIS_TAPS=" #taps " -DIGNIS_SLAB=" #slab
+static const char *const grouped[] = {"-DIGNIS_T=2" GROUPED(8, 8, 9, 8),   "-DIGNIS_T=1" GROUPED(8, 8, 49, 1),
+                                      "-DIGNIS_T=2" GROUPED(16, 16, 9, 8), "-DIGNIS_T=2" GROUPED(32, 32, 9, 8),
+                                      "-DIGNIS_T=2" GROUPED(8, 16, 9, 8),  "-DIGNIS_T=2" GROUPED(16, 8, 25, 4),
+                                      "-DIGNIS_T=2" GROUPED(8, 64, 28, 1), NULL};
+
 static const struct {
     int source; /* -1: user_kernel; -2: planted_kernel; -3: formula_kernel */
     const char *const *variants;
@@ -302,44 +348,50 @@ static const struct {
     {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 4}, /* sm_80: gelu_backward, where the compiler holds to 32 registers */
     {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, 0},
     {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, 0},
+    {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, 0},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 8},
-    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 64},
+    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 16}, /* sm_90: rms_norm_block of bf16, in 64 registers */
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
-    {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, 64},
+    {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 24},  /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
+    {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, 40}, /* layer_norm_rows_backward of 16 bits, likewise */
     {IGNIS__SOURCE_CHANNEL_NORM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, 12}, /* sm_100: averages of 16 bits, where the compiler holds to 40 and 48 registers */
     {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 16},
+    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 56}, /* sm_120: cross_entropy_warp of f64 */
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, 0},
-    {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, 24},
-    {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, 20}, /* 4 up to sm_89 */
+    {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 8}, /* sm_100: f64 */
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper, 90, 90, 64},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper, 90, 90, 0},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, 28}, /* outside of the products */
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, 64},
-    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, 64},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, 64},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, 68}, /* gradients of k and v in f64, heads of 256 with all variants */
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0,
+     104}, /* heads of 64: the gradient of a bias on sm_100 and up; up to 48 before, forward */
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, 0},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, 56},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 64},
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 16}, /* heads of 256 with all variants */
     {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, 16},
-    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, 16},
-    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 16},
+    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, 16},  /* sm_120; 4 on sm_90 */
+    {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, 8}, /* sm_100 and up */
+    {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GEMV_BLOCKS_CU, halves_of_blocks, 80, 0, 320},  /* of 64 rows: their sums and x beside the weights on their way */
+    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, 48}, /* sm_90 and up; 4 before */
+    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 16},           /* products of i32 of 8 ranks: 8 bytes on sm_90a */
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
@@ -360,7 +412,9 @@ typedef struct program *nvrtc_program;
     X(int, CompileProgram, (nvrtc_program program, int count, const char *const *options))                                    \
     X(int, GetProgramLogSize, (nvrtc_program program, size_t * size))                                                         \
     X(int, GetProgramLog, (nvrtc_program program, char *log))                                                                 \
-    X(int, GetCUBINSize, (nvrtc_program program, size_t * size))
+    X(int, GetCUBINSize, (nvrtc_program program, size_t * size))                                                              \
+    X(int, GetPTXSize, (nvrtc_program program, size_t * size))                                                                \
+    X(int, GetPTX, (nvrtc_program program, char *text))
 
 static struct {
 #define MEMBER(result, name, arguments) result(*name) arguments;
@@ -472,6 +526,48 @@ static void read_log(job *j)
     j->failed |= j->kernels == 0;
 }
 
+/*  Programs whose kernels load what no kernel ahead of them writes before they wait, or of which only some wait; and that of random numbers, none of
+    whose kernels begins early (ignis__builtin_waits in ignis.h), though some share the code of others that do. */
+static int waits_late(int source)
+{
+    return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_CU ||
+           source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
+}
+
+/*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they touch global memory: if one of a
+    program waits, all do, and no load, store or atomic operation of global memory comes before it. Returns what is wrong, or null. */
+static const char *check_waits(int source, char *ptx)
+{
+    static const char *const touches[] = {"ld.global",   "ld.volatile", "ld.relaxed", "ld.acquire", "st.global",
+                                          "st.volatile", "st.relaxed",  "st.release", "atom.",      "red.global",
+                                          "red.relaxed", "cp.async",    "cp.reduce"};
+    static __thread char what[160];
+    char name[64] = "", *position = NULL;
+    int waits = 0, touched = 0;
+    if (!strstr(ptx, "griddepcontrol.wait") || waits_late(source))
+        return NULL;
+    for (char *line = strtok_r(ptx, "\n", &position);; line = strtok_r(NULL, "\n", &position)) {
+        char *entry = line ? strstr(line, ".entry ") : NULL;
+        if (!line || entry) {
+            if (*name && !waits) {
+                snprintf(what, sizeof(what), "%s does not wait for what is ahead of it", name);
+                return what;
+            }
+            if (!line)
+                return NULL;
+            sscanf(entry + 7, "%63[a-zA-Z0-9_]", name);
+            waits = touched = 0;
+        }
+        waits |= strstr(line, "griddepcontrol.wait") != NULL;
+        for (int i = 0; i < COUNT(touches) && !waits; i++)
+            touched |= strstr(line, touches[i]) != NULL;
+        if (*name && touched && !waits) {
+            snprintf(what, sizeof(what), "%s touches memory before it waits:%.60s", name, line);
+            return what;
+        }
+    }
+}
+
 static void compile(job *j)
 {
     char arch[16], defines[160], *position = NULL;
@@ -511,6 +607,18 @@ static void compile(job *j)
         abort();
     if (!j->failed && (nvrtc.GetCUBINSize(program, &size) || size == 0))
         j->failed = 1;
+    if (!j->failed && source >= 0 && atoi(j->arch) >= 90) {
+        const char *wrong;
+        char *ptx;
+        if (nvrtc.GetPTXSize(program, &size) || !(ptx = malloc(size)) || nvrtc.GetPTX(program, ptx))
+            abort();
+        wrong = check_waits(source, ptx);
+        if (wrong) {
+            free(j->log);
+            j->log = strdup(wrong);
+        }
+        free(ptx);
+    }
     nvrtc.DestroyProgram(&program);
     read_log(j);
     if (source == -2 && !strstr(j->variant, "PLANTED=0")) {
@@ -593,7 +701,7 @@ static int choose_archs(const char *list, const char **chosen)
 
 int main(int argc, char **argv)
 {
-    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0;
+    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0, first = 0;
     const char *asked = getenv("IGNIS_NVRTC_LIBRARY"), *list = NULL, *only = "";
     const char *chosen[COUNT(archs)], *usable[COUNT(archs)];
     for (int i = 1; i < argc; i++) {
@@ -601,6 +709,8 @@ int main(int argc, char **argv)
             list = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
             only = argv[++i];
+        else if (strcmp(argv[i], "--first") == 0)
+            first = 1;
         else
             asked = argv[i];
     }
@@ -642,7 +752,7 @@ int main(int argc, char **argv)
             taken |= !is_skipped(p, usable[a]);
         if (!strstr(program_name(p), only) || !taken)
             continue;
-        for (const char *const *variant = programs[p].variants; *variant; variant++) {
+        for (const char *const *variant = programs[p].variants; *variant && !(first && variant > programs[p].variants); variant++) {
             for (int a = 0; a < arch_count; a++) {
                 job *j = calloc(1, sizeof(job));
                 if (!j || job_count == MAX_JOBS)
