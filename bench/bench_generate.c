@@ -7,7 +7,7 @@
         cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [gpt2] [llama-1b] [llama-8b]
         folder=path among the words: where models are written, and stay (/dev/shm); 8b takes 16 GB
         batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
-        of it have ended
+        of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json
         weights=q4_0,q8_0,q4_k,q6_k among the words: those of a GGUF file whose matrices are random blocks
 */
 #define _GNU_SOURCE
@@ -354,7 +354,23 @@ static bool write_gguf(const shape *s, const blocks *type, const char *path)
     return fclose(file) == 0;
 }
 
-static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, ignis_dtype dtype, bool tiny)
+/*  Four steps, to look at in ui.perfetto.dev. */
+static bool write_trace(const ignis_sequence *sequences, int count, const char *folder, const char *name)
+{
+    int32_t ids[MOST];
+    char path[400];
+    int i;
+    snprintf(path, sizeof path, "%s/%s-%d.json", folder, name, count);
+    if (!ok_or_say(ignis_profile_begin() == IGNIS_OK))
+        return false;
+    for (i = 0; i < 4; i++)
+        if (!ok_or_say(ignis_sequence_next_all(sequences, count, NULL, ids) == IGNIS_OK))
+            return false;
+    return ok_or_say(ignis_profile_end(path, NULL) == IGNIS_OK);
+}
+
+static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces, ignis_dtype dtype,
+                bool tiny)
 {
     int prompt = tiny ? 20 : PROMPT, steps = tiny ? 2 : STEPS, rounds = tiny ? 1 : ROUNDS, count = 0, i;
     double weights, token, seconds;
@@ -402,6 +418,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s\n", s->name, batch, batch / seconds, seconds * 1e6,
                (weights + batch * token) / seconds / 4.25e12);
         fflush(stdout);
+        if (traces && !write_trace(sequences, batch, traces, type ? type->name : s->name))
+            return false;
     }
     seconds = generate_seconds(sequences[0], prompt, steps, rounds);
     if (!ok_or_say(seconds > 0))
@@ -423,7 +441,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
 
 int main(int argc, char **argv)
 {
-    const char *folder = "/dev/shm", *batches = "1,8,64", *weights = "";
+    const char *folder = "/dev/shm", *batches = "1,8,64", *weights = "", *traces = NULL;
     ignis_dtype dtype = IGNIS_BF16;
     ignis_device_info info;
     bool named = false, ok = true;
@@ -435,6 +453,7 @@ int main(int argc, char **argv)
         batches = strncmp(argv[i], "batch=", 6) == 0 ? argv[i] + 6 : batches;
         dtype = strcmp(argv[i], "dtype=f32") == 0 ? IGNIS_F32 : strcmp(argv[i], "dtype=f16") == 0 ? IGNIS_F16 : dtype;
         weights = strncmp(argv[i], "weights=", 8) == 0 ? argv[i] + 8 : weights;
+        traces = strncmp(argv[i], "trace=", 6) == 0 ? argv[i] + 6 : traces;
         if (strcmp(argv[i], "plain") == 0)
             ignis__cuda.cuLaunchKernelEx = NULL;
         else
@@ -442,16 +461,16 @@ int main(int argc, char **argv)
     }
     if (strstr(info.name, "imulat")) {
         printf("on the simulator these figures mean nothing\n");
-        ok = run(&small, NULL, folder, "1,8", dtype, true) && run(&small, &block_types[0], folder, "1,8", dtype, true);
+        ok = run(&small, NULL, folder, "1,8", traces, dtype, true) && run(&small, &block_types[0], folder, "1,8", traces, dtype, true);
     } else {
         for (k = 0; ok && k < (int)(sizeof shapes / sizeof shapes[0]); k++) {
             bool wanted = !named && shapes[k].layers < 32; /* 16 GB only when they are asked for */
             for (i = 1; i < argc; i++)
                 wanted = wanted || strcmp(argv[i], shapes[k].name) == 0;
             if (wanted && !*weights)
-                ok = run(&shapes[k], NULL, folder, batches, dtype, false);
+                ok = run(&shapes[k], NULL, folder, batches, traces, dtype, false);
             for (i = 0; ok && wanted && !shapes[k].is_gpt2 && i < (int)(sizeof block_types / sizeof block_types[0]); i++)
-                ok = !strstr(weights, block_types[i].name) || run(&shapes[k], &block_types[i], folder, batches, dtype, false);
+                ok = !strstr(weights, block_types[i].name) || run(&shapes[k], &block_types[i], folder, batches, traces, dtype, false);
         }
     }
     ignis_shutdown();

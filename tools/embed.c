@@ -124,7 +124,7 @@ static void read_source(source *s, const char *name)
     for (size_t i = 0; i <= strlen(name); i++)
         s->symbol[i] = (char)(name[i] && !isalnum((unsigned char)name[i]) ? '_' : tolower((unsigned char)name[i]));
 
-    snprintf(path, sizeof(path), "%s/%s", SOURCE_DIR, name);
+    snprintf(path, sizeof(path), "%s/%s", SOURCE_DIR, s->name);
     if (!read_file(path, &s->content))
         die("cannot open %s", path);
     if (s->content.size == 0 || s->content.data[s->content.size - 1] != '\n')

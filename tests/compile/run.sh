@@ -236,10 +236,11 @@ declared=$(seconds ten_times gcc -I. -c $src/ignis.c -o $out/time.o)
 empty=$(seconds ten_times gcc -c $out/empty.c -o $out/time.o)
 over=$(awk "BEGIN { printf \"%.4f\", ($declared - $empty) / 10 }")
 echo "compile time (user): the implementation with gcc -O2 $whole s, without tensors $arrays s, with the collective layer $all s, the declarations $over s over an empty file"
-report 'arrays and kernels alone take 3 s or more to compile' "$(awk "BEGIN { if ($arrays >= 3) print $arrays }")"
-report 'the whole implementation takes 8 s or more to compile' "$(awk "BEGIN { if ($whole >= 8) print $whole }")"
-report 'with the collective layer it takes 12 s or more to compile' "$(awk "BEGIN { if ($all >= 12) print $all }")"
-report 'the declarations take 0.05 s or more to compile' "$(awk "BEGIN { if ($over >= 0.05) print $over }")"
+# Twice what an idle machine takes: these find what makes compilers slow, not machines that are.
+report 'arrays and kernels alone take 6 s or more to compile' "$(awk "BEGIN { if ($arrays >= 6) print $arrays }")"
+report 'the whole implementation takes 16 s or more to compile' "$(awk "BEGIN { if ($whole >= 16) print $whole }")"
+report 'with the collective layer it takes 22 s or more to compile' "$(awk "BEGIN { if ($all >= 22) print $all }")"
+report 'the declarations take 0.1 s or more to compile' "$(awk "BEGIN { if ($over >= 0.1) print $over }")"
 
 echo "compile matrix: $passed combinations ok, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
