@@ -117,14 +117,14 @@ static int compare_sources(const void *a, const void *b)
 
 static void read_source(source *s, const char *name)
 {
-    char path[sizeof(SOURCE_DIR) + sizeof(s->name)];
+    char path[1024];
     if (strlen(name) >= sizeof(s->name))
         die("%s/%s: the name is too long", SOURCE_DIR, name);
     strcpy(s->name, name);
     for (size_t i = 0; i <= strlen(name); i++)
         s->symbol[i] = (char)(name[i] && !isalnum((unsigned char)name[i]) ? '_' : tolower((unsigned char)name[i]));
 
-    snprintf(path, sizeof(path), "%s/%s", SOURCE_DIR, s->name);
+    snprintf(path, sizeof(path), "%s/%s", SOURCE_DIR, name);
     if (!read_file(path, &s->content))
         die("cannot open %s", path);
     if (s->content.size == 0 || s->content.data[s->content.size - 1] != '\n')
