@@ -26035,20 +26035,41 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
 
 /* >>ops.sort ------------------------------------------------------------------------------------------------------------------- */
 
+/*  As ignis__op_sort_rows, for a k of at most 1024. A block selects from a row; where rows are too few to keep the device busy, blocks select
+    from parts of 4096 elements first, and what they leave, a row of k elements for each part, takes the row's place until it is short. */
+static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions, ignis__address from,
+                             int64_t rows, int64_t n, int k, int descending)
+{
+    bool few_rows = rows < op->work.device->info.multiprocessors;
+    ignis__builtin builtin = few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT;
+    int items = (int)ignis__power_of_2_up(k > 64 ? k : 64), parts;
+    ignis__address to, to_positions, from_positions = 0;
+    void *params[] = {&to, &to_positions, &from, &from_positions, &n, &parts, &k, &items, &descending};
+    size_t shared = (ignis__dtypes[dtype].size == 8 ? 16 : 8) * (size_t)items;
+    for (; few_rows && n > 8192 && op->ok; n = (int64_t)parts * k, from = to, from_positions = to_positions) {
+        parts = (int)ignis__ceil_div(n, 4096);
+        to = ignis__op_write(op, ignis__op_new_row(op, rows * parts * k, dtype));
+        to_positions = ignis__op_write(op, ignis__op_new_row(op, rows * parts * k, IGNIS_I64));
+        ignis__op_launch(op, builtin, dtype, NULL, rows * parts, 1, 1, 512, 1, shared, params);
+    }
+    to = values;
+    to_positions = positions;
+    parts = 1;
+    ignis__op_launch(op, builtin, dtype, NULL, rows, 1, 1, few_rows ? 512 : 256, 1, shared, params);
+}
+
 /*  values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
 static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from, int64_t rows, int64_t n,
                                 int64_t k, int descending)
 {
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
-    size_t item = size == 8 ? 16 : size == 4 ? 8 : 4, long_item = size == 8 ? 16 : 8; /* bytes */
+    size_t item = size == 8 ? 16 : size == 4 ? 8 : 4; /* bytes */
     int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
     ignis__radix sort;
-    bool few_rows = rows < op->work.device->info.multiprocessors;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
-    void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
     if (!op->ok || rows * k == 0)
         return;
     ignis__request_builtin(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
@@ -26058,10 +26079,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
         items = 1024;
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
                          item * (size_t)items, few);
-    } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
-        items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
-        ignis__op_launch(op, few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1,
-                         few_rows ? 512 : 256, 1, long_item * (size_t)items, chosen);
+    } else if (n > 4096 && k <= 1024) {
+        ignis__op_select(op, dtype, to, places, source, rows, n, k_int, descending);
     } else if (n <= most) {
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
                          row);

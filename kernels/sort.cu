@@ -18,7 +18,10 @@
         ignis_sort_count
         ignis_sort_pass         for each 8 bits
 
-    Where little is wanted of a long row, that is selected first (ignis_sort_select).
+    Where little is wanted of a long row, that is selected first; of few rows by many blocks, which each select from a part of one.
+
+        ignis_sort_select
+        ignis_sort_select_few
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. That of i32 also sorts numbers of 0 to 2^31 - 1 that are made elsewhere.
     Rows [rows, n] are contiguous, with fewer than 2^31 elements each.
@@ -90,7 +93,7 @@ template <typename Number> __device__ inline uint32_t position_of(const Number &
     return (uint32_t)(item & (~Number(0) >> 4 * sizeof(Number)));
 }
 
-/*  Puts each `width` of the items in order; a power of 2, as is their number, which is twice that of the threads or more. */
+/*  Puts each `width` of the items in order; a power of 2, as is their number, which is 64 or more. */
 template <typename Item> __device__ inline void sort_items(Item *item, int items, int width)
 {
     __syncthreads();
@@ -448,15 +451,21 @@ template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_
 
 /*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by
     counting; then keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has
-    `items` items, a power of 2 from k on. One block a row. */
+    `items` items, a power of 2 from k and 64 on. One block a row.
+    With more parts than one a row has as many blocks, and each leaves the first k of its part, of k elements or more, as they come. The parts'
+    [parts, k] then are a row to select from, of which equal elements are still in order; from_positions says where they come from. */
 template <int threads>
-__device__ inline void select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+__device__ inline void select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n, int parts, int k,
+                              int items, int descending)
 {
     extern __shared__ uint4 select_memory[];
     __shared__ uint32_t histogram[DIGITS], warp_sums[threads / 32];
     __shared__ uint32_t found_digit, found_before;
     LongItem *item = (LongItem *)select_memory;
-    const T *row = src + blockIdx.x * n;
+    const int part = blockIdx.x % parts;
+    const long long begin = n * part / parts, start = blockIdx.x / parts * n + begin; /* in the row, and in all */
+    const int count = (int)(n * (part + 1) / parts - begin);
+    const T *row = src + start;
     Key limit = 0, known = 0;  /* the k-th key, as far as it is known */
     uint32_t missing = k, all; /* among keys that agree with it so far */
 
@@ -464,15 +473,21 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, long 
         if (threadIdx.x < DIGITS)
             histogram[threadIdx.x] = 0;
         __syncthreads();
-#pragma unroll 8
-        for (long long i = threadIdx.x; i < n; i += threads) {
-            const Key key = key_of_element(row[i], descending);
-            if ((key & known) == limit)
-                atomicAdd(&histogram[digit_of(key, shift)], 1u); /* of integers: the order does not matter */
+        for (int at = threadIdx.x; at < count; at += threads * SELECT) {
+            T element[SELECT]; /* all are on their way before the first is looked at, without branches for what is behind the end */
+#pragma unroll
+            for (int e = 0; e < SELECT; e++)
+                element[e] = row[min(at + e * threads, count - 1)];
+#pragma unroll
+            for (int e = 0; e < SELECT; e++) {
+                const Key key = key_of_element(element[e], descending);
+                if (at + e * threads < count && (key & known) == limit)
+                    atomicAdd(&histogram[digit_of(key, shift)], 1u); /* of integers: the order does not matter */
+            }
         }
         __syncthreads();
-        const uint32_t count = threadIdx.x < DIGITS ? histogram[threadIdx.x] : 0, before = sum_before<threads>(count, warp_sums, &all);
-        if (before < missing && missing <= before + count) {
+        const uint32_t own = threadIdx.x < DIGITS ? histogram[threadIdx.x] : 0, before = sum_before<threads>(own, warp_sums, &all);
+        if (before < missing && missing <= before + own) {
             found_digit = threadIdx.x;
             found_before = before;
         }
@@ -486,15 +501,15 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, long 
     for (int i = threadIdx.x; i < items; i += threads)
         set(item[i], ~Key(0), ~0u); /* behind all others */
     uint32_t taken = 0, equal = 0;  /* so far */
-    for (long long at = 0; at < n; at += threads * SELECT) {
-        const long long first = at + threadIdx.x * SELECT; /* neighbours, so that positions stay in order */
+    for (int at = 0; at < count; at += threads * SELECT) {
+        const int first = at + threadIdx.x * SELECT; /* neighbours, so that positions stay in order */
         Key key[SELECT];
         uint32_t equals = 0, less = 0; /* bits */
 #pragma unroll
         for (int e = 0; e < SELECT; e++) {
-            key[e] = first + e < n ? key_of_element(row[first + e], descending) : ~Key(0);
-            equals |= (uint32_t)(first + e < n && key[e] == limit) << e;
-            less |= (uint32_t)(first + e < n && key[e] < limit) << e;
+            key[e] = key_of_element(row[min(first + e, count - 1)], descending);
+            equals |= (uint32_t)(first + e < count && key[e] == limit) << e;
+            less |= (uint32_t)(first + e < count && key[e] < limit) << e;
         }
         if (!__syncthreads_or(equals | less))
             continue;
@@ -511,25 +526,30 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, long 
             if (less >> e & 1)
                 set(item[to++], key[e], (uint32_t)(first + e));
     }
-    sort_items(item, items, items);
+    if (parts == 1)
+        sort_items(item, items, items);
+    else
+        __syncthreads();
     for (int i = threadIdx.x; i < k; i += threads) {
         const uint32_t position = position_of(item[i]);
-        positions[(long long)blockIdx.x * k + i] = position;
+        positions[(long long)blockIdx.x * k + i] = from_positions ? from_positions[start + position] : begin + position;
         values[(long long)blockIdx.x * k + i] = row[position];
     }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+    ignis_sort_select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n, int parts, int k, int items,
+                      int descending)
 {
     ignis_grid_dependency();
-    select<THREADS>(values, positions, src, n, k, items, descending);
+    select<THREADS>(values, positions, src, from_positions, n, parts, k, items, descending);
 }
 
 /*  The same by larger blocks, for few rows. */
 extern "C" __global__ void __launch_bounds__(512)
-    ignis_sort_select_few(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+    ignis_sort_select_few(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n, int parts, int k, int items,
+                          int descending)
 {
     ignis_grid_dependency();
-    select<512>(values, positions, src, n, k, items, descending);
+    select<512>(values, positions, src, from_positions, n, parts, k, items, descending);
 }

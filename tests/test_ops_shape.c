@@ -929,6 +929,24 @@ TEST(topk)
     check_sort(IGNIS_SHAPE(2, 5000), 1, 1025, 1, 2); /* sorted, and cut */
 }
 
+/*  Few long rows: of parts, of what is left of these, and so on. Many rows: a block each. */
+TEST(topk_of_long_rows)
+{
+    int processors;
+    SETUP(NULL);
+    processors = ignis__devices[0].info.multiprocessors;
+    check_sort(IGNIS_SHAPE(2, 8192), 1, 1024, 1, 2);
+    check_sort(IGNIS_SHAPE(2, 8193), 1, 50, 0, COUNT_OF(all_dtypes)); /* 3 parts of different lengths */
+    check_sort(IGNIS_SHAPE(16385), 0, 1, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(3, 8199), 1, 1023, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(40001), 0, 1024, 0, 3); /* 10 parts, then 3 */
+    check_sort(IGNIS_SHAPE(9001, 2), 0, 65, 1, 2);
+    ignis__devices[0].info.multiprocessors = 2;
+    check_sort(IGNIS_SHAPE(2, 9001), 1, 33, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(3, 4097), 1, 1024, 0, COUNT_OF(all_dtypes));
+    ignis__devices[0].info.multiprocessors = processors;
+}
+
 /*  Positions of more than 16 bits, whatever the dtype. */
 TEST(topk_at_the_end_of_a_long_row)
 {
@@ -963,6 +981,9 @@ TEST(topk_of_equal_elements)
         CHECK_NUMBER(value_at(indices, k), (double)k);
     CHECK(ignis_topk(x, 1024, 0, false, &indices).id != 0); /* as many as there is room for */
     CHECK_NUMBER(value_at(indices, 1023), 1023);
+    CHECK(ignis_topk(ignis_tensor_ones(IGNIS_SHAPE(20001), NULL), 1000, 0, true, &indices).id != 0); /* of parts */
+    for (k = 0; k < 1000; k += 37)
+        CHECK_NUMBER(value_at(indices, k), (double)k);
     CHECK(ignis_sort(x, 0, true, NULL).id != 0);
     CHECK_REFUSED(0, ignis_topk(x, 6001, 0, true, &indices).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("k is 6001, outside 0 to the 6000 of dimension 0 of [6000]");
