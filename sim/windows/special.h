@@ -8,23 +8,64 @@ static int special_cuInit(unsigned flags)
     return real_cuInit(flags);
 }
 
-/*  The function is one of Windows. The simulator runs it on the thread that queues or waits. */
+/*  The function is one of Windows, which reads its thread's block (TEB): it needs a thread that Wine has made. The driver calls from one of its own,
+    so another runs the function meanwhile, one after the other. */
+extern void *WINDOWS CreateThread(void *security, size_t stack, unsigned(WINDOWS *fn)(void *), void *data, unsigned flags, unsigned *id);
+extern int WINDOWS CloseHandle(void *handle);
+
 typedef struct host_call {
     void(WINDOWS *fn)(void *);
     void *data;
 } host_call;
 
+static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t host_changed = PTHREAD_COND_INITIALIZER;
+static const host_call *host_next; /* what host_thread is to run, or runs */
+static pthread_once_t host_once = PTHREAD_ONCE_INIT;
+static void *host_handle;
+
+static unsigned WINDOWS host_thread(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&host_lock);
+    for (;;) {
+        while (!host_next)
+            pthread_cond_wait(&host_changed, &host_lock);
+        pthread_mutex_unlock(&host_lock);
+        host_next->fn(host_next->data);
+        pthread_mutex_lock(&host_lock);
+        host_next = NULL;
+        pthread_cond_broadcast(&host_changed);
+    }
+    return 0;
+}
+
+static void host_start(void)
+{
+    host_handle = CreateThread(NULL, 0, host_thread, NULL, 0, NULL);
+    if (host_handle)
+        CloseHandle(host_handle);
+}
+
 static void run_host_call(void *pointer)
 {
-    host_call call = *(host_call *)pointer;
-    call.fn(call.data); /* a graph may launch it again, so its memory stays */
+    const host_call *call = pointer; /* a graph may launch it again, so its memory stays */
+    pthread_mutex_lock(&host_lock);
+    while (host_next)
+        pthread_cond_wait(&host_changed, &host_lock);
+    host_next = call;
+    pthread_cond_broadcast(&host_changed);
+    while (host_next == call)
+        pthread_cond_wait(&host_changed, &host_lock);
+    pthread_mutex_unlock(&host_lock);
 }
 
 static int special_cuLaunchHostFunc(void *stream, void (*fn)(void *), void *data)
 {
     host_call *call = malloc(sizeof *call);
-    if (!call)
-        return 2;
+    pthread_once(&host_once, host_start);
+    if (!call || !host_handle)
+        return free(call), 2;
     call->fn = (void(WINDOWS *)(void *))fn;
     call->data = data;
     return real_cuLaunchHostFunc(stream, fn ? run_host_call : NULL, call);
