@@ -13928,8 +13928,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32")   \
     X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64")   \
     X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")   \
-    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")   \
-    X(PAGED_4, ATTENTION_PAGED_CU, "ignis_attention_paged_4")
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")
 #else
 #define IGNIS__BUILTINS_MODELS(X)
 #endif
@@ -14174,7 +14173,7 @@ static const struct {
     IGNIS__PART(GEMV_BLOCKS_1, GEMV_BLOCKS_64),
     IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8),
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64),
-    IGNIS__PART(PAGED_1, PAGED_4),
+    IGNIS__PART(PAGED_1, PAGED_2),
 #endif
 #undef IGNIS__PART
 };
@@ -43099,16 +43098,18 @@ static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (i
 static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
 {
     ignis__paged p = *paged;
-    int group = p.heads / p.kv_heads, heads = group < 3 ? group : 4, size = (int)ignis__dtypes[dtype].size, some;
-    int64_t passes = ignis__ceil_div(group, heads);
-    ignis__builtin builtin = (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads / 2);
+    int group = p.heads / p.kv_heads, heads = group < 2 ? 1 : 2, size = (int)ignis__dtypes[dtype].size, some;
+    int64_t passes = ignis__ceil_div(group, heads), blocks;
+    ignis__builtin builtin = (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
     unsigned threads = size == 2 && p.head_dim > 64 ? 256 : 128;
     char define[32];
     void *params[] = {&p};
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256);
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
-        ignis__op_launch(op, builtin, dtype, define, p.splits, passes * p.kv_heads, some, threads, 1, 0, params);
+        blocks = ignis__ceil_div(8 * op->work.device->info.multiprocessors, passes * p.kv_heads * some); /* what fills the device */
+        ignis__op_launch(op, builtin, dtype, define, blocks < p.splits ? blocks : p.splits, passes * p.kv_heads, some, threads, 1, 0,
+                         params);
         p.q += (ignis__address)((int64_t)some * p.q_row * size);
         p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
         p.rows += sizeof(ignis__generate_row) * (ignis__address)some;

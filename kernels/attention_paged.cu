@@ -2,8 +2,8 @@
 /*  attention_paged.cu - attention of new tokens over a cache of pages
 
     Each row is a token at a place of its sequence, and sees the keys up to that place. Keys are shared out in splits, of which there are SPLITS at
-    most, and what splits have found is combined in their order by the block that ends last. Splits follow from the place alone, so a row has
-    the same bits whatever other rows there are, and however large the cache is. Positions and pages lie in device memory: a captured launch
+    most; blocks take them in turn, and what splits have found is combined in their order by the block that ends last. Splits follow from the place
+    alone, so a row has the same bits whatever other rows there are, however many blocks, and however large the cache is. Positions and pages lie in device memory: a captured launch
     goes on with the sequences.
 
     One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads,
@@ -19,9 +19,17 @@
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W;
+template <typename> struct pair_of {
+    typedef float2 type;
+};
+template <> struct pair_of<double> {
+    typedef double2 type;
+};
+typedef pair_of<W>::type W2;
 
 constexpr int SPLIT = 64, SPLITS = 32; /* keys of a split are a multiple of that, and there are at most so many; the host has the same */
 constexpr int WARPS = ignis_is_half<T> && IGNIS_HEAD_DIM > 64 ? 8 : 4;
+constexpr int BLOCKS = ignis_is_half<T> ? 16 / WARPS : 1; /* of a multiprocessor: the kernel behind this one begins beside it */
 constexpr int PACK = 16 / sizeof(T);
 constexpr int LANES = IGNIS_HEAD_DIM / PACK < 32 ? IGNIS_HEAD_DIM / PACK : 32; /* that have a key */
 constexpr int CHUNKS = IGNIS_HEAD_DIM / LANES / PACK;                          /* packs that a lane has of it */
@@ -55,6 +63,19 @@ __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int
     }
 }
 
+/*  Parts as they are, which the compiler takes for new ones: the next head converts them again, as all of them as numbers would take too many registers. */
+__device__ inline void convert_again(ignis_pack<T> (&parts)[BATCH][CHUNKS])
+{
+    if constexpr (ignis_is_half<T>)
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++) {
+                uint4 &words = *(uint4 *)&parts[j][c];
+                asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
+            }
+}
+
 template <int G> struct findings {
     W top[WARPS][G], sum[WARPS][G], out[WARPS][G][IGNIS_HEAD_DIM];
     bool is_last;
@@ -63,34 +84,43 @@ template <int G> struct findings {
 /*  What all splits of heads have found, together; the block's threads share the elements of `heads` rows. */
 __device__ inline void combine(const paged_params &p, int first_h, int heads, int splits)
 {
+    constexpr int AT_A_TIME = sizeof(W) == 8 ? 8 : 12; /* loaded side by side: each round waits for memory */
     const long long size = 2 + p.head_dim, first = (long long)blockIdx.z * p.heads + first_h;
-    for (int at = threadIdx.x; at < heads * p.head_dim; at += 32 * WARPS) {
+    for (int at = 2 * threadIdx.x; at < heads * p.head_dim; at += 64 * WARPS) {
         const long long head = first + at / p.head_dim;
-        const volatile W *parts = p.scratch + head * p.splits * size;
+        const W *parts = p.scratch + head * p.splits * size;
         const int d = at % p.head_dim;
-        W top = -ignis_infinity<W>(), sum = 0, x = 0;
-        for (int from = 0; from < splits; from += 8) {
-            W tops[8], sums[8], found[8], higher = top;
+        W top = -ignis_infinity<W>(), sum = 0, x = 0, y = 0;
+        for (int from = 0; from < splits; from += AT_A_TIME) {
+            W2 tops[AT_A_TIME], found[AT_A_TIME];
+            W higher = top;
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                const volatile W *part = parts + min(from + i, splits - 1) * size;
-                tops[i] = part[0], sums[i] = part[1], found[i] = part[2 + d];
-            }
+            for (int i = 0; i < AT_A_TIME; i++)
+                if (from + i < splits) { /* not by L1: other blocks have written it */
+                    const W *part = parts + (from + i) * size;
+                    tops[i] = __ldcg((const W2 *)part), found[i] = __ldcg((const W2 *)(part + 2 + d));
+                }
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                higher = max(higher, tops[i]);
+            for (int i = 0; i < AT_A_TIME; i++)
+                if (from + i < splits)
+                    higher = max(higher, tops[i].x);
             const W factor = power_of_2(top - higher); /* of what there was before; each split has a key, so that `higher` is a number */
             sum *= factor;
             x *= factor;
+            y *= factor;
             top = higher;
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                const W weight = from + i < splits ? power_of_2(tops[i] - top) : W(0);
-                sum += weight * sums[i];
-                x += weight * found[i];
-            }
+            for (int i = 0; i < AT_A_TIME; i++)
+                if (from + i < splits) {
+                    const W weight = power_of_2(tops[i].x - top);
+                    sum += weight * tops[i].y;
+                    x += weight * found[i].x;
+                    y += weight * found[i].y;
+                }
         }
-        p.out[head * p.head_dim + d] = T(splits > 0 ? x / sum : W(0));
+        T *out = p.out + head * p.head_dim + d;
+        out[0] = T(splits > 0 ? x / sum : W(0));
+        out[1] = T(splits > 0 ? y / sum : W(0));
     }
 }
 
@@ -103,7 +133,8 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
     const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int end = row.position + 1, tiles = (end + SPLIT - 1) / SPLIT, keys = SPLIT * ((tiles + SPLITS - 1) / SPLITS);
-    const int splits = end > 0 ? (end + keys - 1) / keys : 0, from = blockIdx.x * keys, to = min(end, from + keys);
+    const int splits = end > 0 ? (end + keys - 1) / keys : 0, blocks = min(splits, (int)gridDim.x);
+    int from = blockIdx.x * keys, to = min(end, from + keys);
     const generate_cache<const T> k = {p.k, p.kv_heads, p.head_dim}, v = {p.v, p.kv_heads, p.head_dim};
     const W scale = W(p.scale * 1.44269504088896340736);
     ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];
@@ -128,126 +159,148 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
     if (from >= end)
         return;
 
-    W q[G][CHUNKS][PACK], out[G][CHUNKS][PACK], top[G], sum[G];
+    W q[G][CHUNKS][PACK];
     fetch(from, false, true);
 #pragma unroll
     for (int g = 0; g < G; g++) {
         ignis_pack<T> part[CHUNKS];
         load_row(part, p.q + blockIdx.z * p.q_row + (first_h + (g < heads ? g : 0)) * p.head_dim, p.head_dim);
-        top[g] = -ignis_infinity<W>();
-        sum[g] = 0;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
-            for (int i = 0; i < PACK; i++) {
+            for (int i = 0; i < PACK; i++)
                 q[g][c][i] = W(part[c][i]) * scale;
-                out[g][c][i] = 0;
-            }
     }
 
-    for (int at = from; at < to; at += KEYS * BATCH) {
-        const int place = at + threadIdx.x / LANES;
-        if (at > from)
-            fetch(at, true, true);
+    for (int split = blockIdx.x; split < splits; split += gridDim.x) {
+        W out[G][CHUNKS][PACK], top[G], sum[G];
 #pragma unroll
         for (int g = 0; g < G; g++) {
-            W score[BATCH], higher = top[g];
-#pragma unroll
-            for (int j = 0; j < BATCH; j++) {
-                W x = 0;
-#pragma unroll
-                for (int c = 0; c < CHUNKS; c++)
-#pragma unroll
-                    for (int i = 0; i < PACK; i++)
-                        x += q[g][c][i] * W(k_part[j][c][i]);
-                x = reduce_lanes<1, LANES, ignis_sum>(x);
-                score[j] = place + j * KEYS < to ? x : -ignis_infinity<W>();
-                higher = max(higher, score[j]);
-            }
-            const W base = higher == -ignis_infinity<W>() ? W(0) : higher; /* these lanes had no key yet */
-            const W factor = power_of_2(top[g] - base);
-            top[g] = higher;
-            sum[g] *= factor;
+            top[g] = -ignis_infinity<W>();
+            sum[g] = 0;
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
                 for (int i = 0; i < PACK; i++)
-                    out[g][c][i] *= factor;
+                    out[g][c][i] = 0;
+        }
+        if (split > blockIdx.x)
+            __syncthreads(); /* all have read what the warps have found of the last one */
+        for (int at = from; at < to; at += KEYS * BATCH) {
+            const int place = at + threadIdx.x / LANES;
+            if (at > from)
+                fetch(at, true, true);
 #pragma unroll
-            for (int j = 0; j < BATCH; j++) {
-                const W weight = power_of_2(score[j] - base);
-                sum[g] += weight;
+            for (int g = 0; g < G; g++) {
+                W score[BATCH], higher = top[g];
+                if (g > 0) {
+                    convert_again(k_part);
+                    convert_again(v_part);
+                }
+#pragma unroll
+                for (int j = 0; j < BATCH; j++) {
+                    W x = 0;
+#pragma unroll
+                    for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                        for (int i = 0; i < PACK; i++)
+                            x += q[g][c][i] * W(k_part[j][c][i]);
+                    x = reduce_lanes<1, LANES, ignis_sum>(x);
+                    score[j] = place + j * KEYS < to ? x : -ignis_infinity<W>();
+                    higher = max(higher, score[j]);
+                }
+                const W base = higher == -ignis_infinity<W>() ? W(0) : higher; /* these lanes had no key yet */
+                const W factor = power_of_2(top[g] - base);
+                top[g] = higher;
+                sum[g] *= factor;
 #pragma unroll
                 for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
                     for (int i = 0; i < PACK; i++)
-                        out[g][c][i] += weight * W(v_part[j][c][i]);
+                        out[g][c][i] *= factor;
+#pragma unroll
+                for (int j = 0; j < BATCH; j++) {
+                    const W weight = power_of_2(score[j] - base);
+                    sum[g] += weight;
+#pragma unroll
+                    for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                        for (int i = 0; i < PACK; i++)
+                            out[g][c][i] += weight * W(v_part[j][c][i]);
+                }
             }
         }
-    }
 
-    /* The keys of a warp, then the warps. */
-#pragma unroll
-    for (int g = 0; g < G; g++) {
-        const W higher = reduce_lanes<LANES, 32, ignis_max>(top[g]);
-        const W factor = higher == -ignis_infinity<W>() ? W(0) : power_of_2(top[g] - higher);
-        const W total = reduce_lanes<LANES, 32, ignis_sum>(sum[g] * factor);
-        if (lane == 0) {
-            found.top[warp][g] = higher;
-            found.sum[warp][g] = total;
+        /* The keys of a warp, then the warps; those of the next split are on their way meanwhile. */
+        if (split + (int)gridDim.x < splits) {
+            from = (split + gridDim.x) * keys;
+            to = min(end, from + keys);
+            fetch(from, true, true);
         }
 #pragma unroll
-        for (int c = 0; c < CHUNKS; c++)
-#pragma unroll
-            for (int i = 0; i < PACK; i++) {
-                const W x = reduce_lanes<LANES, 32, ignis_sum>(out[g][c][i] * factor);
-                if (lane < LANES)
-                    found.out[warp][g][(lane + LANES * c) * PACK + i] = x;
+        for (int g = 0; g < G; g++) {
+            const W higher = reduce_lanes<LANES, 32, ignis_max>(top[g]);
+            const W factor = higher == -ignis_infinity<W>() ? W(0) : power_of_2(top[g] - higher);
+            const W total = reduce_lanes<LANES, 32, ignis_sum>(sum[g] * factor);
+            if (lane == 0) {
+                found.top[warp][g] = higher;
+                found.sum[warp][g] = total;
             }
-    }
-    __syncthreads();
-    for (int at = threadIdx.x; at < heads * p.head_dim; at += 32 * WARPS) {
-        const int g = at / p.head_dim, d = at % p.head_dim;
-        W block_top = found.top[0][g], block_sum = 0, x = 0;
-        for (int w = 1; w < WARPS; w++)
-            block_top = max(block_top, found.top[w][g]);
-        for (int w = 0; w < WARPS; w++) {
-            const W factor = power_of_2(found.top[w][g] - block_top);
-            block_sum += found.sum[w][g] * factor;
-            x += found.out[w][g][d] * factor;
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                for (int i = 0; i < PACK; i++) {
+                    const W x = reduce_lanes<LANES, 32, ignis_sum>(out[g][c][i] * factor);
+                    if (lane < LANES)
+                        found.out[warp][g][(lane + LANES * c) * PACK + i] = x;
+                }
         }
-        W *result = p.scratch + (((long long)blockIdx.z * p.heads + first_h + g) * p.splits + blockIdx.x) * (2 + p.head_dim);
-        if (splits == 1) { /* nobody else has a part of it */
-            p.out[((long long)blockIdx.z * p.heads + first_h + g) * p.head_dim + d] = T(x / block_sum);
-            continue;
-        }
-        result[2 + d] = x;
-        if (d == 0) {
-            result[0] = block_top;
-            result[1] = block_sum;
+        __syncthreads();
+        for (int at = threadIdx.x; at < heads * p.head_dim; at += 32 * WARPS) {
+            const int g = at / p.head_dim, d = at % p.head_dim;
+            W block_top = found.top[0][g], block_sum = 0, x = 0;
+            for (int w = 1; w < WARPS; w++)
+                block_top = max(block_top, found.top[w][g]);
+            for (int w = 0; w < WARPS; w++) {
+                const W factor = power_of_2(found.top[w][g] - block_top);
+                block_sum += found.sum[w][g] * factor;
+                x += found.out[w][g][d] * factor;
+            }
+            W *result = p.scratch + (((long long)blockIdx.z * p.heads + first_h + g) * p.splits + split) * (2 + p.head_dim);
+            if (splits == 1) { /* nobody else has a part of it */
+                p.out[((long long)blockIdx.z * p.heads + first_h + g) * p.head_dim + d] = T(x / block_sum);
+                continue;
+            }
+            result[2 + d] = x;
+            if (d == 0) {
+                result[0] = block_top;
+                result[1] = block_sum;
+            }
         }
     }
     if (splits == 1)
         return;
-    uint32_t *ended = p.ended + (long long)blockIdx.z * p.heads + first_h;
     __syncthreads();
-    if (threadIdx.x == 0) {
-        found.is_last = ignis_ptx_atom_add_acq_rel(ended, 1) == splits - 1;
-        if (found.is_last)
-            *ended = 0;
+    if (blocks > 1) {
+        uint32_t *ended = p.ended + (long long)blockIdx.z * p.heads + first_h;
+        if (threadIdx.x == 0) {
+            found.is_last = ignis_ptx_atom_add_acq_rel(ended, 1) == blocks - 1;
+            if (found.is_last)
+                *ended = 0;
+        }
+        __syncthreads();
+        if (!found.is_last)
+            return;
     }
-    __syncthreads();
-    if (found.is_last)
-        combine(p, first_h, heads, splits);
+    combine(p, first_h, heads, splits);
 }
 
-/*  grid = splits, kv_heads * ceil(heads / kv_heads / G), rows. */
-#define PAGED(G)                                                                                                                           \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_attention_paged_##G(paged_params p)                                      \
-    {                                                                                                                                      \
-        __shared__ findings<G> found;                                                                                                      \
-        walk<G>(p, found);                                                                                                                 \
+/*  grid = blocks that share out the splits, kv_heads * ceil(heads / kv_heads / G), rows. */
+#define PAGED(G)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) ignis_attention_paged_##G(paged_params p) \
+    {                                                                                                          \
+        __shared__ findings<G> found;                                                                          \
+        walk<G>(p, found);                                                                                     \
     }
 PAGED(1)
 PAGED(2)
-PAGED(4)

@@ -178,7 +178,7 @@ TEST(who_frees_a_stream_too_late_frees_no_other_one)
     get_current = ignis__cuda.cuCtxGetCurrent;
     ignis__cuda.cuCtxGetCurrent = free_and_make;
     CHECK_STATUS(ignis_stream_free(freed_first), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_STREAM_INVALID);
-    CHECK(made_then != NULL && made_then != freed_first);
+    CHECK(made_then != NULL); /* a driver may give it the handle of the one that was freed */
     CHECK_OK(ignis_stream_use(made_then));
     CHECK_OK(ignis_array_free(test_array(4, 4)));
     CHECK_OK(ignis_stream_use(NULL));

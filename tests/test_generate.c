@@ -311,14 +311,15 @@ static void attention_test_begin(attention_test *t, const cache_case *c, ignis_d
     t->ended = room(IGNIS_SHAPE(4 * c->heads), IGNIS_I32);
 }
 
-/*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. */
-static void attention_test_run(attention_test *t, int count, const int *sequence, const int *position)
+/*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. serial: as on a device of one multiprocessor,
+    where a block has many splits. */
+static void attention_test_run(attention_test *t, int count, const int *sequence, const int *position, bool serial)
 {
     ignis__generate_row rows[64];
     ignis__generate_cache cache;
     ignis__paged paged;
     ignis__op op = step_begin();
-    int i;
+    int i, multiprocessors = op.work.device->info.multiprocessors;
     memset(rows, 0, sizeof rows);
     for (i = 0; i < count; i++) {
         rows[i].ids = ignis__op_write(&op, t->ids[sequence[i]]);
@@ -345,7 +346,10 @@ static void attention_test_run(attention_test *t, int count, const int *sequence
     paged.splits = SPLITS;
     ignis__step_rows(&op, t->dtype, t->rows, rows, count);
     ignis__step_cache(&op, count, t->dtype, &cache, t->c->turns ? t->frequencies : NULL);
+    if (serial)
+        op.work.device->info.multiprocessors = 1;
     ignis__step_attention(&op, count, 4, t->dtype, &paged);
+    op.work.device->info.multiprocessors = multiprocessors;
     step_end(&op);
 }
 
@@ -391,7 +395,7 @@ static void attention_reference(const attention_test *t, const double *qkv, int 
         out[d] /= sum;
 }
 
-/*  Three sequences of some lengths: prompts in chunks, then tokens of all of them together, with a row that is none. The last ones alone again,
+/*  Three sequences of some lengths: prompts in chunks, then tokens of all of them together, with a row that is none. The last ones alone again, by other blocks,
     and both by a graph's kind of launch, whose rows alone change. */
 static void check_attention(const cache_case *c, ignis_dtype dtype, const int lengths[SEQUENCES])
 {
@@ -418,7 +422,7 @@ static void check_attention(const cache_case *c, ignis_dtype dtype, const int le
                 sequence[i] = s;
                 position[i] = at + i;
             }
-            attention_test_run(&t, count, sequence, position);
+            attention_test_run(&t, count, sequence, position, at % 2 == 1);
             got = numbers_of(t.out);
             for (i = 0; i < count; i += 13)
                 for (h = 0; h < c->heads; h++) {
@@ -440,7 +444,7 @@ static void check_attention(const cache_case *c, ignis_dtype dtype, const int le
             sequence[0] = i ? alone : 0, sequence[1] = 1, sequence[2] = 0, sequence[3] = 2;
             position[0] = lengths[sequence[0]] - 1, position[1] = i ? -1 : lengths[1] - 1, position[2] = -1, position[3] = lengths[2] - 1;
             CHECK_OK(ignis_array_from_host_raw(handle_of(t.qkv), rows, 32 * (int64_t)bytes));
-            attention_test_run(&t, i ? 2 : 4, sequence, position);
+            attention_test_run(&t, i ? 2 : 4, sequence, position, i == 0);
             got = numbers_of(t.out);
             if (!i) {
                 together = got;
@@ -477,6 +481,8 @@ TEST(attention_over_pages)
         check_attention(&cache_cases[i], float_dtypes[i % 4], lengths[i % 2]);
     check_attention(&cache_cases[1], IGNIS_F32, lengths[1]);
     check_attention(&cache_cases[4], IGNIS_F32, lengths[2]); /* more than a split */
+    check_attention(&cache_cases[2], IGNIS_BF16, lengths[2]);
+    check_attention(&cache_cases[2], IGNIS_F64, lengths[2]);
 }
 
 /* the draw ------------------------------------------------------------------------------------------------------- */
