@@ -166,6 +166,12 @@ static int read_sources(source *sources)
     return count;
 }
 
+/*  Whether arrays and kernels alone need a source: what others include, and what ignis_array_... and collective operations launch. */
+static int is_basic(const source *s)
+{
+    return strstr(s->name, ".cuh") || strcmp(s->name, "elementwise.cu") == 0 || strcmp(s->name, "collective.cu") == 0;
+}
+
 /* >>output ------------------------------------------------------------------------------------------------------ */
 
 static void append_literal(text *out, const char *line, size_t length)
@@ -238,7 +244,7 @@ static void generate(text *out, const source *sources, int count)
     print(out, "typedef struct ignis__source {\n"
                "    const char *name;         /* of the file, for compile errors */\n"
                "    uint64_t hash;            /* 64-bit FNV-1a of the text */\n"
-               "    const char *const *lines; /* the text is these, each followed by a line end */\n"
+               "    const char *const *lines; /* the text is these, each followed by a line end; null: left out */\n"
                "    int line_count;\n"
                "} ignis__source;\n\n");
 
@@ -251,14 +257,24 @@ static void generate(text *out, const source *sources, int count)
     print(out, "    IGNIS__SOURCE_COUNT\n};\n\n");
 
     for (int i = 0; i < count; i++)
-        append_lines(out, &sources[i]);
+        if (is_basic(&sources[i]))
+            append_lines(out, &sources[i]);
+    print(out, "#ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */\n"
+               "#define IGNIS__LINES_OF_TENSORS(lines, count) NULL, 0\n#else\n"
+               "#define IGNIS__LINES_OF_TENSORS(lines, count) lines, count\n\n");
+    for (int i = 0; i < count; i++)
+        if (!is_basic(&sources[i]))
+            append_lines(out, &sources[i]);
+    print(out, "#endif /* IGNIS_NO_TENSORS */\n\n");
 
     print(out, "#ifdef __GNUC__\n__attribute__((unused)) /* a program may do without kernels */\n#endif\n");
     print(out, "static const ignis__source ignis__sources[] = {\n");
     for (int i = 0; i < count; i++) {
         const source *s = &sources[i];
-        print(out, "    {\"%s\", 0x%08lx%08lxULL, ignis__lines_%s, %d},\n", s->name, (unsigned long)(s->hash >> 32),
-              (unsigned long)(s->hash & 0xffffffffu), s->symbol, s->lines);
+        print(out,
+              is_basic(s) ? "    {\"%s\", 0x%08lx%08lxULL, ignis__lines_%s, %d},\n"
+                          : "    {\"%s\", 0x%08lx%08lxULL, IGNIS__LINES_OF_TENSORS(ignis__lines_%s, %d)},\n",
+              s->name, (unsigned long)(s->hash >> 32), (unsigned long)(s->hash & 0xffffffffu), s->symbol, s->lines);
     }
     print(out, "};\n\n#endif /* IGNIS_IMPLEMENTATION */\n");
 }
