@@ -263,7 +263,7 @@ static void choose_flags(int is_clang)
     else if (strcmp(lane, "thread") == 0)
         list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -nostartfiles -fsanitize=thread -DSIM_THREAD_SANITIZER");
     else {
-        list_add_words(f, "-O2 -fno-asynchronous-unwind-tables -nostdlib -Wl,-z,defs");
+        list_add_words(f, "-O1 -fno-asynchronous-unwind-tables -nostdlib -Wl,-z,defs");
         toolchain.bad_lane = *lane ? lane : NULL;
     }
     /* Calls before each store, and nothing else of a sanitizer: see shim_hopper.h. */
