@@ -58,7 +58,7 @@
         scan.cu                    316 lines   13240 bytes
         shape.cu                   203 lines    9830 bytes
         softmax.cu                 697 lines   31676 bytes
-        sort.cu                    555 lines   24778 bytes
+        sort.cu                    554 lines   24781 bytes
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
@@ -15031,32 +15031,31 @@ static const char *const ignis__lines_sort_cu[] = {
     "    __syncthreads();",
     "    const long long row = mine / tiles;",
     "    const int tile = mine % tiles, filled = (int)min(n - (long long)tile * TILE, (long long)TILE);",
+    "    const int at = tile * TILE + first, left = filled - first; /* this thread's first element in the row, and what there is from it on */",
     "    to += row * (long_positions ? k : n);",
-    "    from += row * n + tile * TILE + first;",
+    "    from += row * n + at;",
     "#pragma unroll",
     "    for (int round = 0; round < ROUNDS; round++)",
-    "        element[round] = first + 32 * round < filled ? from[32 * round] : T(0);",
+    "        element[round] = 32 * round < left ? from[32 * round] : T(0);",
     "#pragma unroll",
     "    for (int round = 0; round < ROUNDS; round++) /* what is behind the end stays there */",
-    "        digits[round] = first + 32 * round < filled ? digit_of(key_of_element(element[round], descending), shift) : DIGITS - 1;",
+    "        digits[round] = 32 * round < left ? digit_of(key_of_element(element[round], descending), shift) : DIGITS - 1;",
     "    if (threadIdx.x < DIGITS)",
     "        to_row[threadIdx.x] = counts[row * stride + threadIdx.x];",
     "    rank_in_warp(digits, own[warp]);",
     "    place_digits(own, starts, to_row);",
     "",
-    "    uint32_t *const says = tiles_said + (row * tiles + tile) * DIGITS + threadIdx.x;",
+    "    uint32_t *const says = tiles_said + (long long)mine * DIGITS + threadIdx.x;",
     "    uint32_t count = 0;",
     "    if (threadIdx.x < DIGITS) {",
     "        count = starts[threadIdx.x + 1] - starts[threadIdx.x] - (threadIdx.x == DIGITS - 1 ? TILE - filled : 0);",
     "        say(says, tile ? count + 1 : count | UP_TO_ME);",
     "    }",
-    "    if (from_positions)",
-    "        from_positions += row * n + tile * TILE + first;",
     "#pragma unroll",
     "    for (int round = 0; round < ROUNDS; round++) {",
     "        const int place = own[warp][digits[round] & (DIGITS - 1)] + (digits[round] >> 16);",
     "        elements[place] = element[round];",
-    "        places[place] = from_positions && first + 32 * round < filled ? from_positions[32 * round] : tile * TILE + first + 32 * round;",
+    "        places[place] = from_positions && 32 * round < left ? from_positions[row * n + at + 32 * round] : at + 32 * round;",
     "    }",
     "    __syncthreads();",
     "    if (threadIdx.x < DIGITS) {",
@@ -15859,7 +15858,7 @@ static const ignis__source ignis__sources[] = {
     {"scan.cu", 0x35ba7cdab930cbc6ULL, ignis__lines_scan_cu, 316},
     {"shape.cu", 0x8d1599a5b7cecb2cULL, ignis__lines_shape_cu, 203},
     {"softmax.cu", 0xd8511d9ba14c51d6ULL, ignis__lines_softmax_cu, 697},
-    {"sort.cu", 0x954f777ed7abda62ULL, ignis__lines_sort_cu, 555},
+    {"sort.cu", 0x3b95f94e2df931e3ULL, ignis__lines_sort_cu, 554},
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, ignis__lines_upsample_cu, 152},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},
