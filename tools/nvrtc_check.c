@@ -348,7 +348,7 @@ static const struct {
     {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 4}, /* sm_80: gelu_backward, where the compiler holds to 32 registers */
+    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, 0},
     {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, 0},
