@@ -44,7 +44,7 @@
         norm.cu                    193 lines   11674 bytes
         norm.cuh                   173 lines    7450 bytes
         norm_add.cu                 32 lines    2877 bytes
-        norm_grad.cu               174 lines    8691 bytes
+        norm_grad.cu               183 lines    9104 bytes
         norm_odd.cu                140 lines    6358 bytes
         norm_odd.cuh               200 lines    7591 bytes
         optim.cu                   380 lines   17075 bytes
@@ -11616,7 +11616,13 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "                              const Wide *rstds, long long rows, long long n, const T *before, Wide *block_w, Wide *block_b)",
     "{",
     "    constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* places */",
+    "    /* where the compiler has a register too few: packs are taken one after the other, and where a row begins is computed again */",
+    "    constexpr bool tight = !rms && packs > 1 && ignis_is_same<T, ignis_f16> && __CUDA_ARCH__ < 900;",
     "    share_of<Team, packs> share(x, rows, n);",
+    "    const auto find_row = [&] {",
+    "        if constexpr (tight)",
+    "            share.at = share.r * n;",
+    "    };",
     "    const Wide over_n = Wide(1) / Wide(n);",
     "    const int mine = threadIdx.x % count; /* of the rows, the one whose statistics this lane has */",
     "    placed<packs> ws(0);",
@@ -11626,6 +11632,7 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "    Wide next_mean = 0, next_rstd = 0;",
     "    int turn = 0;",
     "    const auto fetch_rows = [&](int ahead) {",
+    "        find_row();",
     "#pragma unroll",
     "        for (int j = 0; j < count; j++)",
     "            if (ahead + j < share.left) {",
@@ -11645,6 +11652,7 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "        fetched();",
     "    };",
     "    const auto fetch_before = [&](int ahead) {",
+    "        find_row();",
     "        if (before)",
     "#pragma unroll",
     "            for (int j = 0; j < count; j++)",
@@ -11687,7 +11695,7 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "                mean[j] = __shfl_sync(0xffffffff, next_mean, j);",
     "        }",
     "        fetch_rows(count);",
-    "        share.template each<Team::is_block>([&](auto part, int, bool) {",
+    "        share.template each<Team::is_block || tight>([&](auto part, int, bool) {",
     "            const auto w = part.of(ws).get();",
     "            auto &dw = part.of(dws), &db = part.of(dbs);",
     "#pragma unroll",
@@ -11708,7 +11716,8 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "        });",
     "        sum_all<Team>(sums, turn);",
     "        arrive<1>();",
-    "        share.template each<Team::is_block>([&](auto part, int column, bool has) {",
+    "        find_row();",
+    "        share.template each<Team::is_block || tight>([&](auto part, int column, bool has) {",
     "            const auto w = part.of(ws).get();",
     "#pragma unroll",
     "            for (int j = 0; j < count; j++)",
@@ -15846,7 +15855,7 @@ static const ignis__source ignis__sources[] = {
     {"norm.cu", 0x89d0986acebed57dULL, ignis__lines_norm_cu, 193},
     {"norm.cuh", 0xb01d01bc3676d797ULL, ignis__lines_norm_cuh, 173},
     {"norm_add.cu", 0xad6c72524dc7d9a5ULL, ignis__lines_norm_add_cu, 32},
-    {"norm_grad.cu", 0xe84d6e1b4f86f272ULL, ignis__lines_norm_grad_cu, 174},
+    {"norm_grad.cu", 0x8fccfc6648943827ULL, ignis__lines_norm_grad_cu, 183},
     {"norm_odd.cu", 0x2f3e880160d01b85ULL, ignis__lines_norm_odd_cu, 140},
     {"norm_odd.cuh", 0x6e941b90a63733b2ULL, ignis__lines_norm_odd_cuh, 200},
     {"optim.cu", 0x25c9ebad5a09c30eULL, ignis__lines_optim_cu, 380},
