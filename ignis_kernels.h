@@ -16,7 +16,7 @@
         attention_hopper_backward.cu   827 lines   40802 bytes
         attention_mma.cu           567 lines   29564 bytes
         attention_paged.cu         306 lines   13863 bytes
-        attention_tiles.cuh        267 lines   11325 bytes
+        attention_tiles.cuh        269 lines   11523 bytes
         blocks.cu                   67 lines    2587 bytes
         blocks.cuh                  90 lines    4524 bytes
         channel_norm.cu            418 lines   19075 bytes
@@ -4873,6 +4873,8 @@ static const char *const ignis__lines_attention_tiles_cuh[] = {
     "        product_of_rows<tiles, keys>(s, q_lane, 0, k_lane, 0);",
     "    }",
     "",
+    "    if constexpr (kept && BIASED && D > 128 && __CUDA_ARCH__ == 800)",
+    "        __syncwarp(); /* keeps the compiler from loading the bias ahead of the product, for which there are too few registers */",
     "    float most[tiles][2];",
     "    bool raise = false;",
     "#pragma unroll",
@@ -15827,7 +15829,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_hopper_backward.cu", 0x1504b1c5f49e7d5aULL, ignis__lines_attention_hopper_backward_cu, 827},
     {"attention_mma.cu", 0x7b27d01464236018ULL, ignis__lines_attention_mma_cu, 567},
     {"attention_paged.cu", 0x909127e7120f48aaULL, ignis__lines_attention_paged_cu, 306},
-    {"attention_tiles.cuh", 0xc2937233ab4e2c8fULL, ignis__lines_attention_tiles_cuh, 267},
+    {"attention_tiles.cuh", 0x6309a720e814ca37ULL, ignis__lines_attention_tiles_cuh, 269},
     {"blocks.cu", 0x0c05c1f3423ff6f2ULL, ignis__lines_blocks_cu, 67},
     {"blocks.cuh", 0x158df3a47a3b7b89ULL, ignis__lines_blocks_cuh, 90},
     {"channel_norm.cu", 0xa478fd8e1c39ad9cULL, ignis__lines_channel_norm_cu, 418},
