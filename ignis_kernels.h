@@ -8,7 +8,7 @@
         ignis.cuh                  970 lines   40887 bytes
         activation.cu              115 lines    4796 bytes
         activation.cuh              64 lines    3229 bytes
-        attention.cu               454 lines   19628 bytes
+        attention.cu               456 lines   19817 bytes
         attention.cuh              236 lines   10877 bytes
         attention_decode.cu        205 lines    9454 bytes
         attention_decode_mma.cu    142 lines    6561 bytes
@@ -1341,6 +1341,8 @@ static const char *const ignis__lines_attention_cu[] = {
     "constexpr int WALK = at_most(8 * PACK, 16384 / ROW_BYTES);",
     "constexpr int COLUMNS = WALK / 8; /* of a tile of scores, a lane has */",
     "constexpr int SCORE_STRIDE = WALK + PACK;",
+    "constexpr int LOADS = /* of a thread at a time: with all variants there are no registers for more */",
+    "    ROW_BYTES > 1024 && RANGE && SOFTCAP && BIASED && __CUDA_ARCH__ == 800 ? 2 : 4;",
     "",
     "constexpr double LOG2_E = 1.44269504088896340736;",
     "constexpr double LN_2 = 0.69314718055994530942;",
@@ -1348,7 +1350,7 @@ static const char *const ignis__lines_attention_cu[] = {
     "/*  Rows first ... of a head, of which count exist, into shared memory; what does not exist is zero. */",
     "template <int rows> __device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)",
     "{",
-    "#pragma unroll 4",
+    "#pragma unroll LOADS",
     "    for (int i = threadIdx.x; i < rows * D; i += THREADS) {",
     "        const int row = i / D, d = i % D;",
     "        tile[row * STRIDE + d] = first + row < count && d < head_dim ? W(head[(first + row) * stride + d]) : W(0);",
@@ -15821,7 +15823,7 @@ static const ignis__source ignis__sources[] = {
     {"ignis.cuh", 0x19ad44609c1cef01ULL, ignis__lines_ignis_cuh, 970},
     {"activation.cu", 0xdefe5c5f6856f271ULL, ignis__lines_activation_cu, 115},
     {"activation.cuh", 0x29e727df9c599774ULL, ignis__lines_activation_cuh, 64},
-    {"attention.cu", 0x18ac3e1e1ae5fc62ULL, ignis__lines_attention_cu, 454},
+    {"attention.cu", 0xe5329cbf7528f497ULL, ignis__lines_attention_cu, 456},
     {"attention.cuh", 0x33c698c6cbc01075ULL, ignis__lines_attention_cuh, 236},
     {"attention_decode.cu", 0xc032e9b438183c65ULL, ignis__lines_attention_decode_cu, 205},
     {"attention_decode_mma.cu", 0xf5623eb375d4f86fULL, ignis__lines_attention_decode_mma_cu, 142},
