@@ -6,9 +6,9 @@
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
         ignis.cuh                  970 lines   40887 bytes
-        activation.cu              113 lines    4542 bytes
+        activation.cu              115 lines    4796 bytes
         activation.cuh              64 lines    3229 bytes
-        attention.cu               454 lines   19628 bytes
+        attention.cu               456 lines   19817 bytes
         attention.cuh              236 lines   10877 bytes
         attention_decode.cu        205 lines    9454 bytes
         attention_decode_mma.cu    142 lines    6561 bytes
@@ -16,7 +16,7 @@
         attention_hopper_backward.cu   827 lines   40802 bytes
         attention_mma.cu           567 lines   29564 bytes
         attention_paged.cu         306 lines   13863 bytes
-        attention_tiles.cuh        267 lines   11325 bytes
+        attention_tiles.cuh        269 lines   11523 bytes
         blocks.cu                   67 lines    2587 bytes
         blocks.cuh                  90 lines    4524 bytes
         channel_norm.cu            418 lines   19075 bytes
@@ -44,7 +44,7 @@
         norm.cu                    193 lines   11674 bytes
         norm.cuh                   173 lines    7450 bytes
         norm_add.cu                 32 lines    2877 bytes
-        norm_grad.cu               174 lines    8691 bytes
+        norm_grad.cu               183 lines    9104 bytes
         norm_odd.cu                140 lines    6358 bytes
         norm_odd.cuh               200 lines    7591 bytes
         optim.cu                   380 lines   17075 bytes
@@ -58,7 +58,7 @@
         scan.cu                    316 lines   13240 bytes
         shape.cu                   203 lines    9830 bytes
         softmax.cu                 697 lines   31676 bytes
-        sort.cu                    555 lines   24778 bytes
+        sort.cu                    554 lines   24781 bytes
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
@@ -1627,6 +1627,8 @@ static const char *const ignis__lines_attention_tiles_cuh[] = {
     "        product_of_rows<tiles, keys>(s, q_lane, 0, k_lane, 0);",
     "    }",
     "",
+    "    if constexpr (kept && BIASED && D > 128 && __CUDA_ARCH__ == 800)",
+    "        __syncwarp(); /* keeps the compiler from loading the bias ahead of the product, for which there are too few registers */",
     "    float most[tiles][2];",
     "    bool raise = false;",
     "#pragma unroll",
@@ -5086,7 +5088,9 @@ static const char *const ignis__lines_activation_cu[] = {
     "    ignis_map(n, [](T x) { return T(gelu(Wide(x))); }, dst, src);",
     "}",
     "",
-    "KERNEL ignis_gelu_backward(T *dx, const T *g, const T *x, long long n)",
+    "/*  Of bf16 on sm_80 the compiler would hold to 32 registers, and spill. */",
+    "constexpr int gelu_backward_blocks = __CUDA_ARCH__ == 800 && ignis_is_same<T, ignis_bf16> ? 6 : 0;",
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS_MAP_THREADS, gelu_backward_blocks) ignis_gelu_backward(T *dx, const T *g, const T *x, long long n)",
     "{",
     "    ignis_map(n, [](T g, T x) { return T(gelu_gradient(Wide(g), Wide(x))); }, dx, g, x);",
     "}",
@@ -5213,6 +5217,8 @@ static const char *const ignis__lines_attention_cu[] = {
     "constexpr int WALK = at_most(8 * PACK, 16384 / ROW_BYTES);",
     "constexpr int COLUMNS = WALK / 8; /* of a tile of scores, a lane has */",
     "constexpr int SCORE_STRIDE = WALK + PACK;",
+    "constexpr int LOADS = /* of a thread at a time: with all variants there are no registers for more */",
+    "    ROW_BYTES > 1024 && RANGE && SOFTCAP && BIASED && __CUDA_ARCH__ == 800 ? 2 : 4;",
     "",
     "constexpr double LOG2_E = 1.44269504088896340736;",
     "constexpr double LN_2 = 0.69314718055994530942;",
@@ -5220,7 +5226,7 @@ static const char *const ignis__lines_attention_cu[] = {
     "/*  Rows first ... of a head, of which count exist, into shared memory; what does not exist is zero. */",
     "template <int rows> __device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)",
     "{",
-    "#pragma unroll 4",
+    "#pragma unroll LOADS",
     "    for (int i = threadIdx.x; i < rows * D; i += THREADS) {",
     "        const int row = i / D, d = i % D;",
     "        tile[row * STRIDE + d] = first + row < count && d < head_dim ? W(head[(first + row) * stride + d]) : W(0);",
@@ -12296,7 +12302,13 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "                              const Wide *rstds, long long rows, long long n, const T *before, Wide *block_w, Wide *block_b)",
     "{",
     "    constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* places */",
+    "    /* where the compiler has a register too few: packs are taken one after the other, and where a row begins is computed again */",
+    "    constexpr bool tight = !rms && packs > 1 && ignis_is_same<T, ignis_f16> && __CUDA_ARCH__ < 900;",
     "    share_of<Team, packs> share(x, rows, n);",
+    "    const auto find_row = [&] {",
+    "        if constexpr (tight)",
+    "            share.at = share.r * n;",
+    "    };",
     "    const Wide over_n = Wide(1) / Wide(n);",
     "    const int mine = threadIdx.x % count; /* of the rows, the one whose statistics this lane has */",
     "    placed<packs> ws(0);",
@@ -12306,6 +12318,7 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "    Wide next_mean = 0, next_rstd = 0;",
     "    int turn = 0;",
     "    const auto fetch_rows = [&](int ahead) {",
+    "        find_row();",
     "#pragma unroll",
     "        for (int j = 0; j < count; j++)",
     "            if (ahead + j < share.left) {",
@@ -12325,6 +12338,7 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "        fetched();",
     "    };",
     "    const auto fetch_before = [&](int ahead) {",
+    "        find_row();",
     "        if (before)",
     "#pragma unroll",
     "            for (int j = 0; j < count; j++)",
@@ -12367,7 +12381,7 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "                mean[j] = __shfl_sync(0xffffffff, next_mean, j);",
     "        }",
     "        fetch_rows(count);",
-    "        share.template each<Team::is_block>([&](auto part, int, bool) {",
+    "        share.template each<Team::is_block || tight>([&](auto part, int, bool) {",
     "            const auto w = part.of(ws).get();",
     "            auto &dw = part.of(dws), &db = part.of(dbs);",
     "#pragma unroll",
@@ -12388,7 +12402,8 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "        });",
     "        sum_all<Team>(sums, turn);",
     "        arrive<1>();",
-    "        share.template each<Team::is_block>([&](auto part, int column, bool has) {",
+    "        find_row();",
+    "        share.template each<Team::is_block || tight>([&](auto part, int column, bool has) {",
     "            const auto w = part.of(ws).get();",
     "#pragma unroll",
     "            for (int j = 0; j < count; j++)",
@@ -15469,32 +15484,31 @@ static const char *const ignis__lines_sort_cu[] = {
     "    __syncthreads();",
     "    const long long row = mine / tiles;",
     "    const int tile = mine % tiles, filled = (int)min(n - (long long)tile * TILE, (long long)TILE);",
+    "    const int at = tile * TILE + first, left = filled - first; /* this thread's first element in the row, and what there is from it on */",
     "    to += row * (long_positions ? k : n);",
-    "    from += row * n + tile * TILE + first;",
+    "    from += row * n + at;",
     "#pragma unroll",
     "    for (int round = 0; round < ROUNDS; round++)",
-    "        element[round] = first + 32 * round < filled ? from[32 * round] : T(0);",
+    "        element[round] = 32 * round < left ? from[32 * round] : T(0);",
     "#pragma unroll",
     "    for (int round = 0; round < ROUNDS; round++) /* what is behind the end stays there */",
-    "        digits[round] = first + 32 * round < filled ? digit_of(key_of_element(element[round], descending), shift) : DIGITS - 1;",
+    "        digits[round] = 32 * round < left ? digit_of(key_of_element(element[round], descending), shift) : DIGITS - 1;",
     "    if (threadIdx.x < DIGITS)",
     "        to_row[threadIdx.x] = counts[row * stride + threadIdx.x];",
     "    rank_in_warp(digits, own[warp]);",
     "    place_digits(own, starts, to_row);",
     "",
-    "    uint32_t *const says = tiles_said + (row * tiles + tile) * DIGITS + threadIdx.x;",
+    "    uint32_t *const says = tiles_said + (long long)mine * DIGITS + threadIdx.x;",
     "    uint32_t count = 0;",
     "    if (threadIdx.x < DIGITS) {",
     "        count = starts[threadIdx.x + 1] - starts[threadIdx.x] - (threadIdx.x == DIGITS - 1 ? TILE - filled : 0);",
     "        say(says, tile ? count + 1 : count | UP_TO_ME);",
     "    }",
-    "    if (from_positions)",
-    "        from_positions += row * n + tile * TILE + first;",
     "#pragma unroll",
     "    for (int round = 0; round < ROUNDS; round++) {",
     "        const int place = own[warp][digits[round] & (DIGITS - 1)] + (digits[round] >> 16);",
     "        elements[place] = element[round];",
-    "        places[place] = from_positions && first + 32 * round < filled ? from_positions[32 * round] : tile * TILE + first + 32 * round;",
+    "        places[place] = from_positions && 32 * round < left ? from_positions[row * n + at + 32 * round] : at + 32 * round;",
     "    }",
     "    __syncthreads();",
     "    if (threadIdx.x < DIGITS) {",
@@ -15814,9 +15828,9 @@ __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
     {"ignis.cuh", 0x19ad44609c1cef01ULL, ignis__lines_ignis_cuh, 970},
-    {"activation.cu", 0xd45a3fb82a3a525aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_activation_cu, 113)},
+    {"activation.cu", 0xdefe5c5f6856f271ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_activation_cu, 115)},
     {"activation.cuh", 0x29e727df9c599774ULL, ignis__lines_activation_cuh, 64},
-    {"attention.cu", 0x18ac3e1e1ae5fc62ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_cu, 454)},
+    {"attention.cu", 0xe5329cbf7528f497ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_cu, 456)},
     {"attention.cuh", 0x33c698c6cbc01075ULL, ignis__lines_attention_cuh, 236},
     {"attention_decode.cu", 0xc032e9b438183c65ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_decode_cu, 205)},
     {"attention_decode_mma.cu", 0xf5623eb375d4f86fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_decode_mma_cu, 142)},
@@ -15824,7 +15838,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_hopper_backward.cu", 0x1504b1c5f49e7d5aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_backward_cu, 827)},
     {"attention_mma.cu", 0x7b27d01464236018ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_mma_cu, 567)},
     {"attention_paged.cu", 0x909127e7120f48aaULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_cu, 306)},
-    {"attention_tiles.cuh", 0xc2937233ab4e2c8fULL, ignis__lines_attention_tiles_cuh, 267},
+    {"attention_tiles.cuh", 0x6309a720e814ca37ULL, ignis__lines_attention_tiles_cuh, 269},
     {"blocks.cu", 0x0c05c1f3423ff6f2ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_blocks_cu, 67)},
     {"blocks.cuh", 0x158df3a47a3b7b89ULL, ignis__lines_blocks_cuh, 90},
     {"channel_norm.cu", 0xa478fd8e1c39ad9cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_channel_norm_cu, 418)},
@@ -15852,7 +15866,7 @@ static const ignis__source ignis__sources[] = {
     {"norm.cu", 0x89d0986acebed57dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 193)},
     {"norm.cuh", 0xb01d01bc3676d797ULL, ignis__lines_norm_cuh, 173},
     {"norm_add.cu", 0xad6c72524dc7d9a5ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_add_cu, 32)},
-    {"norm_grad.cu", 0xe84d6e1b4f86f272ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 174)},
+    {"norm_grad.cu", 0x8fccfc6648943827ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 183)},
     {"norm_odd.cu", 0x2f3e880160d01b85ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_odd_cu, 140)},
     {"norm_odd.cuh", 0x6e941b90a63733b2ULL, ignis__lines_norm_odd_cuh, 200},
     {"optim.cu", 0x25c9ebad5a09c30eULL, IGNIS__LINES_OF_TENSORS(ignis__lines_optim_cu, 380)},
@@ -15866,7 +15880,7 @@ static const ignis__source ignis__sources[] = {
     {"scan.cu", 0x35ba7cdab930cbc6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_scan_cu, 316)},
     {"shape.cu", 0x8d1599a5b7cecb2cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_shape_cu, 203)},
     {"softmax.cu", 0xd8511d9ba14c51d6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_softmax_cu, 697)},
-    {"sort.cu", 0x954f777ed7abda62ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_sort_cu, 555)},
+    {"sort.cu", 0x3b95f94e2df931e3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_sort_cu, 554)},
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_upsample_cu, 152)},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},

@@ -40,6 +40,8 @@ constexpr int BACKWARD_ROWS = ROW_BYTES > 1024 ? 1 : at_most(PACK, 1024 / ROW_BY
 constexpr int WALK = at_most(8 * PACK, 16384 / ROW_BYTES);
 constexpr int COLUMNS = WALK / 8; /* of a tile of scores, a lane has */
 constexpr int SCORE_STRIDE = WALK + PACK;
+constexpr int LOADS = /* of a thread at a time: with all variants there are no registers for more */
+    ROW_BYTES > 1024 && RANGE && SOFTCAP && BIASED && __CUDA_ARCH__ == 800 ? 2 : 4;
 
 constexpr double LOG2_E = 1.44269504088896340736;
 constexpr double LN_2 = 0.69314718055994530942;
@@ -47,7 +49,7 @@ constexpr double LN_2 = 0.69314718055994530942;
 /*  Rows first ... of a head, of which count exist, into shared memory; what does not exist is zero. */
 template <int rows> __device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)
 {
-#pragma unroll 4
+#pragma unroll LOADS
     for (int i = threadIdx.x; i < rows * D; i += THREADS) {
         const int row = i / D, d = i % D;
         tile[row * STRIDE + d] = first + row < count && d < head_dim ? W(head[(first + row) * stride + d]) : W(0);

@@ -205,6 +205,8 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
         product_of_rows<tiles, keys>(s, q_lane, 0, k_lane, 0);
     }
 
+    if constexpr (kept && BIASED && D > 128 && __CUDA_ARCH__ == 800)
+        __syncwarp(); /* keeps the compiler from loading the bias ahead of the product, for which there are too few registers */
     float most[tiles][2];
     bool raise = false;
 #pragma unroll

@@ -12,7 +12,13 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
                               const Wide *rstds, long long rows, long long n, const T *before, Wide *block_w, Wide *block_b)
 {
     constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* places */
+    /* where the compiler has a register too few: packs are taken one after the other, and where a row begins is computed again */
+    constexpr bool tight = !rms && packs > 1 && ignis_is_same<T, ignis_f16> && __CUDA_ARCH__ < 900;
     share_of<Team, packs> share(x, rows, n);
+    const auto find_row = [&] {
+        if constexpr (tight)
+            share.at = share.r * n;
+    };
     const Wide over_n = Wide(1) / Wide(n);
     const int mine = threadIdx.x % count; /* of the rows, the one whose statistics this lane has */
     placed<packs> ws(0);
@@ -22,6 +28,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
     Wide next_mean = 0, next_rstd = 0;
     int turn = 0;
     const auto fetch_rows = [&](int ahead) {
+        find_row();
 #pragma unroll
         for (int j = 0; j < count; j++)
             if (ahead + j < share.left) {
@@ -41,6 +48,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         fetched();
     };
     const auto fetch_before = [&](int ahead) {
+        find_row();
         if (before)
 #pragma unroll
             for (int j = 0; j < count; j++)
@@ -83,7 +91,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
                 mean[j] = __shfl_sync(0xffffffff, next_mean, j);
         }
         fetch_rows(count);
-        share.template each<Team::is_block>([&](auto part, int, bool) {
+        share.template each<Team::is_block || tight>([&](auto part, int, bool) {
             const auto w = part.of(ws).get();
             auto &dw = part.of(dws), &db = part.of(dbs);
 #pragma unroll
@@ -104,7 +112,8 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         });
         sum_all<Team>(sums, turn);
         arrive<1>();
-        share.template each<Team::is_block>([&](auto part, int column, bool has) {
+        find_row();
+        share.template each<Team::is_block || tight>([&](auto part, int column, bool has) {
             const auto w = part.of(ws).get();
 #pragma unroll
             for (int j = 0; j < count; j++)

@@ -372,32 +372,31 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
     __syncthreads();
     const long long row = mine / tiles;
     const int tile = mine % tiles, filled = (int)min(n - (long long)tile * TILE, (long long)TILE);
+    const int at = tile * TILE + first, left = filled - first; /* this thread's first element in the row, and what there is from it on */
     to += row * (long_positions ? k : n);
-    from += row * n + tile * TILE + first;
+    from += row * n + at;
 #pragma unroll
     for (int round = 0; round < ROUNDS; round++)
-        element[round] = first + 32 * round < filled ? from[32 * round] : T(0);
+        element[round] = 32 * round < left ? from[32 * round] : T(0);
 #pragma unroll
     for (int round = 0; round < ROUNDS; round++) /* what is behind the end stays there */
-        digits[round] = first + 32 * round < filled ? digit_of(key_of_element(element[round], descending), shift) : DIGITS - 1;
+        digits[round] = 32 * round < left ? digit_of(key_of_element(element[round], descending), shift) : DIGITS - 1;
     if (threadIdx.x < DIGITS)
         to_row[threadIdx.x] = counts[row * stride + threadIdx.x];
     rank_in_warp(digits, own[warp]);
     place_digits(own, starts, to_row);
 
-    uint32_t *const says = tiles_said + (row * tiles + tile) * DIGITS + threadIdx.x;
+    uint32_t *const says = tiles_said + (long long)mine * DIGITS + threadIdx.x;
     uint32_t count = 0;
     if (threadIdx.x < DIGITS) {
         count = starts[threadIdx.x + 1] - starts[threadIdx.x] - (threadIdx.x == DIGITS - 1 ? TILE - filled : 0);
         say(says, tile ? count + 1 : count | UP_TO_ME);
     }
-    if (from_positions)
-        from_positions += row * n + tile * TILE + first;
 #pragma unroll
     for (int round = 0; round < ROUNDS; round++) {
         const int place = own[warp][digits[round] & (DIGITS - 1)] + (digits[round] >> 16);
         elements[place] = element[round];
-        places[place] = from_positions && first + 32 * round < filled ? from_positions[32 * round] : tile * TILE + first + 32 * round;
+        places[place] = from_positions && 32 * round < left ? from_positions[row * n + at + 32 * round] : at + 32 * round;
     }
     __syncthreads();
     if (threadIdx.x < DIGITS) {

@@ -726,13 +726,14 @@ TEST(decode_sdpa_masks)
         {0, 2, 2, 64, 1, 65, IGNIS_MASK_NONE, 0, false, 1.5, NO_BIAS, false},
         {2, 20, 1, 64, 1, 129, IGNIS_MASK_CAUSAL, 0, false, 0, BIAS_KEYS, true},
         {4, 6, 2, 40, 1, 333, IGNIS_MASK_CAUSAL, 50, true, 3, BIAS_WHOLE, false},
+        {2, 4, 2, 200, 1, 100, IGNIS_MASK_CAUSAL, 60, true, 3, BIAS_WHOLE, true},
         {3, 3, 3, 31, 1, 67, IGNIS_MASK_CAUSAL, 1, true, 3, BIAS_BATCH, true},
     };
     int i, d;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(decoded); i++)
         for (d = 0; d < 4; d++)
-            if (d == 3 || i == 4)
+            if (d == 3 || i == 4 || i == 5)
                 check_decode(&decoded[i], float_dtypes[d]);
 }
 

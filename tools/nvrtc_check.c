@@ -348,7 +348,7 @@ static const struct {
     {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 4}, /* sm_80: gelu_backward, where the compiler holds to 32 registers */
+    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, 0},
     {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, 0},
@@ -370,7 +370,7 @@ static const struct {
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, 0},
-    {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, 20}, /* 4 up to sm_89 */
+    {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, 20}, /* sm_100: sort_count of 16 bits; sm_90: of u8, 4 */
     {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 8}, /* sm_100: f64 */
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, 0},
@@ -384,7 +384,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, 0},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, 56},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 16}, /* heads of 256 with all variants */
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 8}, /* sm_90: heads of 256 with all variants */
     {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, 16},  /* sm_120; 4 on sm_90 */
     {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, 8}, /* sm_100 and up */
