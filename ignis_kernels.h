@@ -32,7 +32,7 @@
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   214 lines    8651 bytes
-        gemv_blocks.cu             166 lines    7704 bytes
+        gemv_blocks.cu             169 lines    7986 bytes
         gemv_mma.cu                282 lines   13807 bytes
         generate.cu                531 lines   22520 bytes
         generate.cuh                36 lines    1557 bytes
@@ -9115,6 +9115,9 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "        return weights(p.weights, all.plane, p.k, min(low + lane / 4, behind) - all.first, min(high + lane / 4, behind) - all.first);",
     "    };",
     "    const auto x_of = [&](int c, int at) {",
+    "        int lane = threadIdx.x % 32;",
+    "        if (N == 8 && (IGNIS_BLOCKS == BLOCKS_Q8_0 || IGNIS_BLOCKS == BLOCKS_Q6_K) && __CUDA_ARCH__ < 900)",
+    "            asm volatile(\"\" : \"+r\"(lane)); /* or else the compiler computes addresses ahead, for which older devices have no registers */",
     "        const int i = 32 * at + lane % 4 * (weights::halves ? 4 : 8);",
     "        if (!single && (i >= k || c + lane / 4 >= p.rows)) /* else there are zeros behind k, and other columns may be anything */",
     "            return make_uint4(0, 0, 0, 0);",
@@ -15857,7 +15860,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, ignis__lines_gemm_mma_cu, 231},
     {"gemv.cu", 0x629e55a67bd3be1dULL, ignis__lines_gemv_cu, 109},
     {"gemv.cuh", 0x46bb9f2405f0829fULL, ignis__lines_gemv_cuh, 214},
-    {"gemv_blocks.cu", 0x9b3ff1ba3fb18eb7ULL, ignis__lines_gemv_blocks_cu, 166},
+    {"gemv_blocks.cu", 0x8d3f30e62b73dc20ULL, ignis__lines_gemv_blocks_cu, 169},
     {"gemv_mma.cu", 0x3cec9a9fdec4440eULL, ignis__lines_gemv_mma_cu, 282},
     {"generate.cu", 0xa51525cebd9b068dULL, ignis__lines_generate_cu, 531},
     {"generate.cuh", 0xd6d1002d6e8ee029ULL, ignis__lines_generate_cuh, 36},
