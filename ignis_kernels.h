@@ -14,7 +14,7 @@
         attention_decode_mma.cu    142 lines    6561 bytes
         attention_hopper.cu        606 lines   28192 bytes
         attention_hopper_backward.cu   827 lines   40802 bytes
-        attention_mma.cu           567 lines   29564 bytes
+        attention_mma.cu           577 lines   29894 bytes
         attention_paged.cu         306 lines   13863 bytes
         attention_tiles.cuh        269 lines   11523 bytes
         blocks.cu                   67 lines    2587 bytes
@@ -32,7 +32,7 @@
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   214 lines    8651 bytes
-        gemv_blocks.cu             166 lines    7704 bytes
+        gemv_blocks.cu             169 lines    7986 bytes
         gemv_mma.cu                282 lines   13807 bytes
         generate.cu                531 lines   22520 bytes
         generate.cuh                36 lines    1557 bytes
@@ -7518,6 +7518,14 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "    return thread;",
     "}",
     "",
+    "/*  The same of any number, for older devices, where a bias takes what registers there are. */",
+    "__device__ inline int late(int x)",
+    "{",
+    "    if (BIASED && D <= 96 && __CUDA_ARCH__ < 900)",
+    "        asm volatile(\"\" : \"+r\"(x));",
+    "    return x;",
+    "}",
+    "",
     "/*  The results of a warp, times a factor for each of its rows, to rows first ... of a head. They pass through rows of a tile",
     "    that nobody else uses, so that whole sectors are written. */",
     "template <int tiles, int columns>",
@@ -7588,8 +7596,9 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "    ignis_ptx_cp_async_commit();",
     "    const auto copy_keys = [&](int n) {",
     "        const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;",
-    "        copy_tile<F_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);",
-    "        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);",
+    "        const unsigned thread = late(threadIdx.x);",
+    "        copy_tile<F_KEYS, threads>(to, p.k.at(b, late(kv_h)), p.k.row, n * F_KEYS, p.sk, p.head_dim, thread);",
+    "        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, late(kv_h)), p.v.row, n * F_KEYS, p.sk, p.head_dim, thread);",
     "    };",
     "    if (count > begin)",
     "        copy_keys(begin);",
@@ -7598,7 +7607,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "    const int query = first + warp * 16 * F_TILES + lane / 4;",
     "    softmax<F_TILES> state;",
     "    uint32_t q[D / 16][F_TILES][4];",
-    "    const uint32_t q_lane = lane_of_a(q_tile);",
+    "    uint32_t q_lane = lane_of_a(q_tile);",
     "    if constexpr (F_KEEP) {",
     "        ignis_ptx_cp_async_wait<1>();",
     "        __syncthreads();",
@@ -7616,9 +7625,10 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "        if (n + 1 < count)",
     "            copy_keys(n + 1);",
     "        ignis_ptx_cp_async_commit();",
+    "        q_lane = late(q_lane);",
     "        const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;",
     "",
-    "        const tile_view view = {p, scored, query, n * F_KEYS, keys};",
+    "        const tile_view view = {p, scored, late(query), n * F_KEYS, keys};",
     "        if (n < whole && (!RANGE || n * F_KEYS >= whole_from))",
     "            softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);",
     "        else",
@@ -7759,7 +7769,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "            const uint32_t strip_tile = q_tiles + stage * 2 * tile_bytes + strip * ROW_BYTES;",
     "            const uint32_t q_lane = lane_of_b(strip_tile), q_columns_lane = moved(lane_of_a(strip_tile), 0, column);",
     "            const float *stat = (const float *)(shared_memory() + stats_at + stage * stats_bytes) + strip;",
-    "            const int key = first + row + lane / 4, query = from + strip;",
+    "            const int key = late(first + row + lane / 4), query = from + strip;",
     "            if (masked)",
     "                backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, scored, p, keys, key,",
     "                                       query);",
@@ -7874,7 +7884,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "#pragma unroll 1",
     "        for (int strip = 0; strip < Q_KEYS; strip += Q_STRIP) {",
     "            const uint32_t strip_tile = kv_tiles + n % 2 * 2 * tile_bytes + strip * ROW_BYTES;",
-    "            const tile_view view = {p, scored, query, n * Q_KEYS + strip, keys};",
+    "            const tile_view view = {p, scored, late(query), n * Q_KEYS + strip, keys};",
     "            if (n < whole && (!RANGE || n * Q_KEYS >= whole_from))",
     "                backward_q_step<false>(grad_q, q_lane, strip_tile, lse, delta, scale, view);",
     "            else",
@@ -10840,6 +10850,9 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "        return weights(p.weights, all.plane, p.k, min(low + lane / 4, behind) - all.first, min(high + lane / 4, behind) - all.first);",
     "    };",
     "    const auto x_of = [&](int c, int at) {",
+    "        int lane = threadIdx.x % 32;",
+    "        if (N == 8 && (IGNIS_BLOCKS == BLOCKS_Q8_0 || IGNIS_BLOCKS == BLOCKS_Q6_K) && __CUDA_ARCH__ < 900)",
+    "            asm volatile(\"\" : \"+r\"(lane)); /* or else the compiler computes addresses ahead, for which older devices have no registers */",
     "        const int i = 32 * at + lane % 4 * (weights::halves ? 4 : 8);",
     "        if (!single && (i >= k || c + lane / 4 >= p.rows)) /* else there are zeros behind k, and other columns may be anything */",
     "            return make_uint4(0, 0, 0, 0);",
@@ -15836,7 +15849,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode_mma.cu", 0xf5623eb375d4f86fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_decode_mma_cu, 142)},
     {"attention_hopper.cu", 0xf090f61fc5b712efULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_cu, 606)},
     {"attention_hopper_backward.cu", 0x1504b1c5f49e7d5aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_backward_cu, 827)},
-    {"attention_mma.cu", 0x7b27d01464236018ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_mma_cu, 567)},
+    {"attention_mma.cu", 0x6178c0113cd49b84ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_mma_cu, 577)},
     {"attention_paged.cu", 0x909127e7120f48aaULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_cu, 306)},
     {"attention_tiles.cuh", 0x6309a720e814ca37ULL, ignis__lines_attention_tiles_cuh, 269},
     {"blocks.cu", 0x0c05c1f3423ff6f2ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_blocks_cu, 67)},
@@ -15854,7 +15867,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x46bb9f2405f0829fULL, ignis__lines_gemv_cuh, 214},
-    {"gemv_blocks.cu", 0x9b3ff1ba3fb18eb7ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 166)},
+    {"gemv_blocks.cu", 0x8d3f30e62b73dc20ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 169)},
     {"gemv_mma.cu", 0x3cec9a9fdec4440eULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 282)},
     {"generate.cu", 0xa51525cebd9b068dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 531)},
     {"generate.cuh", 0xd6d1002d6e8ee029ULL, ignis__lines_generate_cuh, 36},

@@ -90,6 +90,14 @@ __device__ inline unsigned thread_in_loop()
     return thread;
 }
 
+/*  The same of any number, for older devices, where a bias takes what registers there are. */
+__device__ inline int late(int x)
+{
+    if (BIASED && D <= 96 && __CUDA_ARCH__ < 900)
+        asm volatile("" : "+r"(x));
+    return x;
+}
+
 /*  The results of a warp, times a factor for each of its rows, to rows first ... of a head. They pass through rows of a tile
     that nobody else uses, so that whole sectors are written. */
 template <int tiles, int columns>
@@ -160,8 +168,9 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     ignis_ptx_cp_async_commit();
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<F_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
-        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
+        const unsigned thread = late(threadIdx.x);
+        copy_tile<F_KEYS, threads>(to, p.k.at(b, late(kv_h)), p.k.row, n * F_KEYS, p.sk, p.head_dim, thread);
+        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, late(kv_h)), p.v.row, n * F_KEYS, p.sk, p.head_dim, thread);
     };
     if (count > begin)
         copy_keys(begin);
@@ -170,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const int query = first + warp * 16 * F_TILES + lane / 4;
     softmax<F_TILES> state;
     uint32_t q[D / 16][F_TILES][4];
-    const uint32_t q_lane = lane_of_a(q_tile);
+    uint32_t q_lane = lane_of_a(q_tile);
     if constexpr (F_KEEP) {
         ignis_ptx_cp_async_wait<1>();
         __syncthreads();
@@ -188,9 +197,10 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
         if (n + 1 < count)
             copy_keys(n + 1);
         ignis_ptx_cp_async_commit();
+        q_lane = late(q_lane);
         const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;
 
-        const tile_view view = {p, scored, query, n * F_KEYS, keys};
+        const tile_view view = {p, scored, late(query), n * F_KEYS, keys};
         if (n < whole && (!RANGE || n * F_KEYS >= whole_from))
             softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);
         else
@@ -331,7 +341,7 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
             const uint32_t strip_tile = q_tiles + stage * 2 * tile_bytes + strip * ROW_BYTES;
             const uint32_t q_lane = lane_of_b(strip_tile), q_columns_lane = moved(lane_of_a(strip_tile), 0, column);
             const float *stat = (const float *)(shared_memory() + stats_at + stage * stats_bytes) + strip;
-            const int key = first + row + lane / 4, query = from + strip;
+            const int key = late(first + row + lane / 4), query = from + strip;
             if (masked)
                 backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, scored, p, keys, key,
                                        query);
@@ -446,7 +456,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 #pragma unroll 1
         for (int strip = 0; strip < Q_KEYS; strip += Q_STRIP) {
             const uint32_t strip_tile = kv_tiles + n % 2 * 2 * tile_bytes + strip * ROW_BYTES;
-            const tile_view view = {p, scored, query, n * Q_KEYS + strip, keys};
+            const tile_view view = {p, scored, late(query), n * Q_KEYS + strip, keys};
             if (n < whole && (!RANGE || n * Q_KEYS >= whole_from))
                 backward_q_step<false>(grad_q, q_lane, strip_tile, lse, delta, scale, view);
             else

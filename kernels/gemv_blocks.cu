@@ -54,6 +54,9 @@ template <int N, bool single> __device__ inline void product(const gemv_blocks_p
         return weights(p.weights, all.plane, p.k, min(low + lane / 4, behind) - all.first, min(high + lane / 4, behind) - all.first);
     };
     const auto x_of = [&](int c, int at) {
+        int lane = threadIdx.x % 32;
+        if (N == 8 && (IGNIS_BLOCKS == BLOCKS_Q8_0 || IGNIS_BLOCKS == BLOCKS_Q6_K) && __CUDA_ARCH__ < 900)
+            asm volatile("" : "+r"(lane)); /* or else the compiler computes addresses ahead, for which older devices have no registers */
         const int i = 32 * at + lane % 4 * (weights::halves ? 4 : 8);
         if (!single && (i >= k || c + lane / 4 >= p.rows)) /* else there are zeros behind k, and other columns may be anything */
             return make_uint4(0, 0, 0, 0);
