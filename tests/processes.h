@@ -155,7 +155,8 @@ static inline int process_descriptors(void)
 #endif
 
 /*  Fails the test when each run of a piece of work leaves descriptors open. The driver keeps some of its own when it does a thing for the
-    first time, so one run that leaves nothing is enough. */
+    first time, and MinGW's threads an event for each of their locks that two threads once wanted, so one run that leaves nothing is
+    enough. */
 static inline void process_leaves_no_descriptor(void (*work)(void))
 {
     int run, before, after = process_descriptors();
