@@ -14257,7 +14257,9 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_GEMV_MMA_CU:
     case IGNIS__SOURCE_GEMV_BLOCKS_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_CU: return true;
-    case IGNIS__SOURCE_GENERATE_CU: return builtin == IGNIS__BUILTIN_GENERATE_PARTS || builtin == IGNIS__BUILTIN_GENERATE_DRAW;
+    case IGNIS__SOURCE_GENERATE_CU:
+        return builtin == IGNIS__BUILTIN_GENERATE_EMBED || builtin == IGNIS__BUILTIN_GENERATE_PARTS ||
+               builtin == IGNIS__BUILTIN_GENERATE_DRAW;
 #endif
     default: return false;
     }
@@ -42766,7 +42768,7 @@ typedef struct ignis__gemv_mma {
     ignis__address x, weights, bias, out, sum, logits, norm_of, norm_weight, norm_bias, places, keys, values, frequencies;
     double eps;
     int64_t n, k, result_row;
-    int rows, kind, gated, rms, heads, kv_heads, head_dim;
+    int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
 } ignis__gemv_mma;
 
 /*  The same for a part of quantised weights: its planes behind the first one, and its first row. */
@@ -42895,6 +42897,21 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
     }
 }
 
+/*  How the weights of a product of one row come to shared memory on sm_90 and up, where it takes `rest` bytes beside them: with three pieces of each
+    warp on their way, or two if that lets a multiprocessor have two blocks; it has `resident`. */
+static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p, ignis__tensor_map *map,
+                             int *resident)
+{
+    enum { PIECES = 8 * (4 * 1024 + 8), OTHER = 2048 }; /* bytes of a piece of each warp; those that a block takes otherwise */
+    const size_t all = (size_t)op->work.device->info.shared_per_block + 1024; /* of a multiprocessor */
+    const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * weights->shape.dim[1];
+    const int box[] = {64, 8}; /* gemv_mma.cu has the same */
+    p->ring = 2 * (3 * PIECES + rest + OTHER) <= all ? 3 : 2;
+    p->found_at = PIECES * p->ring;
+    *resident = 2 * ((size_t)p->found_at + rest + OTHER) <= all ? 2 : 1;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, p->weights, 2, dims, &step, box, NULL);
+}
+
 /*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. norm: x is made by it first; null: x is
     there. cache: of the kind IGNIS__GEMV_CACHE, its places, keys, values, frequencies and numbers of heads. */
 static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
@@ -42902,13 +42919,15 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
 {
     enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 }; /* bytes that gemv_mma.cu takes for a column, and of many for 8 of them */
     const ignis_device_info *info = &op->work.device->info;
-    int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, groups = 1;
+    int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, groups = 1, resident = count <= 8 ? 2 : 1;
+    size_t shared, row = 2 * (size_t)(ignis__ceil_div(weights->shape.dim[1], 32) * 32);
     char define[32] = "";
-    size_t shared;
     int64_t tiles;
     ignis__gemv_mma p;
-    void *params[] = {&p};
+    ignis__tensor_map map;
+    void *params[] = {&p, &map};
     memset(&p, 0, sizeof p);
+    memset(&map, 0, sizeof map);
     if (cache)
         p = *cache;
     p.weights = ignis__op_read(op, weights);
@@ -42918,12 +42937,15 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
     p.rows = count;
     p.kind = (int)kind;
     p.gated = gated;
-    shared = (size_t)FOUND + 2 * (size_t)p.k;
+    tiles = ignis__ceil_div(p.n, gated ? 8 : 16);
+    shared = FOUND + row;
+    if (count == 1 && info->compute_major >= 9)
+        ignis__step_ring(op, weights, shared, &p, &map, &resident);
+    shared += (size_t)p.found_at;
     if (count == 1 && shared <= (size_t)info->shared_per_block)
         number = 0;
     else if (number == 1)
-        shared = (size_t)FOUND * 8;
-    tiles = ignis__ceil_div(p.n, gated ? 8 : 16);
+        shared = (size_t)FOUND * 8, p.found_at = 0, resident = 2;
     if (number > 1) { /* as many tiles share x as leave each multiprocessor some */
         for (groups = 8; groups > 2 && ignis__ceil_div(tiles, groups) < info->multiprocessors * 3 / 4;)
             groups /= 2;
@@ -42943,8 +42965,7 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
     p.result_row = out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
     ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype, number > 1 ? define : NULL,
-                     ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * (number < 2 ? 2 : 1)), 1, 1, 256, 1, shared,
-                     params);
+                     ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1, shared, params);
 }
 
 /*  The same with quantised weights; one launch for each of their types. */

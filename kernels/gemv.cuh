@@ -33,7 +33,22 @@ struct gemv_mma_params {
     double eps;
     long long n, k, result_row;
     int rows, kind, gated, rms, heads, kv_heads, head_dim;
+    int ring, found_at; /* one row: pieces of weights on their way to shared memory; where behind them is what is found */
 };
+
+/*  Over the block's threads. Each sum has memory of its own: the next one need not wait until all have read this one. */
+__device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])
+{
+    x = ignis_warp_sum(x);
+    if (threadIdx.x % 32 == 0)
+        of_warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < SLICES; i++)
+        sum += of_warps[i];
+    return sum;
+}
 
 /*  The norm of a row, by a block. What a thread needs of the weights is loaded ahead of the row. */
 struct row_norm {
@@ -52,6 +67,7 @@ struct row_norm {
     /*  put(i, four) gets four elements from i on. Their bits are the same, whoever puts them where. */
     template <typename Put> __device__ void run(const float *x, Put put) const
     {
+        __shared__ float sums[2][SLICES];
         const int hidden = (int)p.k, first = threadIdx.x * 4;
         ignis_pack<float, 4> own[kept];
         const auto each = [&](auto run) {
@@ -69,13 +85,13 @@ struct row_norm {
                 own[round] = ignis_load(x + first + round * step);
         if (!p.rms) {
             each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });
-            mean = ignis_block_sum(mean) / hidden;
+            mean = sum_of_threads(mean, sums[0]) / hidden;
         }
         each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &) {
             for (int j = 0; j < 4; j++)
                 squares = fmaf(v[j] - mean, v[j] - mean, squares);
         });
-        const float factor = 1.0f / sqrtf(ignis_block_sum(squares) / hidden + (float)p.eps);
+        const float factor = rsqrtf(sum_of_threads(squares, sums[1]) / hidden + (float)p.eps);
         each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w) {
             ignis_pack<T, 4> y;
             for (int j = 0; j < 4; j++)
@@ -171,8 +187,8 @@ struct finish_line {
     }
 };
 
-/*  What a warp has found in its slice, for the others: columns of COLUMN floats. */
-template <int columns, int N> __device__ inline void put_slice(float *to, const float (&sum)[N][4])
+/*  What a warp has found in its slice, for the others: columns of COLUMN floats. This lane has `row` and row + 8. */
+template <int columns, int N> __device__ inline void put_slice(float *to, const float (&sum)[N][4], int row)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -181,7 +197,7 @@ template <int columns, int N> __device__ inline void put_slice(float *to, const 
         for (int j = 0; j < 4; j++) {
             const int c = 8 * n + lane % 4 * 2 + j % 2;
             if (c < columns)
-                to[c * COLUMN + lane / 4 + j / 2 * 8] = sum[n][j];
+                to[c * COLUMN + row + j / 2 * 8] = sum[n][j];
         }
 }
 

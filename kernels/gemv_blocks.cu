@@ -140,7 +140,7 @@ template <int N, bool single> __device__ inline void product(const gemv_blocks_p
         }
 
         float *slices = found + turn * found_size;
-        put_slice<columns>(slices + slice * columns * COLUMN, sum);
+        put_slice<columns>(slices + slice * columns * COLUMN, sum, lane / 4);
         __syncthreads(); /* and the one of the next tile comes before this half is written again */
         finish_tile<columns, false>(p, slices, low, high, line);
     }

@@ -12,6 +12,7 @@
 */
 #include "gemv.cuh"
 #include "weights.cuh"
+#include "hopper.cuh"
 
 typedef dense_weights<T> weights;
 
@@ -25,41 +26,150 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const 
     ignis_grid_dependency_wait();
     norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store(y + i, four); });
 }
-#endif
 
-/*  Up to 8 N rows; single: one, which lies in shared memory. */
-template <int N, bool single> __device__ inline void product(const gemv_mma_params &p)
-{
-    extern __shared__ uint4 memory[];
-    constexpr int PIECE = 4; /* blocks of 32 elements that a warp loads at a time */
-    constexpr int columns = single ? 1 : 8 * N, found_size = SLICES * columns * COLUMN;
-    float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */
-    T *row = (T *)(found + 2 * found_size);
-    const int lane = threadIdx.x % 32, slice = threadIdx.x / 32, k = (int)p.k;
-    const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, pieces = (per_slice + PIECE - 1) / PIECE;
-    const int first = slice * per_slice, last = min(first + per_slice, blocks);
-    const int tiles = (int)((p.n + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
-    const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1;
-    typename weights::block now[PIECE], next[PIECE];
+/*  A warp's slice of K, in blocks of 32 elements. Its weights come in pieces, which are blocks of the 16 rows of a tile. */
+constexpr int PIECE = 4; /* blocks of a piece, at most */
 
-    const auto load = [&](typename weights::block(&to)[PIECE], int tile, int piece) {
+struct slice_of_k {
+    int first, last, pieces, size; /* size: blocks of each piece */
+
+    __device__ explicit slice_of_k(int k)
+    {
+        const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES;
+        pieces = (per_slice + PIECE - 1) / PIECE;
+        size = (per_slice + pieces - 1) / pieces;
+        first = threadIdx.x / 32 * per_slice;
+        last = min(first + per_slice, blocks);
+    }
+};
+
+/*  A source of pieces gives them in their order, then those of the block's next tile: something is always on its way. It has
+        type(params, map, memory, slice, tiles)    asks for the first ones
+        next(to)                                   gives a lane what it has of the next piece, and asks for one more
+        static row_of(g)                           the row, of a tile's first eight, that lanes 4 g to 4 g + 3 have; they have the one eight rows on, too
+
+    This one loads into registers, a piece ahead. */
+struct pieces_in_registers {
+    const gemv_mma_params &p;
+    const slice_of_k &slice;
+    const int tiles;
+    int tile, piece; /* to ask for */
+    weights::block ahead[PIECE];
+
+    __device__ pieces_in_registers(const gemv_mma_params &p, const ignis_tensor_map *, const void *, const slice_of_k &slice, int tiles)
+        : p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0)
+    {
+        ask();
+    }
+    __device__ void ask()
+    {
+        const int lane = threadIdx.x % 32, behind = (int)(p.gated ? 2 * p.n : p.n) - 1;
         int low, high;
+        if (tile >= tiles)
+            return;
         tile_rows(p, 0, tile, low, high);
         const weights w(p.weights, p.k, min(low + lane / 4, behind), min(high + lane / 4, behind));
 #pragma unroll
         for (int i = 0; i < PIECE; i++) {
-            const int at = first + piece * PIECE + i;
-            to[i] = w.load(32LL * at, at < last && 32 * at + lane % 4 * 8 < k);
+            const int at = slice.first + piece * slice.size + i;
+            ahead[i] = w.load(32LL * at, i < slice.size && at < slice.last && 32 * at + lane % 4 * 8 < (int)p.k);
         }
-    };
-    const auto x_of = [&](int c, int at) {
+        if (++piece == slice.pieces)
+            piece = 0, tile += gridDim.x;
+    }
+    __device__ void next(weights::block (&to)[PIECE])
+    {
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+            to[i] = ahead[i];
+        ask();
+    }
+    static __device__ int row_of(int g) { return g; }
+};
+
+#if __CUDA_ARCH__ >= 900
+/*  The copy engine brings them to a ring in shared memory, each warp's own, so that none waits for others: several are on their way without taking
+    registers, and next to no instructions are needed for that. */
+struct pieces_in_shared {
+    static constexpr int BOX = 64, BOX_BYTES = 8 * 2 * BOX; /* elements of a row of the map's tiles; ignis.h has the same */
+    static constexpr int PIECE_BYTES = 2 * PIECE * 32 / BOX * BOX_BYTES;
+    const gemv_mma_params &p;
+    const ignis_tensor_map *map;
+    const slice_of_k &slice;
+    const int tiles;
+    int tile, piece, low, high; /* to ask for */
+    int place;                  /* in the ring, of what comes next */
+    uint32_t phase, ring, barriers;
+
+    __device__ pieces_in_shared(const gemv_mma_params &p, const ignis_tensor_map *map, void *memory, const slice_of_k &slice, int tiles)
+        : p(p), map(map), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0), place(0), phase(0)
+    {
+        const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
+        ring = at + warp * p.ring * PIECE_BYTES;
+        barriers = at + (SLICES * PIECE_BYTES + warp * 8) * p.ring;
+        if (threadIdx.x % 32 == 0) {
+            for (int i = 0; i < p.ring; i++)
+                ignis_ptx_mbarrier_init(barriers + 8 * i, 1);
+            ignis_ptx_fence_mbarrier_init();
+            for (int i = 0; i < p.ring; i++)
+                ask(i);
+        }
+        __syncwarp();
+    }
+    /*  By one lane. Behind the matrix there are zeros. */
+    __device__ void ask(int to)
+    {
+        const int at = slice.first + piece * slice.size, boxes = at < slice.last ? (32 * slice.size + BOX - 1) / BOX : 0;
+        if (tile >= tiles)
+            return;
+        if (piece == 0)
+            tile_rows(p, 0, tile, low, high);
+        ignis_ptx_mbarrier_arrive_expect(barriers + 8 * to, 2 * boxes * BOX_BYTES);
+        for (int i = 0; i < boxes; i++) {
+            ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + 2 * i * BOX_BYTES, map, barriers + 8 * to, 32 * at + i * BOX, low);
+            ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + (2 * i + 1) * BOX_BYTES, map, barriers + 8 * to, 32 * at + i * BOX, high);
+        }
+        if (++piece == slice.pieces)
+            piece = 0, tile += gridDim.x;
+    }
+    __device__ void next(weights::block (&to)[PIECE])
+    {
+        const int lane = threadIdx.x % 32, row = row_of(lane / 4);
+        const char *from = (const char *)__cvta_shared_to_generic(ring + place * PIECE_BYTES + row * 2 * BOX);
+        ignis_mbarrier_wait(barriers + 8 * place, phase);
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                to[i].rows[j] = *(const uint4 *)(from + (2 * (32 * i / BOX) + j) * BOX_BYTES + ((32 * i % BOX / 8 + lane % 4) ^ row) * 16);
+        __syncwarp();
+        if (lane == 0)
+            ask(place);
+        if (++place == p.ring)
+            place = 0, phase ^= 1;
+    }
+    /*  Rows next to each other would have the same banks, as their chunks are swizzled. */
+    static __device__ int row_of(int g) { return g / 2 + g % 2 * 4; }
+};
+typedef pieces_in_shared pieces_of_one;
+#else
+typedef pieces_in_registers pieces_of_one;
+#endif
+
+/*  Up to 8 N rows; single: one, which lies in shared memory. */
+template <int N, bool single, typename Pieces> __device__ inline void product(const gemv_mma_params &p, const ignis_tensor_map *map)
+{
+    extern __shared__ __align__(1024) uint4 memory[];
+    constexpr int columns = single ? 1 : 8 * N, found_size = SLICES * columns * COLUMN;
+    float *found = (float *)((char *)memory + p.found_at); /* [2][SLICES][columns][COLUMN] */
+    T *row = (T *)(found + 2 * found_size);
+    const int lane = threadIdx.x % 32, k = (int)p.k, tiles = (int)((p.n + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
+    const slice_of_k slice(k);
+    const auto x_of = [&](int c, int at, bool there) {
         const int i = 32 * at + lane % 4 * 8;
-        uint4 x = make_uint4(0, 0, 0, 0);
-        if (at >= last || i >= k)
-            return x;
-        if (single)
-            return lane < 4 && c == 0 ? *(const uint4 *)(row + i) : x;
-        return c + lane / 4 < p.rows ? *(const uint4 *)(p.x + (long long)(c + lane / 4) * p.k + i) : x;
+        if (single) /* other columns may be anything */
+            return *(const uint4 *)(row + i);
+        return there && i < k && c + lane / 4 < p.rows ? *(const uint4 *)(p.x + (long long)(c + lane / 4) * p.k + i) : make_uint4(0, 0, 0, 0);
     };
 
     const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and column that this thread finishes */
@@ -67,7 +177,7 @@ template <int N, bool single> __device__ inline void product(const gemv_mma_para
     finish_line line;
 
     ignis_grid_dependents_launch();
-    load(now, blockIdx.x, 0);
+    Pieces coming(p, map, memory, slice, tiles);
     tile_rows(p, 0, blockIdx.x, low, high);
     if (own < p.rows && own < columns)
         line.load(p, low + g, high + g, own);
@@ -91,6 +201,8 @@ template <int N, bool single> __device__ inline void product(const gemv_mma_para
                         ignis_store_shared(row + from + i * THREADS * 8, part[i]);
             }
         }
+        if (threadIdx.x < 32 && k + threadIdx.x < (k + 31) / 32 * 32)
+            row[k + threadIdx.x] = T(0.0f);
         __syncthreads();
     } else {
         ignis_grid_dependency_wait();
@@ -108,29 +220,30 @@ template <int N, bool single> __device__ inline void product(const gemv_mma_para
 #pragma unroll
         for (int n = 0; n < N; n++)
             sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
-        for (int piece = 0; piece < pieces; piece++) {
-            const int next_tile = piece + 1 < pieces ? tile : tile + gridDim.x;
-            if (next_tile < tiles)
-                load(next, next_tile, piece + 1 < pieces ? piece + 1 : 0);
+        for (int piece = 0; piece < slice.pieces; piece++) {
+            weights::block now[PIECE];
+            coming.next(now);
 #pragma unroll
             for (int i = 0; i < PIECE; i++) {
+                const int at = slice.first + piece * slice.size + i;
+                const bool there = i < slice.size && at < slice.last; /* else it is another slice's */
                 uint4 x[N];
+                if (single && !there)
+                    break;
 #pragma unroll
                 for (int n = 0; n < N; n++)
-                    x[n] = x_of(8 * n, first + piece * PIECE + i);
+                    x[n] = x_of(8 * n, at, there);
                 weights::template add<N>(sum, now[i], x);
             }
-#pragma unroll
-            for (int i = 0; i < PIECE; i++)
-                now[i] = next[i];
         }
 
         float *slices = found + turn * found_size;
-        put_slice<columns>(slices + slice * columns * COLUMN, sum);
+        put_slice<columns>(slices + threadIdx.x / 32 * columns * COLUMN, sum, Pieces::row_of(lane / 4));
         __syncthreads(); /* and the one of the next tile comes before this half is written again */
         finish_tile<columns, true>(p, slices, low, high, line);
     }
 }
+#endif
 
 /*  More rows: IGNIS_GROUPS tiles of weights share what they need of x. So many warps have the same slices of K one after the other, and pass
     through x in shared memory together; as many groups of them as make 8 warps share out the slices. */
@@ -276,7 +389,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const
 extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ gemv_mma_params p) { product_of_many<4>(p); }
 extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ gemv_mma_params p) { product_of_many<8>(p); }
 #else
-/*  grid = any number of blocks up to that of tiles; shared memory for 2 SLICES COLUMN columns floats, and if single for the row. */
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_mma_1(const __grid_constant__ gemv_mma_params p) { product<1, true>(p); }
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_mma_8(const __grid_constant__ gemv_mma_params p) { product<1, false>(p); }
+/*  grid = any number of blocks up to that of tiles; shared memory for the ring, 2 SLICES COLUMN columns floats, and if single for the row, with zeros
+    up to a multiple of 32. */
+extern "C" __global__ void __launch_bounds__(THREADS, __CUDA_ARCH__ == 900 ? 3 : 2)
+    ignis_gemv_mma_1(const __grid_constant__ gemv_mma_params p, const __grid_constant__ ignis_tensor_map map)
+{
+    product<1, true, pieces_of_one>(p, &map);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_mma_8(const __grid_constant__ gemv_mma_params p)
+{
+    product<1, false, pieces_in_registers>(p, nullptr);
+}
 #endif

@@ -52,6 +52,7 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     const generate_row &row = rows[blockIdx.x];
     const long long to = (long long)blockIdx.x * hidden;
+    ignis_grid_dependency();
     for (int i = threadIdx.x; i < hidden; i += 256) {
         W x = 0;
         if (row.position >= 0) {
@@ -432,6 +433,13 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(d
     const int vocab = p.vocab, thread = threadIdx.x;
     const float infinity = ignis_infinity<float>();
     const bool as_they_are = place.temperature == 0 && place.biases == 0 && place.penalty == 1 && !place.masked; /* scores are logits: the likeliest */
+    const auto put = [&](int id, int kept, float x) {
+        generate_draw &draw = p.draws[blockIdx.x];
+        draw.id = id;
+        draw.kept = kept;
+        draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);
+        place.ids[place.position + 1] = id;
+    };
     ignis_grid_dependency_wait();
     if (place.position < 0)
         return;
@@ -444,7 +452,11 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(d
             whole = part;
     }
     __syncthreads();
-    const float most = whole.most, sum = whole.sum;
+    if (as_they_are && whole.most > -infinity) {
+        if (thread == 0)
+            put(whole.first, 1, whole.most);
+        return;
+    }
     if (!as_they_are)
         for (int i = thread; i < vocab; i += DRAW_THREADS) {
             const float x = logits[i];
@@ -521,11 +533,6 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(d
         draw_find(vocab, __umul64hi((weight_t)random.x | (weight_t)random.y << 32, all), [&](int i) { return row.weight(i); }, memory);
     }
     __syncthreads();
-    if (thread == 0) {
-        const float x = logits[memory.id];
-        p.draws[blockIdx.x].id = memory.id;
-        p.draws[blockIdx.x].kept = kept;
-        p.draws[blockIdx.x].log_prob = (x == most ? 0.0f : x - most) - logf(sum);
-        place.ids[place.position + 1] = memory.id;
-    }
+    if (thread == 0)
+        put(memory.id, kept, logits[memory.id]);
 }
