@@ -135,24 +135,31 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
     const int end = row.position + 1, tiles = (end + SPLIT - 1) / SPLIT, keys = SPLIT * ((tiles + SPLITS - 1) / SPLITS);
     const int splits = end > 0 ? (end + keys - 1) / keys : 0, blocks = min(splits, (int)gridDim.x);
     int from = blockIdx.x * keys, to = min(end, from + keys);
-    const generate_cache<const T> k = {p.k, p.kv_heads, p.head_dim}, v = {p.v, p.kv_heads, p.head_dim};
+    const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim}; /* values lie as keys do */
     const W scale = W(p.scale * 1.44269504088896340736);
     ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];
+    long long place[BATCH];
 
-    /* Keys and values from a place on: those that were there before the kernels ahead, and those that they may write. */
+    /* Keys and values from one on. Where they are, then those that were there before the kernels ahead, and those that they may write. */
+    const auto key_of = [&](int at, int j) { return min(at + (int)threadIdx.x / LANES + j * KEYS, to - 1); };
+    const auto find = [&](int at) {
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+            place[j] = cache.offset(row.pages, key_of(at, j), kv_h);
+    };
     const auto fetch = [&](int at, bool old, bool fresh) {
 #pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            const int key = min(at + (int)threadIdx.x / LANES + j * KEYS, to - 1);
-            if (p.settled && key < end - 1 ? old : fresh) {
-                load_row(k_part[j], k.at(row.pages, key, kv_h), p.head_dim);
-                load_row(v_part[j], v.at(row.pages, key, kv_h), p.head_dim);
+        for (int j = 0; j < BATCH; j++)
+            if (p.settled && key_of(at, j) < end - 1 ? old : fresh) {
+                load_row(k_part[j], p.k + place[j], p.head_dim);
+                load_row(v_part[j], p.v + place[j], p.head_dim);
             }
-        }
     };
     ignis_grid_dependents_launch();
-    if (from < end)
+    if (from < end) {
+        find(from);
         fetch(from, true, false);
+    }
     ignis_grid_dependency_wait();
     if (end <= 0 && blockIdx.x == 0) /* a row that is not there gives zeros */
         combine(p, first_h, heads, 0);
@@ -188,8 +195,10 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
             __syncthreads(); /* all have read what the warps have found of the last one */
         for (int at = from; at < to; at += KEYS * BATCH) {
             const int place = at + threadIdx.x / LANES;
-            if (at > from)
+            if (at > from) {
+                find(at);
                 fetch(at, true, true);
+            }
 #pragma unroll
             for (int g = 0; g < G; g++) {
                 W score[BATCH], higher = top[g];
@@ -235,6 +244,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
         if (split + (int)gridDim.x < splits) {
             from = (split + gridDim.x) * keys;
             to = min(end, from + keys);
+            find(from);
             fetch(from, true, true);
         }
 #pragma unroll

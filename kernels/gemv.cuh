@@ -52,7 +52,7 @@ __device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])
 
 /*  The norm of a row, by a block. What a thread needs of the weights is loaded ahead of the row. */
 struct row_norm {
-    static constexpr int kept = 4, step = THREADS * 4; /* packs of a thread that stay in registers; elements of a pack of all */
+    static constexpr int kept = 4, kept_biases = 1, step = THREADS * 4; /* packs of a thread that stay in registers; elements of a pack of all */
     const gemv_mma_params &p;
     ignis_pack<T, 4> weight[kept];
 
@@ -63,6 +63,7 @@ struct row_norm {
             if (threadIdx.x * 4 + round * step < p.k)
                 weight[round] = ignis_load<4>(p.norm_weight + threadIdx.x * 4 + round * step);
     }
+    __device__ ignis_pack<T, 4> bias_at(int i) const { return p.norm_bias ? ignis_load<4>(p.norm_bias + i) : ignis_pack<T, 4>{}; }
 
     /*  put(i, four) gets four elements from i on. Their bits are the same, whoever puts them where. */
     template <typename Put> __device__ void run(const float *x, Put put) const
@@ -70,32 +71,36 @@ struct row_norm {
         __shared__ float sums[2][SLICES];
         const int hidden = (int)p.k, first = threadIdx.x * 4;
         ignis_pack<float, 4> own[kept];
+        ignis_pack<T, 4> bias[kept_biases];
         const auto each = [&](auto run) {
 #pragma unroll
             for (int round = 0; round < kept; round++)
                 if (first + round * step < hidden)
-                    run(first + round * step, own[round], weight[round]);
+                    run(first + round * step, own[round], weight[round], round < kept_biases ? bias[round % kept_biases] : bias_at(first + round * step));
             for (int i = first + kept * step; i < hidden; i += step)
-                run(i, ignis_load(x + i), ignis_load<4>(p.norm_weight + i));
+                run(i, ignis_load(x + i), ignis_load<4>(p.norm_weight + i), bias_at(i));
         };
         float mean = 0, squares = 0;
 #pragma unroll
         for (int round = 0; round < kept; round++)
-            if (first + round * step < hidden)
+            if (first + round * step < hidden) {
                 own[round] = ignis_load(x + first + round * step);
+                if (round < kept_biases)
+                    bias[round % kept_biases] = bias_at(first + round * step);
+            }
         if (!p.rms) {
-            each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });
+            each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });
             mean = sum_of_threads(mean, sums[0]) / hidden;
         }
-        each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &) {
+        each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) {
             for (int j = 0; j < 4; j++)
                 squares = fmaf(v[j] - mean, v[j] - mean, squares);
         });
         const float factor = rsqrtf(sum_of_threads(squares, sums[1]) / hidden + (float)p.eps);
-        each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w) {
+        each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w, const ignis_pack<T, 4> &b) {
             ignis_pack<T, 4> y;
             for (int j = 0; j < 4; j++)
-                y[j] = T((v[j] - mean) * factor * float(w[j]) + (p.norm_bias ? float(p.norm_bias[i + j]) : 0.0f));
+                y[j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));
             put(i, y);
         });
     }

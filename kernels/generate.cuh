@@ -27,10 +27,11 @@ template <typename T> struct generate_cache {
     T *data;
     int kv_heads, head_dim;
 
-    __device__ T *at(const int32_t *pages, int position, int head) const
+    __device__ long long offset(const int32_t *pages, int position, int head) const
     {
-        return data + (((long long)pages[position / PAGE] * kv_heads + head) * PAGE + position % PAGE) * head_dim;
+        return (((long long)pages[position / PAGE] * kv_heads + head) * PAGE + position % PAGE) * head_dim;
     }
+    __device__ T *at(const int32_t *pages, int position, int head) const { return data + offset(pages, position, head); }
 };
 
 #endif /* IGNIS_GENERATE_CUH */

@@ -249,6 +249,11 @@ TEST(products_of_every_kind)
             if (float_dtypes[d] == IGNIS_BF16) { /* so many rows of weights that 4 and 8 tiles share x */
                 check_product(float_dtypes[d], 9, 6397, 264, IGNIS__GEMV_LOGITS, false, false);
                 check_product(float_dtypes[d], 9, 6400, 136, IGNIS__GEMV_OUT, true, false);
+                /* one row: several pieces of several tiles; a shorter ring; one block on a multiprocessor; more than its shared memory */
+                check_product(float_dtypes[d], 2, 1100, 2344, IGNIS__GEMV_OUT, false, true);
+                check_product(float_dtypes[d], 2, 24, 8200, IGNIS__GEMV_OUT, true, false);
+                check_product(float_dtypes[d], 2, 17, 24008, IGNIS__GEMV_LOGITS, false, false);
+                check_product(float_dtypes[d], 2, 9, 83008, IGNIS__GEMV_ADD, false, false);
             }
         }
         check_product(float_dtypes[d], 3, 9, 43, IGNIS__GEMV_OUT, false, true); /* no packs */
