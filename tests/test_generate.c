@@ -253,7 +253,7 @@ TEST(products_of_every_kind)
                 check_product(float_dtypes[d], 2, 1100, 2344, IGNIS__GEMV_OUT, false, true);
                 check_product(float_dtypes[d], 2, 24, 8200, IGNIS__GEMV_OUT, true, false);
                 check_product(float_dtypes[d], 2, 17, 24008, IGNIS__GEMV_LOGITS, false, false);
-                check_product(float_dtypes[d], 2, 9, 83008, IGNIS__GEMV_ADD, false, false);
+                check_product(float_dtypes[d], 2, 9, 83008, IGNIS__GEMV_OUT, false, false);
             }
         }
         check_product(float_dtypes[d], 3, 9, 43, IGNIS__GEMV_OUT, false, true); /* no packs */
