@@ -33,7 +33,7 @@
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   235 lines    9762 bytes
         gemv_blocks.cu             169 lines    7996 bytes
-        gemv_mma.cu                403 lines   19077 bytes
+        gemv_mma.cu                404 lines   19266 bytes
         generate.cu                538 lines   22707 bytes
         generate.cuh                37 lines    1683 bytes
         grouped_mma.cu             282 lines   14084 bytes
@@ -11005,7 +11005,8 @@ static const char *const ignis__lines_gemv_mma_cu[] = {
     "    what they have found is added up as a tree. Slices follow from K alone, so a row has the same bits alone and among others: with one row",
     "    seven columns of eight are empty, which costs nothing, as tensor cores wait for the memory.",
     "    Before the product comes, where there is one row, its norm; behind it what the kind says. Nothing but weights is read before the kernels ahead",
-    "    have ended, so that the first ones are there when they have (see ignis_grid_dependency_wait).",
+    "    have ended, so that the first ones are there when they have (see ignis_grid_dependency_wait). On sm_90 and up the weights of one row come to shared",
+    "    memory by the copy engine, which leaves registers to the kernels around; more rows read x through the L1 cache, and need its room.",
     "",
     "    For f16 and bf16, sm_80 and up; K a multiple of 8. One program per type: compiled with -DIGNIS_T=<1 or 2>; for more than 8 rows with",
     "    -DIGNIS_GROUPS=<2, 4 or 8>, too.",
@@ -16028,7 +16029,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0xe19a6d094c538b66ULL, ignis__lines_gemv_cuh, 235},
     {"gemv_blocks.cu", 0x5723b5f7a8f4b59dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 169)},
-    {"gemv_mma.cu", 0xd892e283228b1a84ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 403)},
+    {"gemv_mma.cu", 0x8b20666f84e20114ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 404)},
     {"generate.cu", 0x2e29fa2092b2d75bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 538)},
     {"generate.cuh", 0x52f429877f1bcf31ULL, ignis__lines_generate_cuh, 37},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},

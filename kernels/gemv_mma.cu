@@ -5,7 +5,8 @@
     what they have found is added up as a tree. Slices follow from K alone, so a row has the same bits alone and among others: with one row
     seven columns of eight are empty, which costs nothing, as tensor cores wait for the memory.
     Before the product comes, where there is one row, its norm; behind it what the kind says. Nothing but weights is read before the kernels ahead
-    have ended, so that the first ones are there when they have (see ignis_grid_dependency_wait).
+    have ended, so that the first ones are there when they have (see ignis_grid_dependency_wait). On sm_90 and up the weights of one row come to shared
+    memory by the copy engine, which leaves registers to the kernels around; more rows read x through the L1 cache, and need its room.
 
     For f16 and bf16, sm_80 and up; K a multiple of 8. One program per type: compiled with -DIGNIS_T=<1 or 2>; for more than 8 rows with
     -DIGNIS_GROUPS=<2, 4 or 8>, too.
