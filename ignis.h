@@ -42897,8 +42897,8 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
     }
 }
 
-/*  How the weights of a product of one row come to shared memory on sm_90 and up, where it takes `rest` bytes beside them: with three pieces of each
-    warp on their way, or two if that lets a multiprocessor have two blocks; it has `resident`. */
+/*  How the weights of a product of one row come to shared memory on sm_90 and up, where a block takes `rest` bytes beside them: three pieces of each
+    warp are on their way if a multiprocessor has room for two such blocks, else two. resident: blocks that it has room for. */
 static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p, ignis__tensor_map *map,
                              int *resident)
 {
@@ -42920,6 +42920,7 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
     enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 }; /* bytes that gemv_mma.cu takes for a column, and of many for 8 of them */
     const ignis_device_info *info = &op->work.device->info;
     int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, groups = 1, resident = count <= 8 ? 2 : 1;
+    bool rings = info->compute_major >= 9; /* the kernel of one row has them */
     size_t shared, row = 2 * (size_t)(ignis__ceil_div(weights->shape.dim[1], 32) * 32);
     char define[32] = "";
     int64_t tiles;
@@ -42939,10 +42940,10 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
     p.gated = gated;
     tiles = ignis__ceil_div(p.n, gated ? 8 : 16);
     shared = FOUND + row;
-    if (count == 1 && info->compute_major >= 9)
+    if (count == 1 && rings && ignis__cuda.cuTensorMapEncodeTiled)
         ignis__step_ring(op, weights, shared, &p, &map, &resident);
     shared += (size_t)p.found_at;
-    if (count == 1 && shared <= (size_t)info->shared_per_block)
+    if (count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block)
         number = 0;
     else if (number == 1)
         shared = (size_t)FOUND * 8, p.found_at = 0, resident = 2;

@@ -34,7 +34,7 @@
         gemv.cuh                   235 lines    9762 bytes
         gemv_blocks.cu             169 lines    7996 bytes
         gemv_mma.cu                404 lines   19266 bytes
-        generate.cu                538 lines   22707 bytes
+        generate.cu                539 lines   22869 bytes
         generate.cuh                37 lines    1683 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 387 lines   23862 bytes
@@ -11453,7 +11453,8 @@ static const char *const ignis__lines_generate_cu[] = {
     "",
     "/* --- embeddings and norms: a block a row ---------------------------------------------------------------------------------------- */",
     "",
-    "/*  positions: of learned ones, or null. */",
+    "/*  positions: of learned ones, or null. The kernel ahead, which writes the rows, does not let this one begin before all has ended that came before:",
+    "    kernels behind may load weights before they wait. */",
     "extern \"C\" __global__ void __launch_bounds__(256)",
     "    ignis_generate_embed(W *sum, const T *embedding, const T *positions, const generate_row *rows, int hidden)",
     "{",
@@ -16030,7 +16031,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv.cuh", 0xe19a6d094c538b66ULL, ignis__lines_gemv_cuh, 235},
     {"gemv_blocks.cu", 0x5723b5f7a8f4b59dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 169)},
     {"gemv_mma.cu", 0x8b20666f84e20114ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 404)},
-    {"generate.cu", 0x2e29fa2092b2d75bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 538)},
+    {"generate.cu", 0xa64e07e38a248681ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 539)},
     {"generate.cuh", 0x52f429877f1bcf31ULL, ignis__lines_generate_cuh, 37},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x52a1b9c6fcb53a0cULL, ignis__lines_hopper_cuh, 387},

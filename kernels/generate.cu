@@ -46,7 +46,8 @@ extern "C" __global__ void ignis_generate_chunk(generate_row *to, const __grid_c
 
 /* --- embeddings and norms: a block a row ---------------------------------------------------------------------------------------- */
 
-/*  positions: of learned ones, or null. */
+/*  positions: of learned ones, or null. The kernel ahead, which writes the rows, does not let this one begin before all has ended that came before:
+    kernels behind may load weights before they wait. */
 extern "C" __global__ void __launch_bounds__(256)
     ignis_generate_embed(W *sum, const T *embedding, const T *positions, const generate_row *rows, int hidden)
 {
