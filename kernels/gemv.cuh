@@ -52,7 +52,7 @@ __device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])
 
 /*  The norm of a row, by a block. What a thread needs of the weights is loaded ahead of the row. */
 struct row_norm {
-    static constexpr int kept = 4, kept_biases = 1, step = THREADS * 4; /* packs of a thread that stay in registers; elements of a pack of all */
+    static constexpr int kept = 4, step = THREADS * 4; /* packs of a thread that stay in registers; elements of a pack of all */
     const gemv_mma_params &p;
     ignis_pack<T, 4> weight[kept];
 
@@ -71,12 +71,12 @@ struct row_norm {
         __shared__ float sums[2][SLICES];
         const int hidden = (int)p.k, first = threadIdx.x * 4;
         ignis_pack<float, 4> own[kept];
-        ignis_pack<T, 4> bias[kept_biases];
+        ignis_pack<T, 4> bias; /* of the first one; more would take too many registers */
         const auto each = [&](auto run) {
 #pragma unroll
             for (int round = 0; round < kept; round++)
                 if (first + round * step < hidden)
-                    run(first + round * step, own[round], weight[round], round < kept_biases ? bias[round % kept_biases] : bias_at(first + round * step));
+                    run(first + round * step, own[round], weight[round], round == 0 ? bias : bias_at(first + round * step));
             for (int i = first + kept * step; i < hidden; i += step)
                 run(i, ignis_load(x + i), ignis_load<4>(p.norm_weight + i), bias_at(i));
         };
@@ -85,8 +85,8 @@ struct row_norm {
         for (int round = 0; round < kept; round++)
             if (first + round * step < hidden) {
                 own[round] = ignis_load(x + first + round * step);
-                if (round < kept_biases)
-                    bias[round % kept_biases] = bias_at(first + round * step);
+                if (round == 0)
+                    bias = bias_at(first);
             }
         if (!p.rms) {
             each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });

@@ -44,21 +44,32 @@ struct slice_of_k {
     }
 };
 
+/*  The pieces of a block's tiles, in their order. */
+struct piece_order {
+    const gemv_mma_params &p;
+    const slice_of_k &slice;
+    const int tiles;
+    int tile, piece; /* to ask for; behind the last one tile is not below tiles */
+
+    __device__ piece_order(const gemv_mma_params &p, const slice_of_k &slice, int tiles) : p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0) {}
+    __device__ void go_on()
+    {
+        if (++piece == slice.pieces)
+            piece = 0, tile += gridDim.x;
+    }
+};
+
 /*  A source of pieces gives them in their order, then those of the block's next tile: something is always on its way. It has
         type(params, map, memory, slice, tiles)    asks for the first ones
         next(to)                                   gives a lane what it has of the next piece, and asks for one more
         static row_of(g)                           the row, of a tile's first eight, that lanes 4 g to 4 g + 3 have; they have the one eight rows on, too
 
     This one loads into registers, a piece ahead. */
-struct pieces_in_registers {
-    const gemv_mma_params &p;
-    const slice_of_k &slice;
-    const int tiles;
-    int tile, piece; /* to ask for */
+struct pieces_in_registers : piece_order {
     weights::block ahead[PIECE];
 
     __device__ pieces_in_registers(const gemv_mma_params &p, const ignis_tensor_map *, const void *, const slice_of_k &slice, int tiles)
-        : p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0)
+        : piece_order(p, slice, tiles)
     {
         ask();
     }
@@ -75,8 +86,7 @@ struct pieces_in_registers {
             const int at = slice.first + piece * slice.size + i;
             ahead[i] = w.load(32LL * at, i < slice.size && at < slice.last && 32 * at + lane % 4 * 8 < (int)p.k);
         }
-        if (++piece == slice.pieces)
-            piece = 0, tile += gridDim.x;
+        go_on();
     }
     __device__ void next(weights::block (&to)[PIECE])
     {
@@ -91,19 +101,16 @@ struct pieces_in_registers {
 #if __CUDA_ARCH__ >= 900
 /*  The copy engine brings them to a ring in shared memory, each warp's own, so that none waits for others: several are on their way without taking
     registers, and next to no instructions are needed for that. */
-struct pieces_in_shared {
+struct pieces_in_shared : piece_order {
     static constexpr int BOX = 64, BOX_BYTES = 8 * 2 * BOX; /* elements of a row of the map's tiles; ignis.h has the same */
     static constexpr int PIECE_BYTES = 2 * PIECE * 32 / BOX * BOX_BYTES;
-    const gemv_mma_params &p;
     const ignis_tensor_map *map;
-    const slice_of_k &slice;
-    const int tiles;
-    int tile, piece, low, high; /* to ask for */
-    int place;                  /* in the ring, of what comes next */
+    int low, high; /* rows to ask for */
+    int place;     /* in the ring, of what comes next */
     uint32_t phase, ring, barriers;
 
     __device__ pieces_in_shared(const gemv_mma_params &p, const ignis_tensor_map *map, void *memory, const slice_of_k &slice, int tiles)
-        : p(p), map(map), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0), place(0), phase(0)
+        : piece_order(p, slice, tiles), map(map), place(0), phase(0)
     {
         const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
         ring = at + warp * p.ring * PIECE_BYTES;
@@ -130,8 +137,7 @@ struct pieces_in_shared {
             ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + 2 * i * BOX_BYTES, map, barriers + 8 * to, 32 * at + i * BOX, low);
             ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + (2 * i + 1) * BOX_BYTES, map, barriers + 8 * to, 32 * at + i * BOX, high);
         }
-        if (++piece == slice.pieces)
-            piece = 0, tile += gridDim.x;
+        go_on();
     }
     __device__ void next(weights::block (&to)[PIECE])
     {

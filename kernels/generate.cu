@@ -458,11 +458,10 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(d
             put(whole.first, 1, whole.most);
         return;
     }
-    if (!as_they_are)
-        for (int i = thread; i < vocab; i += DRAW_THREADS) {
-            const float x = logits[i];
-            scores[i] = x == x ? x : -infinity;
-        }
+    for (int i = thread; i < vocab; i += DRAW_THREADS) {
+        const float x = logits[i];
+        scores[i] = x == x ? x : -infinity;
+    }
     __syncthreads();
     for (int i = thread; i < place.biases; i += DRAW_THREADS)
         scores[biases[i].id] += biases[i].bias;
@@ -480,22 +479,17 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(d
     __syncthreads();
 
     draw_row row = {scores, vocab, -infinity, (float)place.temperature, 0, vocab, 1};
-    if (!as_they_are) {
-        for (int i = thread; i < vocab; i += DRAW_THREADS) {
-            if (place.masked) /* those that may be drawn are above the others, even where biases forbid them all */
-                scores[i] = mask[i / 32] >> (i % 32) & 1 ? fmaxf(scores[i], -3.402823466e38f) : -infinity;
-            row.greatest = fmaxf(row.greatest, scores[i]);
-        }
-        row.greatest = ignis_block_max(row.greatest);
+    for (int i = thread; i < vocab; i += DRAW_THREADS) {
+        if (place.masked) /* those that may be drawn are above the others, even where biases forbid them all */
+            scores[i] = mask[i / 32] >> (i % 32) & 1 ? fmaxf(scores[i], -3.402823466e38f) : -infinity;
+        row.greatest = fmaxf(row.greatest, scores[i]);
     }
+    row.greatest = ignis_block_max(row.greatest);
     if (thread == 0)
         memory.id = 0;
     weight_t above = 0, all;
     int kept = 1;
-    if (as_they_are) {
-        if (thread == 0)
-            memory.id = whole.first;
-    } else if (place.temperature == 0) { /* the first of the greatest */
+    if (place.temperature == 0) { /* the first of the greatest */
         draw_find(vocab, 0, [&](int i) { return (weight_t)(scores[i] == row.greatest); }, memory);
     } else {
         if (place.top_k > 0 && place.top_k < vocab)
