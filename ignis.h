@@ -13922,6 +13922,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16")            \
     X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32")            \
     X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64")            \
+    X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows") \
     X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1")     \
     X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8")     \
     X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16")   \
@@ -14170,7 +14171,7 @@ static const struct {
     IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW),
     IGNIS__PART(GEMV_1, GEMV_8),
     IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8),
-    IGNIS__PART(GEMV_BLOCKS_1, GEMV_BLOCKS_64),
+    IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64),
     IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8),
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64),
     IGNIS__PART(PAGED_1, PAGED_2),
@@ -39921,7 +39922,7 @@ static const struct {
     int type, planes, elements[4];
 } ignis__blocks_types[] = {
     {IGNIS__GGUF_Q4_0, 2, {2, 16}},
-    {IGNIS__GGUF_Q8_0, 2, {1, 16}},
+    {IGNIS__GGUF_Q8_0, 3, {2, 2, 16}},
     {IGNIS__GGUF_Q4_K, 2, {2, 16}},
     {IGNIS__GGUF_Q6_K, 4, {2, 4, 16, 128}},
 };
@@ -40135,71 +40136,48 @@ static void ignis__dequantise(uint32_t type, const unsigned char *block, float *
     }
 }
 
-/*  Where in a row of a plane the bits of eight elements are, if they take so many bytes: lane t of a block of 32. */
-static int64_t ignis__blocks_place(int64_t blocks, int64_t block, int t, int bytes)
-{
-    int64_t together = 16 / bytes, unit = block / together, inside = block % together;
-    return unit * 64 + ((unit + 1) * together <= blocks ? t * 16 + inside * bytes : (inside * 4 + t) * bytes);
-}
-
-/*  Eight numbers, a byte each, of so many bits, as kernels want them: of the even ones one behind the other, and of the odd ones above bit 16. */
-static uint32_t ignis__blocks_eight(uint64_t bytes, int bits)
-{
-    uint64_t one = ((uint64_t)1 << bits) - 1, lanes = one | one << 16 | one << 32 | one << 48, even = bytes & lanes,
-             odd = bytes >> 8 & lanes;
-    int shift = 16 - bits;
-    even |= even >> shift | even >> 2 * shift | even >> 3 * shift;
-    odd |= odd >> shift | odd >> 2 * shift | odd >> 3 * shift;
-    return (uint32_t)(even & (((uint64_t)1 << 4 * bits) - 1)) | (uint32_t)(odd & (((uint64_t)1 << 4 * bits) - 1)) << 16;
-}
-
 /*  A row of a GGUF file becomes one of each plane. */
 static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *const *plane)
 {
     const uint64_t fours = 0x0F0F0F0F0F0F0F0Fu, twos = 0x0303030303030303u;
     int64_t blocks = columns / 32, block;
-    int t, j;
+    int i, j;
     for (block = 0; block < blocks; block++, from += type == IGNIS__GGUF_Q8_0 ? 34 : type == IGNIS__GGUF_Q4_0 ? 18 : 0) {
-        j = (int)(block % 8);
-        for (t = 0; t < 4; t++) {
-            unsigned char *to = plane[0] + ignis__blocks_place(blocks, block, t, type == IGNIS__GGUF_Q8_0 ? 8 : 4), *pair;
-            uint64_t bytes = 0, more = 0;
-            uint32_t word, high;
-            if (type == IGNIS__GGUF_Q8_0) {
-                memcpy(&bytes, from + 2 + 8 * t, 8);
-                bytes ^= 0x8080808080808080u; /* q + 128 */
-                high = ignis__blocks_eight(bytes >> 4 & fours, 4);
-                memcpy(to + 4, &high, 4);
-            } else if (type == IGNIS__GGUF_Q4_0) {
-                memcpy(&bytes, from + 2 + t % 2 * 8, 8);
-                bytes >>= t / 2 * 4;
-            } else if (type == IGNIS__GGUF_Q4_K) {
-                memcpy(&bytes, from + 16 + 32 * (j / 2) + 8 * t, 8);
-                bytes >>= j % 2 * 4;
-            } else { /* Q6_K: four elements from 4 t on, four from 16 + 4 t on */
-                const unsigned char *low = from + 64 * (j / 4) + 32 * (j % 2) + 4 * t, *up = from + 128 + 32 * (j / 4) + 4 * t;
-                memcpy(&bytes, low, 4);
-                memcpy((char *)&bytes + 4, low + 16, 4);
-                memcpy(&more, up, 4);
-                memcpy((char *)&more + 4, up + 16, 4);
-                bytes >>= j % 4 / 2 * 4;
-                high = ignis__blocks_eight(more >> j % 4 * 2 & twos, 2) << j % 2 * 8;
-                pair = plane[1] + ignis__blocks_place(blocks / 2, block / 2, t, 4); /* two blocks share a word */
-                if (j % 2) {
-                    memcpy(&word, pair, 4);
-                    high |= word;
-                }
-                memcpy(pair, &high, 4);
-            }
-            word = ignis__blocks_eight(bytes & fours, 4);
-            memcpy(to, &word, 4);
+        uint32_t word, more[2] = {0, 0};
+        if (type == IGNIS__GGUF_Q8_0) {
+            memcpy(plane[0] + block * 16, from + 2, 16);
+            memcpy(plane[1] + block * 16, from + 18, 16);
+            memcpy(plane[2] + block * 2, from, 2);
+            continue;
         }
-        if (type == IGNIS__GGUF_Q8_0 || type == IGNIS__GGUF_Q4_0) {
+        j = (int)(block % 8);
+        for (i = 0; i < 4; i++) { /* elements 8 i to 8 i + 7 */
+            uint64_t bytes, two;
+            if (type == IGNIS__GGUF_Q4_0) {
+                memcpy(&bytes, from + 2 + i % 2 * 8, 8);
+                bytes = (bytes >> i / 2 * 4 & fours) ^ 0x0808080808080808u;
+            } else if (type == IGNIS__GGUF_Q4_K) {
+                memcpy(&bytes, from + 16 + 32 * (j / 2) + 8 * i, 8);
+                bytes = bytes >> j % 2 * 4 & fours;
+            } else { /* Q6_K */
+                memcpy(&bytes, from + 64 * (j / 4) + 32 * (j % 2) + 8 * i, 8);
+                memcpy(&two, from + 128 + 32 * (j / 4) + 8 * i, 8);
+                bytes = bytes >> j % 4 / 2 * 4 & fours;
+                two = (two >> j % 4 * 2 & twos) ^ 0x0202020202020202u;
+                more[0] |= (uint32_t)two << 2 * i;
+                more[1] |= (uint32_t)(two >> 32) << 2 * i;
+            }
+            word = (uint32_t)bytes | (uint32_t)(bytes >> 32) << 4;
+            memcpy(plane[0] + block * 16 + 4 * i, &word, 4);
+        }
+        if (type == IGNIS__GGUF_Q4_0)
             memcpy(plane[1] + block * 2, from, 2);
-        } else if (j == 7 && type == IGNIS__GGUF_Q4_K) {
+        if (type == IGNIS__GGUF_Q6_K)
+            memcpy(plane[1] + block * 8, more, 8);
+        if (j == 7 && type == IGNIS__GGUF_Q4_K) {
             memcpy(plane[1] + block / 8 * 16, from, 16);
             from += 144;
-        } else if (j == 7) {
+        } else if (j == 7 && type == IGNIS__GGUF_Q6_K) {
             memcpy(plane[2] + block / 8 * 16, from + 192, 16);
             memcpy(plane[3] + block / 8 * 2, from + 208, 2);
             from += 210;
@@ -41154,13 +41132,22 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     return parts;
 }
 
-/*  Elements of the largest weight of a layer, if weights are quantised; else 0. */
+enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
+
+/*  Elements of 16 bits that hold the rows of a step as whole numbers, with a scale and a sum of each block of 32: see kernels/gemv_blocks.cu. */
+static int64_t ignis__blocks_room(int64_t columns)
+{
+    return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 128) * (128 + 4 * 2 * 2);
+}
+
+/*  Elements that products with quantised weights need besides: for the numbers of any one of them, or for the rows of a step; 0: there are none. */
 static int64_t ignis__model_largest(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim, qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
     int64_t up = (int64_t)(model->gelu ? 1 : 2) * model->inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    return model->quantised ? rows * k : 0;
+    int64_t room = ignis__blocks_room(model->inner > k ? model->inner : k);
+    return !model->quantised ? 0 : rows * k > room ? rows * k : room;
 }
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
@@ -42771,10 +42758,10 @@ typedef struct ignis__gemv_mma {
     int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
 } ignis__gemv_mma;
 
-/*  The same for a part of quantised weights: its planes behind the first one, and its first row. */
+/*  The same for a part of quantised weights: its planes behind the first one, and its first row; and many rows of x as whole numbers. */
 typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
-    ignis__address plane[3];
+    ignis__address plane[3], x, scales;
     int first;
 } ignis__gemv_blocks;
 
@@ -42969,17 +42956,19 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
                      ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1, shared, params);
 }
 
-/*  The same with quantised weights; one launch for each of their types. */
+/*  The same with quantised weights; one launch for each of their types. numbers: room of the device's. */
 static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                               ignis__array *weights, ignis__array *bias, const ignis__step_norms *norm, const ignis__gemv_mma *cache)
+                               ignis__array *weights, ignis__array *bias, ignis__array *numbers, const ignis__step_norms *norm,
+                               const ignis__gemv_mma *cache)
 {
-    enum { FOUND = 2 * 8 * 20 * 4 }; /* bytes that gemv_blocks.cu takes for a column */
+    enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
-    int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, part;
-    size_t row = (size_t)((blocks->columns + 255) / 256 * 256),
-           shared = FOUND + 2 * row + row / 4; /* zeros behind k, where units end; two sums of 32 */
+    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part;
+    int64_t units = ignis__ceil_div(blocks->columns, 128), tiles, grid;
+    size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
+    bool single = count == 1 && alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
     ignis__quantised q;
     ignis__gemv_blocks p;
@@ -42988,24 +42977,19 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
     memset(&p, 0, sizeof p);
     if (cache)
         *product = *cache;
-    if (count == 1 && shared <= (size_t)info->shared_per_block)
-        number = 0;
-    else
-        shared = (size_t)FOUND * 4 * ((size_t)1 << number);
     product->bias = bias ? ignis__op_read(op, bias) : 0;
     product->k = blocks->columns;
     product->rows = count;
     product->kind = (int)kind;
     product->gated = gated;
-    if (norm) {
+    if (norm)
         ignis__step_mma_norm(op, product, norm);
-        if (number > 0) {
-            product->out = ignis__op_write(op, x);
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GEMV_MMA_NORM, x->dtype, count, 256, params);
-            product->norm_of = 0;
-        }
+    else
+        product->x = ignis__op_read(op, x);
+    if (!single) {
+        p.x = ignis__op_write(op, numbers);
+        p.scales = p.x + (ignis__address)(ignis__ceil_div(count, 8) * 8 * units * 256);
     }
-    product->x = product->norm_of ? 0 : ignis__op_read(op, x);
     product->out = product->sum = product->logits = ignis__op_write(op, out);
     product->result_row = out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)x->dtype);
@@ -43014,12 +42998,18 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
         product->weights = q.plane[0];
         memcpy(p.plane, q.plane + 1, sizeof p.plane);
         product->n = p.first + blocks->part[part].rows / (gated ? 2 : 1);
-        snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d%s", q.type,
-                 product->k % (q.type == IGNIS__GGUF_Q8_0 ? 64 : 128) != 0 ? " -DIGNIS_ENDS" : "");
-        ignis__op_launch(
-            op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_1 + number), x->dtype, define,
-            ignis__clamp(ignis__ceil_div(product->n - p.first, gated ? 8 : 16), 1, info->multiprocessors * (number < 2 ? 2 : 1)), 1, 1, 256,
-            1, shared, params);
+        tiles = ignis__ceil_div(product->n - p.first, gated ? 8 : 16);
+        snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
+        grid = ignis__clamp(tiles, 1, info->multiprocessors * (count <= 8 ? 2 : 1));
+        if (single) {
+            grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
+            shared = alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
+        } else { /* numbers of x have the factor of the type */
+            ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);
+            shared = (size_t)FOUND * 2 * ((size_t)1 << number);
+        }
+        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype, define, grid, 1, 1, 256,
+                         1, shared, params);
     }
 }
 
@@ -43036,7 +43026,10 @@ static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind,
     void *params[] = {&p};
     ignis__step_request(op, x->dtype, gated);
     if (ignis__step_takes_mma(op, x->dtype, weights)) {
-        (weights->blocks.count ? ignis__step_blocks : ignis__step_mma)(op, count, kind, gated, out, x, weights, bias, norm, NULL);
+        if (weights->blocks.count)
+            ignis__step_blocks(op, count, kind, gated, out, x, weights, bias, numbers, norm, NULL);
+        else
+            ignis__step_mma(op, count, kind, gated, out, x, weights, bias, norm, NULL);
         return;
     }
     if (norm)
@@ -43187,10 +43180,7 @@ static void ignis__step_attention_many(ignis__op *op, int count, int end, ignis_
 
 /*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
     one room. */
-enum {
-    IGNIS__CHUNK = 512,   /* rows of a prompt at a time */
-    IGNIS__STEP_ROWS = 64 /* sequences of a step, at most */
-};
+enum { IGNIS__CHUNK = 512 }; /* rows of a prompt at a time */
 
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias, *up, *up_bias,
@@ -43545,8 +43535,10 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
         cache.k = paged.k = direct.keys = at;
         cache.v = paged.v = direct.values = at + slab;
         if (count <= IGNIS__STEP_ROWS && !l->q_norm && !l->k_norm && m->head_dim % 16 == 0 && ignis__step_takes_mma(op, m->dtype, l->qkv)) {
-            (l->qkv->blocks.count ? ignis__step_blocks : ignis__step_mma)(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv,
-                                                                          l->qkv_bias, &norm, &direct);
+            if (l->qkv->blocks.count)
+                ignis__step_blocks(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, e->numbers, &norm, &direct);
+            else
+                ignis__step_mma(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm, &direct);
         } else {
             cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
             cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;

@@ -16,15 +16,14 @@ template <typename To> __device__ inline void numbers_of(To *to, const quantised
     constexpr int some = sizeof(To) > 4 ? 2 : 4;
     for (int i = threadIdx.x; i < w.k / 8; i += blockDim.x) {
         float v[8];
-        int first[2];
-        blocks_eight(w, row, i / 4, i % 4, v, first);
+        blocks_eight(w, row, i / 4, i % 4, v);
 #pragma unroll
         for (int part = 0; part < 8; part += some) {
             ignis_pack<To, some> pack;
 #pragma unroll
             for (int j = 0; j < some; j++)
                 pack[j] = To(v[part + j]);
-            ignis_store(to + i / 4 * 32 + first[part / 4] + part % 4, pack);
+            ignis_store(to + i * 8 + part, pack);
         }
     }
 }

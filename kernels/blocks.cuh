@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*  blocks.cuh - where quantised weights lie on the device, and what they are
 
-    The numbers of GGUF's blocks, bit for bit and in as many bytes, but in planes, each [rows, bytes], so that they are read 16 aligned bytes at
-    a time. Elements of a row go in blocks of 32 along K, as mma.m16n8k16 wants them (see weights.cuh): lane t of four has eight of them, 8 t to
-    8 t + 7; of Q6_K, whose scales are of 16 elements, 4 t to 4 t + 3 and 16 + 4 t to 16 + 4 t + 3. Bits of those eight are
+    The numbers of GGUF's blocks of 32 elements, in as many bytes, but in planes, each [rows, bytes], so that a lane reads 16 aligned bytes of a block at
+    a time, and so that they are operands of mma.m16n8k32 with few instructions (see weights_blocks.cuh). Numbers are stored less 2^(bits - 1),
+    in two's complement; those of Q4_K as they are. Of eight elements, 8 i to 8 i + 7,
 
-        4    a word: of the elements 2 j and 2 j + 1 of the eight, nibbles j and j + 4
-        8    two such words: the low nibbles of q + 128, and the high ones
-        2    half of a word that two blocks share: of the same elements, bits 2 j and 2 j + 16; of the second block 8 more
+        4    bits are word i of four: byte j has element j in its low nibble, and element 4 + j in the high one
+        2    bits, those above them, are bits 2 i and 2 i + 1 of bytes: byte j of the first word has element j, of the second one element 4 + j
 
-    and those of as many blocks as fill 16 bytes lie together, for lane 0 first; at the end of a row, where blocks are left, block after block.
+    and planes are, in this order,
 
-        Q8_0   8 bits; f16 d of each block                                                    d (q - 128)
+        Q8_0   bytes of elements 0 to 15 of each block; of 16 to 31; f16 d                    d (q - 128)
         Q4_0   4 bits; f16 d of each block                                                    d (q - 8)
         Q4_K   4 bits; 16 bytes of each 8 blocks: f16 d, e; scales S and minima M             d S q - e M
         Q6_K   4 bits, the low ones; 2 bits; i8 S of 16 elements; f16 d of 8 blocks           d S (q - 32)
@@ -28,15 +27,6 @@ struct quantised {
     int type;
 };
 
-/*  Where in a row of a plane the bits of lane t of a block are, if they take so many bytes. */
-__device__ inline int blocks_place(int blocks, int block, int t, int bytes)
-{
-    const int together = 16 / bytes, unit = block / together, inside = block % together;
-    if ((unit + 1) * together <= blocks)
-        return unit * 64 + t * 16 + inside * bytes;
-    return unit * 64 + (inside * 4 + t) * bytes;
-}
-
 __device__ inline float blocks_half(const uint8_t *at) { return ignis_ptx_cvt_f32_f16(*(const uint16_t *)at); }
 
 /*  The scale and the minimum of one of eight blocks of Q4_K, six bits each. s: behind d and e. */
@@ -46,44 +36,43 @@ __device__ inline void blocks_scale(const uint8_t *s, int j, int &scale, int &le
     least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
 }
 
-/*  The eight numbers of lane t of a block, and which element of the block the first four begin at, and the last four. Products and sums are
-    rounded one by one, as the host does it. */
-__device__ inline void blocks_eight(const quantised &w, long long row, int block, int t, float (&v)[8], int (&first)[2])
+/*  Elements 8 i to 8 i + 7 of a block. Products and sums are rounded one by one, as the host does it. */
+__device__ inline void blocks_eight(const quantised &w, long long row, int block, int i, float (&v)[8])
 {
-    const int blocks = (int)(w.k / 32), wide = w.type == BLOCKS_Q8_0 ? 8 : 4;
-    const uint8_t *at = w.plane[0] + row * (blocks * 4 * wide) + blocks_place(blocks, block, t, wide);
-    const uint32_t low = *(const uint32_t *)at, high = wide == 8 ? *(const uint32_t *)(at + 4) : 0;
-    uint32_t more = 0;
-    float scales[2], base = 0;
-    int offset = wide == 8 ? 128 : 8;
-    first[0] = 8 * t;
-    first[1] = 8 * t + 4;
+    const int blocks = (int)(w.k / 32);
+    const long long at = row * blocks + block;
+    float scale = 0, base = 0;
+    if (w.type == BLOCKS_Q8_0) {
+        const int8_t *q = (const int8_t *)w.plane[i / 2] + at * 16 + i % 2 * 8;
+        scale = blocks_half(w.plane[2] + at * 2);
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = __fmul_rn(scale, (float)q[j]);
+        return;
+    }
+    const uint32_t low = *(const uint32_t *)(w.plane[0] + at * 16 + i * 4);
+    uint32_t more[2] = {0, 0};
+    int flipped = 0, offset = 0; /* the bit that tells the sign, and what it stands for */
     if (w.type == BLOCKS_Q6_K) {
-        first[0] = 4 * t;
-        first[1] = 16 + 4 * t;
-        more = *(const uint32_t *)(w.plane[1] + row * (blocks * 8) + blocks_place(blocks / 2, block / 2, t, 4)) >> block % 2 * 8;
-        const float d = blocks_half(w.plane[3] + (row * (blocks / 8) + block / 8) * 2);
-        const int8_t *s = (const int8_t *)w.plane[2] + (row * blocks + block) * 2;
-        scales[0] = d * (float)s[0];
-        scales[1] = d * (float)s[1];
-        offset = 32;
+        const uint32_t *two = (const uint32_t *)(w.plane[1] + at * 8);
+        more[0] = two[0] >> 2 * i;
+        more[1] = two[1] >> 2 * i;
+        scale = blocks_half(w.plane[3] + (row * (blocks / 8) + block / 8) * 2) * (float)((const int8_t *)w.plane[2])[at * 2 + i / 2];
+        flipped = offset = 32;
     } else if (w.type == BLOCKS_Q4_K) {
         const uint8_t *s = w.plane[1] + (row * (blocks / 8) + block / 8) * 16;
-        int scale, least;
-        blocks_scale(s + 4, block % 8, scale, least);
-        scales[0] = scales[1] = blocks_half(s) * (float)scale;
+        int whole, least;
+        blocks_scale(s + 4, block % 8, whole, least);
+        scale = blocks_half(s) * (float)whole;
         base = blocks_half(s + 2) * (float)least;
-        offset = 0;
     } else {
-        scales[0] = scales[1] = blocks_half(w.plane[1] + (row * blocks + block) * 2);
+        scale = blocks_half(w.plane[1] + at * 2);
+        flipped = offset = 8;
     }
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const int nibble = 4 * (i / 2 + i % 2 * 4);
-        int q = low >> nibble & 15;
-        q |= (high >> nibble & 15) << 4;
-        q |= (more >> (i / 2 * 2 + i % 2 * 16) & 3) << 4;
-        v[i] = __fsub_rn(__fmul_rn(scales[i / 4], (float)(q - offset)), base);
+    for (int j = 0; j < 8; j++) {
+        const int q = (low >> (j % 4 * 8 + j / 4 * 4) & 15) | (more[j / 4] >> j % 4 * 8 & 3) << 4;
+        v[j] = __fsub_rn(__fmul_rn(scale, (float)((q ^ flipped) - offset)), base);
     }
 }
 

@@ -2,140 +2,269 @@
 /*  gemv_blocks.cu - products of up to 64 rows with all of a matrix of quantised weights, on tensor cores
 
     As gemv_mma.cu does it, where weights are numbers: slices of K follow from K alone, so a row has the same bits alone and among others; the norm of
-    one row comes with the product, and behind it what the kind says. Nothing but weights is read before the kernels ahead have ended.
+    one row comes with the product, and behind it what the kind says. Nothing but weights is read before the kernels ahead have ended. Weights
+    and rows are multiplied as whole numbers: weights_blocks.cuh.
 
-    For f16 and bf16, sm_80 and up. One program per type of x and of blocks: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_BLOCKS=<a blocks_type>, and where
-    rows of Q4_0 or Q8_0 end within what is loaded at once, 128 or 64 elements, -DIGNIS_ENDS.
+    For f16 and bf16, sm_80 and up. One program per type of x and of blocks: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_BLOCKS=<a blocks_type>.
 */
 #include "gemv.cuh"
 #include "weights_blocks.cuh"
 
-#ifdef IGNIS_ENDS
-typedef weights_of<T, IGNIS_BLOCKS, true> weights;
-#else
-typedef weights_of<T, IGNIS_BLOCKS, false> weights;
-#endif
+typedef blocks_rows<IGNIS_BLOCKS> weights;
 
-constexpr int BLOCKS = weights::elements / 32; /* of 32 elements, of a unit */
-
-/*  Sums of x over the parts of a unit's blocks. */
-struct __align__(16) unit_sums {
-    float of[BLOCKS][weights::parts];
-};
+constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* of x */
+constexpr int TILE = SLICES * 16 + 8;   /* floats of a tile, of one row */
 
 /*  ignis.h has the same struct. */
 struct gemv_blocks_params {
     gemv_mma_params product;
     const uint8_t *plane[3]; /* behind the one at weights: see blocks.cuh */
+    uint8_t *x;              /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */
+    float *scales;           /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
     int first;               /* result of the first row of the weights, n that behind the last one */
 };
 
-/*  Up to 8 N rows; single: one, which lies in shared memory. */
-template <int N, bool single> __device__ inline void product(const gemv_blocks_params &all)
+__device__ inline uint4 *shared_memory()
+{
+    extern __shared__ uint4 memory[];
+    return memory;
+}
+
+/*  The units of a warp's slice of K. */
+struct slice_of_k {
+    int units, first, last;
+
+    __device__ explicit slice_of_k(long long k)
+    {
+        units = ((int)k + 32 * UNIT - 1) / (32 * UNIT);
+        const int each = (units + SLICES - 1) / SLICES;
+        first = threadIdx.x / 32 * each;
+        last = min(first + each, units);
+    }
+};
+
+__device__ inline int tiles_of(const gemv_blocks_params &all)
 {
     const gemv_mma_params &p = all.product;
-    extern __shared__ uint4 memory[];
-    constexpr int columns = single ? 1 : 8 * N, found_size = SLICES * columns * COLUMN;
-    float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */
-    const int lane = threadIdx.x % 32, slice = threadIdx.x / 32, k = (int)p.k;
-    const int units = (k + weights::elements - 1) / weights::elements, per_slice = (units + SLICES - 1) / SLICES;
-    const int first = slice * per_slice, last = min(first + per_slice, units);
-    const int tiles = (int)((p.n - all.first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
-    const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1;
-    constexpr int ring = N < 4 ? weights::ring : weights::ring / 2; /* for more there are too few registers */
-    const int steps = (per_slice + ring - 1) / ring;
-    unit_sums *sums = (unit_sums *)(found + 2 * found_size); /* single: of x, [units]; the row is behind them */
-    T *row = (T *)(sums + units);
-    typename weights::block loaded[ring];
+    return (int)((p.n - all.first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
+}
 
-    const auto weights_of_tile = [&](int tile) {
-        int low, high;
-        tile_rows(p, all.first, tile, low, high);
-        return weights(p.weights, all.plane, p.k, min(low + lane / 4, behind) - all.first, min(high + lane / 4, behind) - all.first);
-    };
-    const auto x_of = [&](int c, int at) {
-        int lane = threadIdx.x % 32;
-        if (N == 8 && (IGNIS_BLOCKS == BLOCKS_Q8_0 || IGNIS_BLOCKS == BLOCKS_Q6_K) && __CUDA_ARCH__ < 900)
-            asm volatile("" : "+r"(lane)); /* or else the compiler computes addresses ahead, for which older devices have no registers */
-        const int i = 32 * at + lane % 4 * (weights::halves ? 4 : 8);
-        if (!single && (i >= k || c + lane / 4 >= p.rows)) /* else there are zeros behind k, and other columns may be anything */
-            return make_uint4(0, 0, 0, 0);
-        const T *x = single ? row + i : p.x + (uint32_t)((c + lane / 4) * k + i); /* 32 bits are enough, and half the registers */
-        if (!weights::halves)
-            return *(const uint4 *)x;
-        const uint2 low = *(const uint2 *)x, high = *(const uint2 *)(x + 16);
-        return make_uint4(low.x, low.y, high.x, high.y);
-    };
-    const auto add_part = [](float (&ones)[2], int part, const uint4 &x) {
-        if (part == 0)
-            add_ones<T>(ones, x.x, x.y);
-        if (part == weights::parts - 1)
-            add_ones<T>(ones, x.z, x.w);
-    };
+__device__ inline weights weights_of_tile(const gemv_blocks_params &all, int tile)
+{
+    const gemv_mma_params &p = all.product;
+    const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1, g = threadIdx.x % 32 / 4;
+    int low, high;
+    tile_rows(p, all.first, tile, low, high);
+    return weights(p.weights, all.plane, (int)p.k, min(low + g, behind) - all.first, min(high + g, behind) - all.first);
+}
 
+/*  Eight elements of a row from `at` on; zeros behind it. */
+__device__ inline whole_eight whole_of(const T *row, int at, long long k)
+{
+    ignis_pack<T, 8> x = {};
+    if (at < k)
+        x = ignis_load<8>(row + at);
+    return whole_eight(x);
+}
+
+/*  Rows of x as whole numbers. grid = rows; shared memory for a row, if its norm comes first. */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(const __grid_constant__ gemv_blocks_params all)
+{
+    const gemv_mma_params &p = all.product;
+    uint4 *const memory = shared_memory();
+    const int units = slice_of_k(p.k).units, columns = (gridDim.x + 7) / 8 * 8;
+    const T *row = p.x + blockIdx.x * p.k;
     ignis_grid_dependents_launch();
-    weights from = weights_of_tile(blockIdx.x);
-#pragma unroll
-    for (int i = 0; i < ring; i++)
-        if (first + i < last)
-            loaded[i] = from.load(first + i);
-    if (single) {
-        if (p.norm_of) {
-            const row_norm norm(p);
-            ignis_grid_dependency_wait();
-            norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });
-        } else {
-            ignis_grid_dependency_wait();
-            for (int i = threadIdx.x * 8; i < k; i += THREADS * 8)
-                *(uint4 *)(row + i) = *(const uint4 *)(p.x + i);
-        }
-        for (int i = k + threadIdx.x; i < units * weights::elements; i += THREADS)
-            row[i] = T(0.0f);
+    if (p.norm_of) {
+        const row_norm norm(p);
+        ignis_grid_dependency_wait();
+        norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });
+        row = (const T *)memory;
         __syncthreads();
-        for (int at = first * BLOCKS; at < last * BLOCKS; at++) /* each warp those that it needs */
-#pragma unroll
-            for (int part = 0; part < weights::parts; part++) {
-                float ones[2] = {0, 0};
-                add_part(ones, part, x_of(0, at));
-                if (lane == 0)
-                    sums[at / BLOCKS].of[at % BLOCKS][part] = ones[0];
-            }
-        __syncwarp();
     } else {
         ignis_grid_dependency_wait();
     }
+    for (int from = 0; from < units * UNIT * 4; from += THREADS) {
+        const int eight = from + threadIdx.x, block = eight / 4;
+        const whole_eight x = whole_of(row, eight * 8, p.k);
+        if (block >= units * UNIT)
+            continue;
+        *(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) = make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
+        if (eight % 4 == 0) {
+            float *to = all.scales + block * columns + blockIdx.x;
+            to[0] = x.scale * weights::factor;
+            if (weights::minima)
+                to[units * UNIT * columns] = x.sum;
+        }
+    }
+}
+
+/*  One row. A block adds up what its warps have found when they have done all of its tiles: none waits for another before that. grid = blocks, of
+    up to 32 tiles; shared memory for TILE floats of each tile, the row as whole numbers with its scales and, for minima, sums, and the
+    row itself, if its norm comes first. */
+extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)
+{
+    const gemv_mma_params &p = all.product;
+    uint4 *const memory = shared_memory();
+    constexpr int ring = weights::bytes || weights::minima || weights::halves ? 3 : 4;
+    const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);
+    const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x, most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;
+    const slice_of_k k(p.k);
+    float *found = (float *)memory;
+    uint8_t *whole = (uint8_t *)(found + most * TILE); /* of a block: high bytes, then low ones */
+    float *scales = (float *)(whole + k.units * UNIT_BYTES), *sums = scales + k.units * UNIT;
+    T *row = (T *)(sums + (weights::minima ? k.units * UNIT : 0));
+    typename weights::unit loaded[ring];
+    weights from = weights_of_tile(all, blockIdx.x);
+    int tile = blockIdx.x, unit = k.first; /* to load */
+    const auto load = [&](weights::unit &to) {
+        if (tile >= tiles)
+            return;
+        to = from.load<true>(unit);
+        if (++unit == k.last) {
+            unit = k.first;
+            tile += gridDim.x;
+            if (tile < tiles)
+                from = weights_of_tile(all, tile);
+        }
+    };
+
+    ignis_grid_dependents_launch();
+    if (k.first < k.last)
+#pragma unroll
+        for (int i = 0; i < ring; i++)
+            load(loaded[i]);
+    if (p.norm_of) {
+        const row_norm norm(p);
+        ignis_grid_dependency_wait();
+        norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });
+        __syncthreads();
+    } else {
+        ignis_grid_dependency_wait();
+    }
+    for (int eights = k.first * UNIT * 4; eights < k.last * UNIT * 4; eights += 32) { /* each warp those that it needs */
+        const int eight = eights + lane, block = eight / 4;
+        const whole_eight x = p.norm_of ? whole_of(row, eight * 8, p.k) : whole_of(p.x, eight * 8, p.k);
+        if (block >= k.last * UNIT)
+            continue;
+        *(uint2 *)(whole + block * 64 + t * 8) = make_uint2(x.high[0], x.high[1]);
+        *(uint2 *)(whole + block * 64 + 32 + t * 8) = make_uint2(x.low[0], x.low[1]);
+        if (t == 0) {
+            scales[block] = x.scale * weights::factor;
+            if (weights::minima)
+                sums[block] = x.sum;
+        }
+    }
+    __syncwarp();
+
+    const int g = threadIdx.x % 8, finished = threadIdx.x / 8; /* row and tile that this thread finishes */
+    int low, high;
+    finish_line line;
+    tile_rows(p, all.first, blockIdx.x + finished * gridDim.x, low, high);
+    if (finished < own)
+        line.load_sum(p, low + g, high + g, 0);
+    float sum = 0;
+    float *to = found + slice * 16 + lane / 4 + t * 8;
+    if (k.first >= k.last)
+        for (int i = 0; i < own && t < 2; i++)
+            to[i * TILE] = 0;
+    for (int done = 0, at = k.first; k.first < k.last && done < own;) {
+#pragma unroll
+        for (int i = 0; i < ring; i++) {
+            if (done >= own)
+                break;
+            const int block = at * UNIT + t;
+            uint4 x[2] = {};
+            if (lane / 8 == t) {
+                const uint4 *of = (const uint4 *)(whole + block * 64 + lane / 4 % 2 * 32);
+                x[0] = of[0];
+                x[1] = of[1];
+            }
+            weights::add_alone(sum, loaded[i], at, x, scales[block], weights::minima ? sums[block] : 0);
+            load(loaded[i]);
+            if (++at == k.last) {
+                if (t < 2)
+                    to[done * TILE] = sum;
+                done++;
+                at = k.first;
+                sum = 0;
+            }
+        }
+    }
+    __syncthreads();
+    if (finished < own) {
+        float y[2];
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+            float s[SLICES];
+#pragma unroll
+            for (int i = 0; i < SLICES; i++)
+                s[i] = found[finished * TILE + i * 16 + g + 8 * part];
+            y[part] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+        }
+        line.load(p, low + g, high + g, 0);
+        line.put(p, low + g, high + g, 0, y[0], y[1]);
+    }
+}
+
+/*  Up to 8 N rows. */
+template <int N> __device__ inline void product(const gemv_blocks_params &all)
+{
+    const gemv_mma_params &p = all.product;
+    uint4 *const memory = shared_memory();
+    constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;
+    constexpr int ring = 2;
+    float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */
+    const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;
+    const slice_of_k k(p.k);
+    const int steps = (k.last - k.first + ring - 1) / ring;
+    typename weights::unit loaded[ring];
+
+    ignis_grid_dependents_launch();
+    weights from = weights_of_tile(all, blockIdx.x);
+#pragma unroll
+    for (int i = 0; i < ring; i++)
+        if (k.first + i < k.last)
+            loaded[i] = from.load<false>(k.first + i);
+    ignis_grid_dependency_wait();
 
     for (int tile = blockIdx.x, turn = 0; tile < tiles; tile += gridDim.x, turn ^= 1) {
         const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and column that this thread finishes */
-        float sum[N][4];
+        float sum[N][4] = {};
         int low, high;
         finish_line line;
         tile_rows(p, all.first, tile, low, high);
         if (own < p.rows)
             line.load_sum(p, low + g, high + g, own);
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
         for (int step = 0; step < steps; step++) {
             const bool is_last = step + 1 == steps, more = !is_last || tile + gridDim.x < tiles;
-            const int next = is_last ? first : first + (step + 1) * ring;
+            const int next = is_last ? k.first : k.first + (step + 1) * ring;
             if (is_last && more)
-                from = weights_of_tile(tile + gridDim.x);
+                from = weights_of_tile(all, tile + gridDim.x);
 #pragma unroll
             for (int i = 0; i < ring; i++) {
-                const int unit = first + step * ring + i;
-                if (unit < last) {
-                    weights::template add<N, single>(
-                        sum, loaded[i], [&](int block, int n) { return x_of(8 * n, unit * BLOCKS + block); },
-                        [&](int block, int part, int n, const uint4 &x, float (&ones)[2]) {
-                            if (single)
-                                ones[0] = sums[unit].of[block][part];
-                            else
-                                add_part(ones, part, x);
+                const int unit = k.first + step * ring + i;
+                if (unit < k.last)
+                    weights::add<N>(
+                        sum, loaded[i], unit,
+                        [&](int block, int n) {
+                            if (8 * n >= rows)
+                                return make_uint4(0, 0, 0, 0);
+                            return *(const uint4 *)(all.x + ((8 * n + lane / 4) * k.units + unit) * UNIT_BYTES + block * 64 + t * 16);
+                        },
+                        [&](int block, int n, float (&of)[2]) {
+                            if (8 * n >= rows)
+                                return make_float2(0, 0);
+                            const float *scales = all.scales + (unit * UNIT + block) * rows + 8 * n + 2 * t;
+                            if (weights::minima) {
+                                const float2 both = *(const float2 *)(scales + k.units * UNIT * rows);
+                                of[0] = both.x;
+                                of[1] = both.y;
+                            }
+                            return *(const float2 *)scales;
                         });
-                }
-                if (more && next + i < last)
-                    loaded[i] = from.load(next + i);
+                if (more && next + i < k.last)
+                    loaded[i] = from.load<false>(next + i);
             }
         }
 
@@ -146,24 +275,20 @@ template <int N, bool single> __device__ inline void product(const gemv_blocks_p
     }
 }
 
-/*  grid = any number of blocks up to that of tiles; shared memory for 2 SLICES COLUMN columns floats, and if single for the sums of x and its row. */
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p)
-{
-    product<1, true>(p);
-}
+/*  grid = any number of blocks up to that of tiles; shared memory for 2 SLICES COLUMN columns floats. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_8(const __grid_constant__ gemv_blocks_params p)
 {
-    product<1, false>(p);
+    product<1>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_16(const __grid_constant__ gemv_blocks_params p)
 {
-    product<2, false>(p);
+    product<2>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_32(const __grid_constant__ gemv_blocks_params p)
 {
-    product<4, false>(p);
+    product<4>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_64(const __grid_constant__ gemv_blocks_params p)
 {
-    product<8, false>(p);
+    product<8>(p);
 }

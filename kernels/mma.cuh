@@ -34,6 +34,15 @@ __device__ inline void ignis_ptx_mma_tf32(float (&c)[4], const uint32_t (&a)[4],
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/*  The same for signed bytes, of which there are twice as many in k, and sums in i32: mma.m16n8k32, in which A has columns 4t to 4t + 3, then 16 more,
+    and B such rows. */
+__device__ inline void ignis_ptx_mma_s8(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 __device__ inline uint32_t ignis_ptx_cvt_rna_tf32_f32(float x)
 {
     uint32_t bits;

@@ -731,4 +731,48 @@ SIM_MMA_SMALL(m16n8k8_row_col_f32_f16_f16_f32, SIM_F16, 8)
 SIM_MMA_LARGE(m16n8k8_row_col_f32_tf32_tf32_f32, SIM_TF32, 8)
 SIM_MMA_SMALL(m16n8k4_row_col_f32_tf32_tf32_f32, SIM_TF32, 4)
 
+/* The same of signed bytes, four in a register, with sums of 32 bits. */
+struct sim_mma_bytes_record {
+    unsigned a[4], b[2], c[4]; /* sums wrap */
+};
+
+SIM_QUIET void sim_mma_bytes_combine(void *const *records, unsigned)
+{
+    int a[16][32], b[32][8];
+    unsigned c[16][8];
+    for (int lane = 0; lane < 32; lane++) {
+        const sim_mma_bytes_record *r = (const sim_mma_bytes_record *)records[lane];
+        int g = lane / 4, t = lane % 4;
+        for (int e = 0; e < 8; e++) {
+            int column = 16 * (e / 4) + 4 * t + e % 4;
+            a[g][column] = (signed char)(r->a[e / 4 * 2] >> 8 * (e % 4));
+            a[g + 8][column] = (signed char)(r->a[e / 4 * 2 + 1] >> 8 * (e % 4));
+            b[column][g] = (signed char)(r->b[e / 4] >> 8 * (e % 4));
+        }
+        for (int e = 0; e < 4; e++)
+            c[g + 8 * (e / 2)][2 * t + e % 2] = r->c[e];
+    }
+    for (int row = 0; row < 16; row++)
+        for (int i = 0; i < 32; i++)
+            for (int column = 0; column < 8; column++)
+                c[row][column] += (unsigned)(a[row][i] * b[i][column]);
+    for (int lane = 0; lane < 32; lane++)
+        for (int e = 0; e < 4; e++)
+            ((sim_mma_bytes_record *)records[lane])->c[e] = c[lane / 4 + 8 * (e / 2)][2 * (lane % 4) + e % 2];
+}
+
+SIM_DEVICE void sim_ptx_mma_sync_m16n8k32_row_col_s32_s8_s8_s32(unsigned &d0, unsigned &d1, unsigned &d2, unsigned &d3, unsigned a0,
+                                                                unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1, unsigned c0,
+                                                                unsigned c1, unsigned c2, unsigned c3, SIM_AT)
+{
+    sim_mma_bytes_record r = {{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}};
+    if (sim_rt->live_lanes() != 0xffffffffu)
+        sim_fail(719, "mma in a warp that is not complete", SIM_HERE);
+    sim_warp(0xffffffffu, sim_mma_bytes_combine, &r, 0, "mma", SIM_HERE);
+    d0 = r.c[0];
+    d1 = r.c[1];
+    d2 = r.c[2];
+    d3 = r.c[3];
+}
+
 #endif

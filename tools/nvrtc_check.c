@@ -148,8 +148,6 @@ static const char *const halves_of_blocks[] = {"-DIGNIS_T=1 -DIGNIS_BLOCKS=2",
                                                "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
                                                "-DIGNIS_T=1 -DIGNIS_BLOCKS=14",
                                                "-DIGNIS_T=2 -DIGNIS_BLOCKS=14",
-                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=2 -DIGNIS_ENDS",
-                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=8 -DIGNIS_ENDS",
                                                NULL};
 static const char *const only_one[] = {"", NULL};
 static const char *const formula[] = {"-DMAP=0", "-DMAP=1 -ftz=true", "-DMAP=2", NULL};
