@@ -42962,19 +42962,25 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
                                const ignis__gemv_mma *cache)
 {
     enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
+    enum { RING = 8 * 4 * (2 * 1024 + 8), OTHER = 2048 };                 /* bytes of its ring; those that a block takes otherwise */
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
-    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part;
+    const int box[] = {64, 8};
+    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part, i;
     int64_t units = ignis__ceil_div(blocks->columns, 128), tiles, grid;
     size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
-    bool single = count == 1 && alone + TILES * TILE <= (size_t)info->shared_per_block;
+    bool rings = info->compute_major >= 9, ring;
+    bool single = count == 1 && (!rings || ignis__cuda.cuTensorMapEncodeTiled) &&
+                  (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
+    ignis__tensor_map maps[2];
     ignis__quantised q;
     ignis__gemv_blocks p;
     ignis__gemv_mma *product = &p.product;
-    void *params[] = {&p};
+    void *params[] = {&p, maps};
     memset(&p, 0, sizeof p);
+    memset(maps, 0, sizeof maps);
     if (cache)
         *product = *cache;
     product->bias = bias ? ignis__op_read(op, bias) : 0;
@@ -43002,8 +43008,18 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
         snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
         grid = ignis__clamp(tiles, 1, info->multiprocessors * (count <= 8 ? 2 : 1));
         if (single) {
+            ring = rings && q.type != IGNIS__GGUF_Q6_K;
+            product->found_at = ring ? RING : 0;
             grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
-            shared = alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
+            shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
+            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024) { /* there is room for one block on a multiprocessor */
+                grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, tiles);
+                shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
+            }
+            for (i = 0; ring && i < (q.type == IGNIS__GGUF_Q8_0 ? 2 : 1); i++) {
+                const int64_t dims[] = {blocks->columns / 4, blocks->part[part].rows}, step = blocks->columns / 2;
+                op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[i], IGNIS_F16, q.plane[i], 2, dims, &step, box, NULL);
+            }
         } else { /* numbers of x have the factor of the type */
             ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);

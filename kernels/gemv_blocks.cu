@@ -3,12 +3,13 @@
 
     As gemv_mma.cu does it, where weights are numbers: slices of K follow from K alone, so a row has the same bits alone and among others; the norm of
     one row comes with the product, and behind it what the kind says. Nothing but weights is read before the kernels ahead have ended. Weights
-    and rows are multiplied as whole numbers: weights_blocks.cuh.
+    and rows are multiplied as whole numbers: weights_blocks.cuh. On sm_90 and up those of one row come to shared memory by the copy engine.
 
     For f16 and bf16, sm_80 and up. One program per type of x and of blocks: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_BLOCKS=<a blocks_type>.
 */
 #include "gemv.cuh"
 #include "weights_blocks.cuh"
+#include "hopper.cuh"
 
 typedef blocks_rows<IGNIS_BLOCKS> weights;
 
@@ -26,18 +27,18 @@ struct gemv_blocks_params {
 
 __device__ inline uint4 *shared_memory()
 {
-    extern __shared__ uint4 memory[];
+    extern __shared__ __align__(1024) uint4 memory[];
     return memory;
 }
 
-/*  The units of a warp's slice of K. */
+/*  The units of a warp's slice of K: two and two have the same eight blocks. */
 struct slice_of_k {
     int units, first, last;
 
     __device__ explicit slice_of_k(long long k)
     {
         units = ((int)k + 32 * UNIT - 1) / (32 * UNIT);
-        const int each = (units + SLICES - 1) / SLICES;
+        const int each = (units + 2 * SLICES - 1) / (2 * SLICES) * 2;
         first = threadIdx.x / 32 * each;
         last = min(first + each, units);
     }
@@ -49,10 +50,11 @@ __device__ inline int tiles_of(const gemv_blocks_params &all)
     return (int)((p.n - all.first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
 }
 
-__device__ inline weights weights_of_tile(const gemv_blocks_params &all, int tile)
+/*  Rows g and g + 8 of a tile. */
+__device__ inline weights weights_of_tile(const gemv_blocks_params &all, int tile, int g)
 {
     const gemv_mma_params &p = all.product;
-    const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1, g = threadIdx.x % 32 / 4;
+    const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1;
     int low, high;
     tile_rows(p, all.first, tile, low, high);
     return weights(p.weights, all.plane, (int)p.k, min(low + g, behind) - all.first, min(high + g, behind) - all.first);
@@ -99,41 +101,142 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(con
     }
 }
 
+/*  The pieces of a warp's slices of a block's tiles, in their order, so many of them on their way. A source has
+        units, slots            of a piece; of pieces
+        ask(slot)               asks for the next piece, behind the last one for none
+        wait(slot)              until it is there
+        of(slot, i)             what a lane has of its i-th unit
+        static row_of(g)        the row, of a tile's first eight, that lanes 4 g to 4 g + 3 have; they have the one eight rows on, too */
+struct piece_order {
+    const gemv_blocks_params &all;
+    const slice_of_k &k;
+    const int tiles;
+    int tile, unit; /* to ask for */
+
+    __device__ piece_order(const gemv_blocks_params &all, const slice_of_k &k, int tiles)
+        : all(all), k(k), tiles(k.first < k.last ? tiles : 0), tile(blockIdx.x), unit(k.first)
+    {
+    }
+    __device__ void go_on(int units)
+    {
+        unit += units;
+        if (unit >= k.last)
+            unit = k.first, tile += gridDim.x;
+    }
+};
+
+struct pieces_in_registers : piece_order {
+    static constexpr int units = 1, slots = weights::halves ? 3 : 4;
+    weights from;
+    weights::unit loaded[slots];
+
+    __device__ pieces_in_registers(const gemv_blocks_params &all, const ignis_tensor_map *, const void *, const slice_of_k &k, int tiles)
+        : piece_order(all, k, tiles), from(weights_of_tile(all, blockIdx.x, row_of(threadIdx.x % 32 / 4)))
+    {
+    }
+    __device__ void ask(int slot)
+    {
+        if (tile >= tiles)
+            return;
+        loaded[slot] = from.load<true>(unit);
+        go_on(units);
+        if (unit == k.first && tile < tiles)
+            from = weights_of_tile(all, tile, row_of(threadIdx.x % 32 / 4));
+    }
+    __device__ void wait(int) {}
+    __device__ const weights::unit &of(int slot, int) const { return loaded[slot]; }
+    static __device__ int row_of(int g) { return g; }
+};
+
+#if __CUDA_ARCH__ >= 900
+/*  The bits that have a plane of 16 bytes a block come by the copy engine, to a ring of each warp, two units at a time; scales to registers. */
+struct pieces_in_shared : piece_order {
+    static constexpr int units = 2, slots = weights::bytes ? 2 : 4, BOX_BYTES = 8 * 128, PIECE_BYTES = 2 * weights::words * BOX_BYTES; /* ignis.h has the same */
+    const ignis_tensor_map *map; /* of each plane */
+    weights from;
+    weights::unit rest[slots][weights::minima ? 1 : units];
+    uint32_t ring, barriers, phases;
+
+    __device__ pieces_in_shared(const gemv_blocks_params &all, const ignis_tensor_map *map, const void *memory, const slice_of_k &k, int tiles)
+        : piece_order(all, k, tiles), map(map), from(weights_of_tile(all, blockIdx.x, row_of(threadIdx.x % 32 / 4))), phases(0)
+    {
+        const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
+        ring = at + warp * slots * PIECE_BYTES;
+        barriers = at + SLICES * slots * PIECE_BYTES + warp * slots * 8;
+        if (threadIdx.x % 32 == 0) {
+            for (int i = 0; i < slots; i++)
+                ignis_ptx_mbarrier_init(barriers + 8 * i, 1);
+            ignis_ptx_fence_mbarrier_init();
+        }
+        __syncwarp();
+    }
+    __device__ void ask(int slot)
+    {
+        if (tile >= tiles)
+            return;
+        __syncwarp(); /* all have read what was there */
+        if (threadIdx.x % 32 == 0) {
+            int low, high;
+            tile_rows(all.product, all.first, tile, low, high);
+            ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, PIECE_BYTES);
+#pragma unroll
+            for (int i = 0; i < 2 * weights::words; i++)
+                ignis_ptx_tensor_load<2>(ring + slot * PIECE_BYTES + i * BOX_BYTES, map + i / 2, barriers + 8 * slot, unit * UNIT * 8,
+                                         (i % 2 ? high : low) - all.first);
+        }
+#pragma unroll
+        for (int i = 0; i < (weights::minima ? 1 : units); i++)
+            from.load_scales(rest[slot][i], unit + i);
+        go_on(units);
+        if (unit == k.first && tile < tiles)
+            from = weights_of_tile(all, tile, row_of(threadIdx.x % 32 / 4));
+    }
+    __device__ void wait(int slot)
+    {
+        ignis_mbarrier_wait(barriers + 8 * slot, phases >> slot & 1);
+        phases ^= 1 << slot;
+    }
+    __device__ weights::unit of(int slot, int i) const
+    {
+        const int lane = threadIdx.x % 32, row = row_of(lane / 4);
+        const char *box = (const char *)__cvta_shared_to_generic(ring + slot * PIECE_BYTES + row * 128 + ((i * UNIT + lane % 4) ^ row) * 16);
+        weights::unit w = rest[slot][weights::minima ? 0 : i];
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+#pragma unroll
+            for (int plane = 0; plane < weights::words; plane++)
+                weights::put(w, r, plane, *(const uint4 *)(box + (2 * plane + r) * BOX_BYTES));
+        return w;
+    }
+    /*  Rows next to each other would have the same banks, as their chunks are swizzled. */
+    static __device__ int row_of(int g) { return g / 2 + g % 2 * 4; }
+};
+template <bool halves> struct pieces_of_one { typedef pieces_in_shared is; };
+template <> struct pieces_of_one<true> { typedef pieces_in_registers is; };
+#else
+template <bool halves> struct pieces_of_one { typedef pieces_in_registers is; };
+#endif
+
 /*  One row. A block adds up what its warps have found when they have done all of its tiles: none waits for another before that. grid = blocks, of
-    up to 32 tiles; shared memory for TILE floats of each tile, the row as whole numbers with its scales and, for minima, sums, and the
+    up to 32 tiles; shared memory for the ring, TILE floats of each tile, the row as whole numbers with its scales and, for minima, sums, and the
     row itself, if its norm comes first. */
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)
+template <typename Pieces> __device__ inline void product_of_one(const gemv_blocks_params &all, const ignis_tensor_map *map)
 {
     const gemv_mma_params &p = all.product;
     uint4 *const memory = shared_memory();
-    constexpr int ring = weights::bytes || weights::minima || weights::halves ? 3 : 4;
     const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);
     const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x, most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;
     const slice_of_k k(p.k);
-    float *found = (float *)memory;
+    float *found = (float *)((char *)memory + p.found_at);
     uint8_t *whole = (uint8_t *)(found + most * TILE); /* of a block: high bytes, then low ones */
     float *scales = (float *)(whole + k.units * UNIT_BYTES), *sums = scales + k.units * UNIT;
     T *row = (T *)(sums + (weights::minima ? k.units * UNIT : 0));
-    typename weights::unit loaded[ring];
-    weights from = weights_of_tile(all, blockIdx.x);
-    int tile = blockIdx.x, unit = k.first; /* to load */
-    const auto load = [&](weights::unit &to) {
-        if (tile >= tiles)
-            return;
-        to = from.load<true>(unit);
-        if (++unit == k.last) {
-            unit = k.first;
-            tile += gridDim.x;
-            if (tile < tiles)
-                from = weights_of_tile(all, tile);
-        }
-    };
 
     ignis_grid_dependents_launch();
-    if (k.first < k.last)
+    Pieces coming(all, map, memory, k, tiles);
 #pragma unroll
-        for (int i = 0; i < ring; i++)
-            load(loaded[i]);
+    for (int i = 0; i < Pieces::slots; i++)
+        coming.ask(i);
     if (p.norm_of) {
         const row_norm norm(p);
         ignis_grid_dependency_wait();
@@ -163,26 +266,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(con
     tile_rows(p, all.first, blockIdx.x + finished * gridDim.x, low, high);
     if (finished < own)
         line.load_sum(p, low + g, high + g, 0);
+    float *to = found + slice * 16 + Pieces::row_of(lane / 4) + t * 8;
     float sum = 0;
-    float *to = found + slice * 16 + lane / 4 + t * 8;
     if (k.first >= k.last)
         for (int i = 0; i < own && t < 2; i++)
             to[i * TILE] = 0;
     for (int done = 0, at = k.first; k.first < k.last && done < own;) {
 #pragma unroll
-        for (int i = 0; i < ring; i++) {
+        for (int slot = 0; slot < Pieces::slots; slot++) {
             if (done >= own)
                 break;
-            const int block = at * UNIT + t;
-            uint4 x[2] = {};
-            if (lane / 8 == t) {
-                const uint4 *of = (const uint4 *)(whole + block * 64 + lane / 4 % 2 * 32);
-                x[0] = of[0];
-                x[1] = of[1];
+            coming.wait(slot);
+#pragma unroll
+            for (int i = 0; i < Pieces::units; i++) {
+                const int block = (at + i) * UNIT + t;
+                uint4 x[2] = {};
+                if (at + i >= k.last)
+                    break;
+                if (lane / 8 == t) {
+                    const uint4 *of = (const uint4 *)(whole + block * 64 + lane / 4 % 2 * 32);
+                    x[0] = of[0];
+                    x[1] = of[1];
+                }
+                weights::add_alone(sum, coming.of(slot, i), at + i, x, scales[block], weights::minima ? sums[block] : 0);
             }
-            weights::add_alone(sum, loaded[i], at, x, scales[block], weights::minima ? sums[block] : 0);
-            load(loaded[i]);
-            if (++at == k.last) {
+            coming.ask(slot);
+            at += Pieces::units;
+            if (at >= k.last) {
                 if (t < 2)
                     to[done * TILE] = sum;
                 done++;
@@ -207,6 +317,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(con
     }
 }
 
+/*  Maps: of the planes of 16 bytes a block, where the copy engine brings them. */
+struct plane_maps {
+    ignis_tensor_map of[2];
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p, const __grid_constant__ plane_maps maps)
+{
+    product_of_one<pieces_of_one<weights::halves>::is>(p, maps.of);
+}
+
 /*  Up to 8 N rows. */
 template <int N> __device__ inline void product(const gemv_blocks_params &all)
 {
@@ -221,7 +342,7 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
     typename weights::unit loaded[ring];
 
     ignis_grid_dependents_launch();
-    weights from = weights_of_tile(all, blockIdx.x);
+    weights from = weights_of_tile(all, blockIdx.x, lane / 4);
 #pragma unroll
     for (int i = 0; i < ring; i++)
         if (k.first + i < k.last)
@@ -240,7 +361,7 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
             const bool is_last = step + 1 == steps, more = !is_last || tile + gridDim.x < tiles;
             const int next = is_last ? k.first : k.first + (step + 1) * ring;
             if (is_last && more)
-                from = weights_of_tile(all, tile + gridDim.x);
+                from = weights_of_tile(all, tile + gridDim.x, lane / 4);
 #pragma unroll
             for (int i = 0; i < ring; i++) {
                 const int unit = k.first + step * ring + i;

@@ -106,9 +106,14 @@ template <int type> struct blocks_rows {
     {
         const int t = threadIdx.x % 4, own = number * UNIT + t;
         unit w = {};
+        load_scales(w, number);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            if (!alone) {
+            if (alone && own < blocks)
+#pragma unroll
+                for (int i = 0; i < words; i++)
+                    put(w, r, i, ignis_ptx_ld_no_allocate((const uint4 *)(at[r][i] + own * 16)));
+            if (!alone)
 #pragma unroll
                 for (int b = 0; b < UNIT; b++) {
                     const int block = number * UNIT + b;
@@ -122,18 +127,24 @@ template <int type> struct blocks_rows {
                         w.q[r][b] = *(const uint32_t *)(at[r][0] + block * 16 + t * 4);
                     }
                 }
-            }
-            if (own >= blocks)
-                continue;
-            if (alone)
+        }
+        return w;
+    }
+    /*  16 bytes of block t, of the i-th plane that has such. */
+    static __device__ void put(unit &w, int r, int i, const uint4 &four)
+    {
+        w.q[r][4 * i] = four.x;
+        w.q[r][4 * i + 1] = four.y;
+        w.q[r][4 * i + 2] = four.z;
+        w.q[r][4 * i + 3] = four.w;
+    }
+    /*  What is not in such planes. */
+    __device__ void load_scales(unit &w, int number) const
+    {
+        const int own = number * UNIT + threadIdx.x % 4;
+        w.s = w.d = 0;
 #pragma unroll
-                for (int i = 0; i < words; i++) {
-                    const uint4 four = ignis_ptx_ld_no_allocate((const uint4 *)(at[r][i] + own * 16));
-                    w.q[r][4 * i] = four.x;
-                    w.q[r][4 * i + 1] = four.y;
-                    w.q[r][4 * i + 2] = four.z;
-                    w.q[r][4 * i + 3] = four.w;
-                }
+        for (int r = 0; r < 2 && own < blocks; r++) {
             if (minima) {
                 w.k[r] = *(const uint4 *)(at[r][1] + own / 8 * 16);
                 continue;
@@ -144,7 +155,6 @@ template <int type> struct blocks_rows {
             }
             w.d |= (uint32_t)*(const uint16_t *)(at[r][halves ? 3 : bytes ? 2 : 1] + (halves ? own / 8 : own) * 2) << 16 * r;
         }
-        return w;
     }
 
     /*  Those of block t of the unit. */
