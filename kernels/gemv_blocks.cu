@@ -50,14 +50,15 @@ __device__ inline int tiles_of(const gemv_blocks_params &all)
     return (int)((p.n - all.first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
 }
 
-/*  Rows g and g + 8 of a tile. */
-__device__ inline weights weights_of_tile(const gemv_blocks_params &all, int tile, int g)
+/*  Rows g and g + 8 of a tile, and of the weights its first row and the eighth. */
+__device__ inline weights weights_of_tile(const gemv_blocks_params &all, int tile, int g, int &low, int &high)
 {
     const gemv_mma_params &p = all.product;
-    const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1;
-    int low, high;
+    const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1 - all.first;
     tile_rows(p, all.first, tile, low, high);
-    return weights(p.weights, all.plane, (int)p.k, min(low + g, behind) - all.first, min(high + g, behind) - all.first);
+    low -= all.first;
+    high -= all.first;
+    return weights(p.weights, all.plane, (int)p.k, min(low + g, behind), min(high + g, behind));
 }
 
 /*  Eight elements of a row from `at` on; zeros behind it. */
@@ -106,32 +107,38 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(con
         ask(slot)               asks for the next piece, behind the last one for none
         wait(slot)              until it is there
         of(slot, i)             what a lane has of its i-th unit
-        static row_of(g)        the row, of a tile's first eight, that lanes 4 g to 4 g + 3 have; they have the one eight rows on, too */
+    and a lane has the row eight rows on, too. */
 struct piece_order {
     const gemv_blocks_params &all;
     const slice_of_k &k;
-    const int tiles;
-    int tile, unit; /* to ask for */
+    const int tiles, row; /* of a tile's first eight, that this lane has */
+    int tile, unit;       /* to ask for */
+    int low, high;        /* rows of it */
+    weights from;
 
-    __device__ piece_order(const gemv_blocks_params &all, const slice_of_k &k, int tiles)
-        : all(all), k(k), tiles(k.first < k.last ? tiles : 0), tile(blockIdx.x), unit(k.first)
+    __device__ piece_order(const gemv_blocks_params &all, const slice_of_k &k, int tiles, int row)
+        : all(all), k(k), tiles(k.first < k.last ? tiles : 0), row(row), tile(blockIdx.x), unit(k.first),
+          from(weights_of_tile(all, blockIdx.x, row, low, high))
     {
     }
     __device__ void go_on(int units)
     {
         unit += units;
-        if (unit >= k.last)
-            unit = k.first, tile += gridDim.x;
+        if (unit < k.last)
+            return;
+        unit = k.first;
+        tile += gridDim.x;
+        if (tile < tiles)
+            from = weights_of_tile(all, tile, row, low, high);
     }
 };
 
 struct pieces_in_registers : piece_order {
     static constexpr int units = 1, slots = weights::halves ? 3 : 4;
-    weights from;
     weights::unit loaded[slots];
 
     __device__ pieces_in_registers(const gemv_blocks_params &all, const ignis_tensor_map *, const void *, const slice_of_k &k, int tiles)
-        : piece_order(all, k, tiles), from(weights_of_tile(all, blockIdx.x, row_of(threadIdx.x % 32 / 4)))
+        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4))
     {
     }
     __device__ void ask(int slot)
@@ -140,8 +147,6 @@ struct pieces_in_registers : piece_order {
             return;
         loaded[slot] = from.load<true>(unit);
         go_on(units);
-        if (unit == k.first && tile < tiles)
-            from = weights_of_tile(all, tile, row_of(threadIdx.x % 32 / 4));
     }
     __device__ void wait(int) {}
     __device__ const weights::unit &of(int slot, int) const { return loaded[slot]; }
@@ -153,12 +158,11 @@ struct pieces_in_registers : piece_order {
 struct pieces_in_shared : piece_order {
     static constexpr int units = 2, slots = weights::bytes ? 2 : 4, BOX_BYTES = 8 * 128, PIECE_BYTES = 2 * weights::words * BOX_BYTES; /* ignis.h has the same */
     const ignis_tensor_map *map; /* of each plane */
-    weights from;
     weights::unit rest[slots][weights::minima ? 1 : units];
     uint32_t ring, barriers, phases;
 
     __device__ pieces_in_shared(const gemv_blocks_params &all, const ignis_tensor_map *map, const void *memory, const slice_of_k &k, int tiles)
-        : piece_order(all, k, tiles), map(map), from(weights_of_tile(all, blockIdx.x, row_of(threadIdx.x % 32 / 4))), phases(0)
+        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4)), map(map), phases(0)
     {
         const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
         ring = at + warp * slots * PIECE_BYTES;
@@ -176,20 +180,16 @@ struct pieces_in_shared : piece_order {
             return;
         __syncwarp(); /* all have read what was there */
         if (threadIdx.x % 32 == 0) {
-            int low, high;
-            tile_rows(all.product, all.first, tile, low, high);
             ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, PIECE_BYTES);
 #pragma unroll
             for (int i = 0; i < 2 * weights::words; i++)
                 ignis_ptx_tensor_load<2>(ring + slot * PIECE_BYTES + i * BOX_BYTES, map + i / 2, barriers + 8 * slot, unit * UNIT * 8,
-                                         (i % 2 ? high : low) - all.first);
+                                         i % 2 ? high : low);
         }
 #pragma unroll
         for (int i = 0; i < (weights::minima ? 1 : units); i++)
             from.load_scales(rest[slot][i], unit + i);
         go_on(units);
-        if (unit == k.first && tile < tiles)
-            from = weights_of_tile(all, tile, row_of(threadIdx.x % 32 / 4));
     }
     __device__ void wait(int slot)
     {
@@ -198,8 +198,7 @@ struct pieces_in_shared : piece_order {
     }
     __device__ weights::unit of(int slot, int i) const
     {
-        const int lane = threadIdx.x % 32, row = row_of(lane / 4);
-        const char *box = (const char *)__cvta_shared_to_generic(ring + slot * PIECE_BYTES + row * 128 + ((i * UNIT + lane % 4) ^ row) * 16);
+        const char *box = (const char *)__cvta_shared_to_generic(ring + slot * PIECE_BYTES + row * 128 + ((i * UNIT + threadIdx.x % 4) ^ row) * 16);
         weights::unit w = rest[slot][weights::minima ? 0 : i];
 #pragma unroll
         for (int r = 0; r < 2; r++)
@@ -266,7 +265,7 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
     tile_rows(p, all.first, blockIdx.x + finished * gridDim.x, low, high);
     if (finished < own)
         line.load_sum(p, low + g, high + g, 0);
-    float *to = found + slice * 16 + Pieces::row_of(lane / 4) + t * 8;
+    float *to = found + slice * 16 + coming.row + t * 8;
     float sum = 0;
     if (k.first >= k.last)
         for (int i = 0; i < own && t < 2; i++)
@@ -341,8 +340,10 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
     const int steps = (k.last - k.first + ring - 1) / ring;
     typename weights::unit loaded[ring];
 
+    int low, high;
+
     ignis_grid_dependents_launch();
-    weights from = weights_of_tile(all, blockIdx.x, lane / 4);
+    weights from = weights_of_tile(all, blockIdx.x, lane / 4, low, high);
 #pragma unroll
     for (int i = 0; i < ring; i++)
         if (k.first + i < k.last)
@@ -352,7 +353,6 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
     for (int tile = blockIdx.x, turn = 0; tile < tiles; tile += gridDim.x, turn ^= 1) {
         const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and column that this thread finishes */
         float sum[N][4] = {};
-        int low, high;
         finish_line line;
         tile_rows(p, all.first, tile, low, high);
         if (own < p.rows)
@@ -360,8 +360,9 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
         for (int step = 0; step < steps; step++) {
             const bool is_last = step + 1 == steps, more = !is_last || tile + gridDim.x < tiles;
             const int next = is_last ? k.first : k.first + (step + 1) * ring;
+            int next_low, next_high;
             if (is_last && more)
-                from = weights_of_tile(all, tile + gridDim.x, lane / 4);
+                from = weights_of_tile(all, tile + gridDim.x, lane / 4, next_low, next_high);
 #pragma unroll
             for (int i = 0; i < ring; i++) {
                 const int unit = k.first + step * ring + i;

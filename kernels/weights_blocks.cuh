@@ -77,7 +77,7 @@ template <int type> struct blocks_rows {
         uint32_t q[2][4 * words];
         uint2 more[2];
         uint4 k[2];
-        uint32_t s, d; /* of both rows, 16 bits each */
+        uint16_t s[2], d[2]; /* as they come: any instruction on them would wait for them where they are loaded */
     };
     /*  The scales of a block in both rows. */
     struct scales {
@@ -142,18 +142,20 @@ template <int type> struct blocks_rows {
     __device__ void load_scales(unit &w, int number) const
     {
         const int own = number * UNIT + threadIdx.x % 4;
-        w.s = w.d = 0;
 #pragma unroll
-        for (int r = 0; r < 2 && own < blocks; r++) {
+        for (int r = 0; r < 2; r++) {
+            w.d[r] = 0;
+            if (own >= blocks)
+                continue;
             if (minima) {
                 w.k[r] = *(const uint4 *)(at[r][1] + own / 8 * 16);
                 continue;
             }
             if (halves) {
                 w.more[r] = *(const uint2 *)(at[r][1] + own * 8);
-                w.s |= (uint32_t)*(const uint16_t *)(at[r][2] + own * 2) << 16 * r;
+                w.s[r] = *(const uint16_t *)(at[r][2] + own * 2);
             }
-            w.d |= (uint32_t)*(const uint16_t *)(at[r][halves ? 3 : bytes ? 2 : 1] + (halves ? own / 8 : own) * 2) << 16 * r;
+            w.d[r] = *(const uint16_t *)(at[r][halves ? 3 : bytes ? 2 : 1] + (halves ? own / 8 : own) * 2);
         }
     }
 
@@ -163,11 +165,11 @@ template <int type> struct blocks_rows {
         scales s;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            s.of[r][0] = ignis_ptx_cvt_f32_f16((uint16_t)(minima ? w.k[r].x & 0xffff : w.d >> 16 * r & 0xffff));
+            s.of[r][0] = ignis_ptx_cvt_f32_f16(minima ? (uint16_t)(w.k[r].x & 0xffff) : w.d[r]);
             s.least[r] = 0;
             if (halves) {
-                s.of[r][parts - 1] = s.of[r][0] * (float)(int8_t)(w.s >> (16 * r + 8) & 255);
-                s.of[r][0] *= (float)(int8_t)(w.s >> 16 * r & 255);
+                s.of[r][parts - 1] = s.of[r][0] * (float)(int8_t)(w.s[r] >> 8);
+                s.of[r][0] *= (float)(int8_t)(w.s[r] & 255);
             }
             if (minima) {
                 const int right = threadIdx.x % 4 * 8;
