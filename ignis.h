@@ -13865,6 +13865,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
                                                        const int *box, const ignis__tensor_pixels *pixels)
 {
     enum { F16 = 6, F32 = 7, F64 = 8, BF16 = 9, NO_INTERLEAVE = 0, SWIZZLE_128_BYTES = 3, PROMOTE_TO_128_BYTES = 2, ZEROS_OUTSIDE = 0 };
+    int swizzle = box[0] * ignis__dtypes[dtype].size > 128 ? 0 : SWIZZLE_128_BYTES;
     int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : F32, i;
     unsigned long long sizes[5], steps[5], aligned[24];
     unsigned boxes[5], walk[5];
@@ -13878,11 +13879,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     }
     if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
                                     (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower, pixels->upper,
-                                     (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE, SWIZZLE_128_BYTES,
+                                     (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE, swizzle,
                                      PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
                : IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
                                     (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk, NO_INTERLEAVE,
-                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+                                     swizzle, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
         return false;
     memcpy(map, at, sizeof *map);
     return true;
@@ -39917,14 +39918,15 @@ static ignis__model_part *ignis__model_parts_make(const char *call, const ignis_
 
 /* --- quantised weights on the device -------------------------------------------------------------------------------------------- */
 
-/*  What lies there of each type: planes of rows, of so many elements a byte each. kernels/blocks.cuh says what is in them. */
+/*  What lies there of each type: rows of records of 256 elements, of so many bytes; Q6_K has a scale of each behind them. kernels/blocks.cuh says
+    what is in them. */
 static const struct {
-    int type, planes, elements[4];
+    int type, bytes, scale;
 } ignis__blocks_types[] = {
-    {IGNIS__GGUF_Q4_0, 2, {2, 16}},
-    {IGNIS__GGUF_Q8_0, 3, {2, 2, 16}},
-    {IGNIS__GGUF_Q4_K, 2, {2, 16}},
-    {IGNIS__GGUF_Q6_K, 4, {2, 4, 16, 128}},
+    {IGNIS__GGUF_Q4_0, 144, 0},
+    {IGNIS__GGUF_Q8_0, 272, 0},
+    {IGNIS__GGUF_Q4_K, 144, 0},
+    {IGNIS__GGUF_Q6_K, 208, 2},
 };
 
 /*  Which of them a type is; -1: none. */
@@ -39936,14 +39938,12 @@ static int ignis__blocks_type(int type)
     return i;
 }
 
-/*  Where a plane of so many rows begins; behind the last plane, or -1: how many bytes all take, a multiple of 16. */
-static int64_t ignis__blocks_plane(int type, int64_t rows, int64_t columns, int plane)
+/*  Bytes of so many rows, a multiple of 16; scales: and of what is behind them. */
+static int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
 {
-    int number = ignis__blocks_type(type), i;
-    int64_t bytes = 0;
-    for (i = 0; i < ignis__blocks_types[number].planes && i != plane; i++)
-        bytes += (rows * (columns / ignis__blocks_types[number].elements[i]) + 15) / 16 * 16;
-    return bytes;
+    int number = ignis__blocks_type(type);
+    int64_t records = rows * ignis__ceil_div(columns, 256);
+    return records * ignis__blocks_types[number].bytes + (scales ? ignis__ceil_div(records * ignis__blocks_types[number].scale, 16) * 16 : 0);
 }
 
 /*  The bytes of the first `parts` parts of a weight. */
@@ -39952,7 +39952,7 @@ static int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts)
     int64_t bytes = 0;
     int i;
     for (i = 0; i < parts; i++)
-        bytes += ignis__blocks_plane(blocks->part[i].type, blocks->part[i].rows, blocks->columns, -1);
+        bytes += ignis__blocks_bytes_of(blocks->part[i].type, blocks->part[i].rows, blocks->columns, true);
     return bytes;
 }
 
@@ -40136,22 +40136,24 @@ static void ignis__dequantise(uint32_t type, const unsigned char *block, float *
     }
 }
 
-/*  A row of a GGUF file becomes one of each plane. */
-static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *const *plane)
+/*  A row of a GGUF file becomes one of records; of Q6_K, with scales. */
+static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record, unsigned char *scales)
 {
     const uint64_t fours = 0x0F0F0F0F0F0F0F0Fu, twos = 0x0303030303030303u;
     int64_t blocks = columns / 32, block;
-    int i, j;
-    for (block = 0; block < blocks; block++, from += type == IGNIS__GGUF_Q8_0 ? 34 : type == IGNIS__GGUF_Q4_0 ? 18 : 0) {
+    int size = ignis__blocks_types[ignis__blocks_type((int)type)].bytes, i, j;
+    if (blocks % 8)
+        memset(record + blocks / 8 * size, 0, (size_t)size);
+    for (block = 0; block < blocks; block++) {
         uint32_t word, more[2] = {0, 0};
-        if (type == IGNIS__GGUF_Q8_0) {
-            memcpy(plane[0] + block * 16, from + 2, 16);
-            memcpy(plane[1] + block * 16, from + 18, 16);
-            memcpy(plane[2] + block * 2, from, 2);
-            continue;
-        }
         j = (int)(block % 8);
-        for (i = 0; i < 4; i++) { /* elements 8 i to 8 i + 7 */
+        if (type == IGNIS__GGUF_Q8_0) {
+            memcpy(record + j * 16, from + 2, 16);
+            memcpy(record + 128 + j * 16, from + 18, 16);
+            memcpy(record + 256 + j * 2, from, 2);
+            from += 34;
+        }
+        for (i = 0; i < 4 && type != IGNIS__GGUF_Q8_0; i++) { /* elements 8 i to 8 i + 7 */
             uint64_t bytes, two;
             if (type == IGNIS__GGUF_Q4_0) {
                 memcpy(&bytes, from + 2 + i % 2 * 8, 8);
@@ -40168,20 +40170,25 @@ static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t
                 more[1] |= (uint32_t)(two >> 32) << 2 * i;
             }
             word = (uint32_t)bytes | (uint32_t)(bytes >> 32) << 4;
-            memcpy(plane[0] + block * 16 + 4 * i, &word, 4);
+            memcpy(record + j * 16 + 4 * i, &word, 4);
         }
-        if (type == IGNIS__GGUF_Q4_0)
-            memcpy(plane[1] + block * 2, from, 2);
+        if (type == IGNIS__GGUF_Q4_0) {
+            memcpy(record + 128 + j * 2, from, 2);
+            from += 18;
+        }
         if (type == IGNIS__GGUF_Q6_K)
-            memcpy(plane[1] + block * 8, more, 8);
-        if (j == 7 && type == IGNIS__GGUF_Q4_K) {
-            memcpy(plane[1] + block / 8 * 16, from, 16);
+            memcpy(record + 128 + j * 8, more, 8);
+        if (j < 7)
+            continue;
+        if (type == IGNIS__GGUF_Q4_K) {
+            memcpy(record + 128, from, 16);
             from += 144;
-        } else if (j == 7 && type == IGNIS__GGUF_Q6_K) {
-            memcpy(plane[2] + block / 8 * 16, from + 192, 16);
-            memcpy(plane[3] + block / 8 * 2, from + 208, 2);
+        } else if (type == IGNIS__GGUF_Q6_K) {
+            memcpy(record + 192, from + 192, 16);
+            memcpy(scales + block / 8 * 2, from + 208, 2);
             from += 210;
         }
+        record += size;
     }
 }
 
@@ -40363,7 +40370,7 @@ static void ignis__model_source_row(const ignis__model_source *source, const uns
 
 /*  As kernels/blocks.cuh has it. */
 typedef struct ignis__quantised {
-    ignis__address plane[4];
+    ignis__address records, scales;
     int64_t k;
     int type;
 } ignis__quantised;
@@ -40372,13 +40379,12 @@ typedef struct ignis__quantised {
 static ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
 {
     ignis__quantised q;
-    int type = blocks->part[part].type, number = ignis__blocks_type(type), i;
+    int type = blocks->part[part].type;
     memset(&q, 0, sizeof q);
     q.k = blocks->columns;
     q.type = type;
-    at += (ignis__address)ignis__blocks_bytes(blocks, part);
-    for (i = 0; i < ignis__blocks_types[number].planes; i++)
-        q.plane[i] = at + (ignis__address)ignis__blocks_plane(type, blocks->part[part].rows, blocks->columns, i);
+    q.records = at + (ignis__address)ignis__blocks_bytes(blocks, part);
+    q.scales = q.records + (ignis__address)ignis__blocks_bytes_of(type, blocks->part[part].rows, blocks->columns, false);
     return q;
 }
 
@@ -40619,14 +40625,11 @@ static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
 static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers, ignis__model_reader *reader,
                               int64_t row, int64_t rows, char *out)
 {
-    int number = ignis__blocks_type(part->blocks), i;
-    unsigned char *plane[4] = {NULL, NULL, NULL, NULL};
-    for (i = 0; i < ignis__blocks_types[number].planes; i++)
-        plane[i] = (unsigned char *)out + ignis__blocks_plane(part->blocks, rows, part->columns, i) +
-                   row * (part->columns / ignis__blocks_types[number].elements[i]);
+    unsigned char *records = (unsigned char *)out, *scales = records + ignis__blocks_bytes_of(part->blocks, rows, part->columns, false);
     if (numbers)
         ignis__quantise(part->blocks, numbers, part->columns, reader->row);
-    ignis__blocks_pack((uint32_t)part->blocks, numbers ? reader->row : bytes, part->columns, plane);
+    ignis__blocks_pack((uint32_t)part->blocks, numbers ? reader->row : bytes, part->columns,
+                       records + ignis__blocks_bytes_of(part->blocks, row, part->columns, false), scales + 2 * row * (part->columns / 256));
 }
 
 /*  Reads and converts a piece. */
@@ -40752,7 +40755,7 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
             int64_t left = part->stretch - first % part->stretch;
             here = left < rows ? left : rows;
             bytes = turned ? here * part->from->bytes : here * (part->columns / part->from->elements) * part->from->bytes;
-            packed = part->blocks ? ignis__blocks_plane(part->blocks, here, part->columns, -1) : here * row;
+            packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
             numbers = part->blocks ? (turned ? here : 1) * part->columns * 4 : 0;
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
             loading->staging_bytes = packed > loading->staging_bytes ? packed : loading->staging_bytes;
@@ -40767,23 +40770,20 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
     return made;
 }
 
-/*  Copies the planes of a piece to those of its part. */
+/*  Copies records of a piece to those of its part, and scales behind them. */
 static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *array, ignis__address address, const ignis__model_part *part,
                                      const ignis__model_piece *piece, const char *from)
 {
-    int number = ignis__blocks_type(part->blocks), i, in = 0;
-    int64_t first = part->first + piece->first;
-    bool ok = true;
+    int64_t first = part->first + piece->first, records, columns = part->columns;
+    int in = 0, type = part->blocks, scale = ignis__blocks_types[ignis__blocks_type(type)].scale * (int)(columns / 256);
     for (; first >= array->blocks.part[in].rows; in++)
         first -= array->blocks.part[in].rows;
     address += (ignis__address)ignis__blocks_bytes(&array->blocks, in);
-    for (i = 0; ok && i < ignis__blocks_types[number].planes; i++) {
-        int64_t row = part->columns / ignis__blocks_types[number].elements[i];
-        int64_t to = ignis__blocks_plane(part->blocks, array->blocks.part[in].rows, part->columns, i) + first * row;
-        ok = ignis__copy_up(work, address + (ignis__address)to, from + ignis__blocks_plane(part->blocks, piece->rows, part->columns, i),
-                            piece->rows * row);
-    }
-    return ok;
+    records = ignis__blocks_bytes_of(type, piece->rows, columns, false);
+    if (!ignis__copy_up(work, address + (ignis__address)ignis__blocks_bytes_of(type, first, columns, false), from, records))
+        return false;
+    address += (ignis__address)(ignis__blocks_bytes_of(type, array->blocks.part[in].rows, columns, false) + first * scale);
+    return scale == 0 || ignis__copy_up(work, address, from + records, piece->rows * scale);
 }
 
 /*  Queues the copy of a filled piece; the event behind it. */
@@ -41137,7 +41137,7 @@ enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
 /*  Elements of 16 bits that hold the rows of a step as whole numbers, with a scale and a sum of each block of 32: see kernels/gemv_blocks.cu. */
 static int64_t ignis__blocks_room(int64_t columns)
 {
-    return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 128) * (128 + 4 * 2 * 2);
+    return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
 /*  Elements that products with quantised weights need besides: for the numbers of any one of them, or for the rows of a step; 0: there are none. */
@@ -42758,10 +42758,10 @@ typedef struct ignis__gemv_mma {
     int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
 } ignis__gemv_mma;
 
-/*  The same for a part of quantised weights: its planes behind the first one, and its first row; and many rows of x as whole numbers. */
+/*  The same for a part of quantised weights, from its first row on: scales in no record; and many rows of x as whole numbers. */
 typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
-    ignis__address plane[3], x, scales;
+    ignis__address scales_of, x, scales;
     int first;
 } ignis__gemv_blocks;
 
@@ -42962,25 +42962,24 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
                                const ignis__gemv_mma *cache)
 {
     enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
-    enum { RING = 8 * 4 * (2 * 1024 + 8), OTHER = 2048 };                 /* bytes of its ring; those that a block takes otherwise */
+    enum { RING = 8 * 4 * (16 * 144 + 8), OTHER = 2048 };                 /* bytes of its ring; those that a block takes otherwise */
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
-    const int box[] = {64, 8};
-    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part, i;
-    int64_t units = ignis__ceil_div(blocks->columns, 128), tiles, grid;
+    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part;
+    int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* a record is two */
     size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
-    bool rings = info->compute_major >= 9, ring;
+    bool rings = info->compute_major >= 9;
     bool single = count == 1 && (!rings || ignis__cuda.cuTensorMapEncodeTiled) &&
                   (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
-    ignis__tensor_map maps[2];
+    ignis__tensor_map map;
     ignis__quantised q;
     ignis__gemv_blocks p;
     ignis__gemv_mma *product = &p.product;
-    void *params[] = {&p, maps};
+    void *params[] = {&p, &map};
     memset(&p, 0, sizeof p);
-    memset(maps, 0, sizeof maps);
+    memset(&map, 0, sizeof map);
     if (cache)
         *product = *cache;
     product->bias = bias ? ignis__op_read(op, bias) : 0;
@@ -43001,24 +43000,24 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
     ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)x->dtype);
     for (part = 0; op->ok && part < blocks->count; part++, p.first = (int)product->n) { /* gated: there is one part */
         q = ignis__quantised_part(blocks, part, at);
-        product->weights = q.plane[0];
-        memcpy(p.plane, q.plane + 1, sizeof p.plane);
+        product->weights = q.records;
+        p.scales_of = q.scales;
         product->n = p.first + blocks->part[part].rows / (gated ? 2 : 1);
         tiles = ignis__ceil_div(product->n - p.first, gated ? 8 : 16);
         snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
         grid = ignis__clamp(tiles, 1, info->multiprocessors * (count <= 8 ? 2 : 1));
         if (single) {
-            ring = rings && q.type != IGNIS__GGUF_Q6_K;
-            product->found_at = ring ? RING : 0;
+            product->found_at = rings ? RING : 0;
             grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
             shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024) { /* there is room for one block on a multiprocessor */
                 grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, tiles);
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
-            for (i = 0; ring && i < (q.type == IGNIS__GGUF_Q8_0 ? 2 : 1); i++) {
-                const int64_t dims[] = {blocks->columns / 4, blocks->part[part].rows}, step = blocks->columns / 2;
-                op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[i], IGNIS_F16, q.plane[i], 2, dims, &step, box, NULL);
+            if (rings) {
+                int box[] = {ignis__blocks_types[ignis__blocks_type(q.type)].bytes / 2, 8};
+                const int64_t dims[] = {units / 2 * box[0], blocks->part[part].rows}, step = 2 * dims[0];
+                op->ok = op->ok && ignis__tensor_map_make(&op->work, &map, IGNIS_F16, q.records, 2, dims, &step, box, NULL);
             }
         } else { /* numbers of x have the factor of the type */
             ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: MIT
-/*  blocks.cuh - where quantised weights lie on the device, and what they are
+/*  blocks.cuh - how quantised weights lie on the device, and what they are
 
-    The numbers of GGUF's blocks of 32 elements, in as many bytes, but in planes, each [rows, bytes], so that a lane reads 16 aligned bytes of a block at
-    a time, and so that they are operands of mma.m16n8k32 with few instructions (see weights_blocks.cuh). Numbers are stored less 2^(bits - 1),
-    in two's complement; those of Q4_K as they are. Of eight elements, 8 i to 8 i + 7,
+    The numbers of GGUF's blocks of 32 elements, in as many bytes, but eight blocks together as a record, in an order that lanes read 16 aligned bytes of,
+    and that makes operands of mma.m16n8k32 with few instructions (see weights_blocks.cuh). A row is records, the last one filled up with zeros.
+    Numbers are stored less 2^(bits - 1), in two's complement; those of Q4_K as they are. Of eight elements of a block, 8 i to 8 i + 7,
 
-        4    bits are word i of four: byte j has element j in its low nibble, and element 4 + j in the high one
-        2    bits, those above them, are bits 2 i and 2 i + 1 of bytes: byte j of the first word has element j, of the second one element 4 + j
+        4    bits are word i of the block's four: byte j has element j in its low nibble, and element 4 + j in the high one
+        2    bits, those above them, are bits 2 i and 2 i + 1 of bytes: byte j of the block's first word has element j, of its second one element 4 + j
 
-    and planes are, in this order,
+    and a record has, each part for all of its blocks,
 
-        Q8_0   bytes of elements 0 to 15 of each block; of 16 to 31; f16 d                    d (q - 128)
-        Q4_0   4 bits; f16 d of each block                                                    d (q - 8)
-        Q4_K   4 bits; 16 bytes of each 8 blocks: f16 d, e; scales S and minima M             d S q - e M
-        Q6_K   4 bits, the low ones; 2 bits; i8 S of 16 elements; f16 d of 8 blocks           d S (q - 32)
+        Q8_0   bytes of elements 0 to 15 of a block; of 16 to 31; f16 d                       d (q - 128)
+        Q4_0   4 bits; f16 d                                                                  d (q - 8)
+        Q4_K   4 bits; 16 bytes: f16 d, e of the record; scales S and minima M                d S q - e M
+        Q6_K   4 bits, the low ones; 2 bits; i8 S of 16 elements; elsewhere, f16 d of it      d S (q - 32)
 */
 #ifndef IGNIS_BLOCKS_CUH
 #define IGNIS_BLOCKS_CUH
+
+constexpr int RECORD = 8; /* blocks */
 
 enum blocks_type { BLOCKS_Q4_0 = 2, BLOCKS_Q8_0 = 8, BLOCKS_Q4_K = 12, BLOCKS_Q6_K = 14 }; /* GGUF's numbers */
 
 /*  ignis.h has the same struct. */
 struct quantised {
-    const uint8_t *plane[4];
+    const uint8_t *records, *scales; /* d of Q6_K, [rows, records] */
     long long k;
     int type;
 };
@@ -36,43 +38,47 @@ __device__ inline void blocks_scale(const uint8_t *s, int j, int &scale, int &le
     least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
 }
 
+/*  Bytes of a record. ignis.h has the same. */
+__device__ constexpr int record_bytes(int type) { return type == BLOCKS_Q8_0 ? 272 : type == BLOCKS_Q6_K ? 208 : 144; }
+
 /*  Elements 8 i to 8 i + 7 of a block. Products and sums are rounded one by one, as the host does it. */
 __device__ inline void blocks_eight(const quantised &w, long long row, int block, int i, float (&v)[8])
 {
-    const int blocks = (int)(w.k / 32);
-    const long long at = row * blocks + block;
+    const long long number = row * ((w.k + 32 * RECORD - 1) / (32 * RECORD)) + block / RECORD;
+    const uint8_t *record = w.records + number * record_bytes(w.type);
+    const int own = block % RECORD;
     float scale = 0, base = 0;
     if (w.type == BLOCKS_Q8_0) {
-        const int8_t *q = (const int8_t *)w.plane[i / 2] + at * 16 + i % 2 * 8;
-        scale = blocks_half(w.plane[2] + at * 2);
+        const int8_t *q = (const int8_t *)record + i / 2 * 128 + own * 16 + i % 2 * 8;
+        scale = blocks_half(record + 256 + own * 2);
 #pragma unroll
         for (int j = 0; j < 8; j++)
             v[j] = __fmul_rn(scale, (float)q[j]);
         return;
     }
-    const uint32_t low = *(const uint32_t *)(w.plane[0] + at * 16 + i * 4);
+    const uint32_t low = *(const uint32_t *)(record + own * 16 + i * 4);
     uint32_t more[2] = {0, 0};
-    int flipped = 0, offset = 0; /* the bit that tells the sign, and what it stands for */
+    int flipped = 0; /* the bit that tells the sign, and what it stands for */
     if (w.type == BLOCKS_Q6_K) {
-        const uint32_t *two = (const uint32_t *)(w.plane[1] + at * 8);
+        const uint32_t *two = (const uint32_t *)(record + 128 + own * 8);
         more[0] = two[0] >> 2 * i;
         more[1] = two[1] >> 2 * i;
-        scale = blocks_half(w.plane[3] + (row * (blocks / 8) + block / 8) * 2) * (float)((const int8_t *)w.plane[2])[at * 2 + i / 2];
-        flipped = offset = 32;
+        scale = blocks_half(w.scales + number * 2) * (float)((const int8_t *)record)[192 + own * 2 + i / 2];
+        flipped = 32;
     } else if (w.type == BLOCKS_Q4_K) {
-        const uint8_t *s = w.plane[1] + (row * (blocks / 8) + block / 8) * 16;
+        const uint8_t *s = record + 128;
         int whole, least;
-        blocks_scale(s + 4, block % 8, whole, least);
+        blocks_scale(s + 4, own, whole, least);
         scale = blocks_half(s) * (float)whole;
         base = blocks_half(s + 2) * (float)least;
     } else {
-        scale = blocks_half(w.plane[1] + at * 2);
-        flipped = offset = 8;
+        scale = blocks_half(record + 128 + own * 2);
+        flipped = 8;
     }
 #pragma unroll
     for (int j = 0; j < 8; j++) {
         const int q = (low >> (j % 4 * 8 + j / 4 * 4) & 15) | (more[j / 4] >> j % 4 * 8 & 3) << 4;
-        v[j] = __fsub_rn(__fmul_rn(scale, (float)((q ^ flipped) - offset)), base);
+        v[j] = __fsub_rn(__fmul_rn(scale, (float)((q ^ flipped) - flipped)), base);
     }
 }
 

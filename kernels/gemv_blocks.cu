@@ -19,7 +19,7 @@ constexpr int TILE = SLICES * 16 + 8;   /* floats of a tile, of one row */
 /*  ignis.h has the same struct. */
 struct gemv_blocks_params {
     gemv_mma_params product;
-    const uint8_t *plane[3]; /* behind the one at weights: see blocks.cuh */
+    const uint8_t *scales_of; /* of weights, where they are in no record: see blocks.cuh */
     uint8_t *x;              /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */
     float *scales;           /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
     int first;               /* result of the first row of the weights, n that behind the last one */
@@ -27,17 +27,17 @@ struct gemv_blocks_params {
 
 __device__ inline uint4 *shared_memory()
 {
-    extern __shared__ __align__(1024) uint4 memory[];
+    extern __shared__ __align__(128) uint4 memory[];
     return memory;
 }
 
-/*  The units of a warp's slice of K: two and two have the same eight blocks. */
+/*  The units of a warp's slice of K: two are a record. */
 struct slice_of_k {
     int units, first, last;
 
     __device__ explicit slice_of_k(long long k)
     {
-        units = ((int)k + 32 * UNIT - 1) / (32 * UNIT);
+        units = ((int)k + 32 * RECORD - 1) / (32 * RECORD) * 2;
         const int each = (units + 2 * SLICES - 1) / (2 * SLICES) * 2;
         first = threadIdx.x / 32 * each;
         last = min(first + each, units);
@@ -58,7 +58,7 @@ __device__ inline weights weights_of_tile(const gemv_blocks_params &all, int til
     tile_rows(p, all.first, tile, low, high);
     low -= all.first;
     high -= all.first;
-    return weights(p.weights, all.plane, (int)p.k, min(low + g, behind), min(high + g, behind));
+    return weights((const uint8_t *)p.weights, all.scales_of, (int)p.k, min(low + g, behind), min(high + g, behind));
 }
 
 /*  Eight elements of a row from `at` on; zeros behind it. */
@@ -154,19 +154,19 @@ struct pieces_in_registers : piece_order {
 };
 
 #if __CUDA_ARCH__ >= 900
-/*  The bits that have a plane of 16 bytes a block come by the copy engine, to a ring of each warp, two units at a time; scales to registers. */
+/*  Records come by the copy engine, to a ring of each warp, those of 16 rows at a time. What one would load itself would wait behind the flood. */
 struct pieces_in_shared : piece_order {
-    static constexpr int units = 2, slots = weights::bytes ? 2 : 4, BOX_BYTES = 8 * 128, PIECE_BYTES = 2 * weights::words * BOX_BYTES; /* ignis.h has the same */
-    const ignis_tensor_map *map; /* of each plane */
-    weights::unit rest[slots][weights::minima ? 1 : units];
+    static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 4; /* ignis.h has the same */
+    const ignis_tensor_map *map;
+    weights::unit rest[slots];
     uint32_t ring, barriers, phases;
 
     __device__ pieces_in_shared(const gemv_blocks_params &all, const ignis_tensor_map *map, const void *memory, const slice_of_k &k, int tiles)
         : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4)), map(map), phases(0)
     {
         const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
-        ring = at + warp * slots * PIECE_BYTES;
-        barriers = at + SLICES * slots * PIECE_BYTES + warp * slots * 8;
+        ring = at + warp * slots * 16 * bytes;
+        barriers = at + SLICES * slots * 16 * bytes + warp * slots * 8;
         if (threadIdx.x % 32 == 0) {
             for (int i = 0; i < slots; i++)
                 ignis_ptx_mbarrier_init(barriers + 8 * i, 1);
@@ -180,15 +180,12 @@ struct pieces_in_shared : piece_order {
             return;
         __syncwarp(); /* all have read what was there */
         if (threadIdx.x % 32 == 0) {
-            ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, PIECE_BYTES);
-#pragma unroll
-            for (int i = 0; i < 2 * weights::words; i++)
-                ignis_ptx_tensor_load<2>(ring + slot * PIECE_BYTES + i * BOX_BYTES, map + i / 2, barriers + 8 * slot, unit * UNIT * 8,
-                                         i % 2 ? high : low);
+            const int column = unit / 2 * (bytes / 2);
+            ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);
+            ignis_ptx_tensor_load<2>(ring + slot * 16 * bytes, map, barriers + 8 * slot, column, low);
+            ignis_ptx_tensor_load<2>(ring + slot * 16 * bytes + 8 * bytes, map, barriers + 8 * slot, column, high);
         }
-#pragma unroll
-        for (int i = 0; i < (weights::minima ? 1 : units); i++)
-            from.load_scales(rest[slot][i], unit + i);
+        from.load_d(rest[slot], unit / 2);
         go_on(units);
     }
     __device__ void wait(int slot)
@@ -198,22 +195,19 @@ struct pieces_in_shared : piece_order {
     }
     __device__ weights::unit of(int slot, int i) const
     {
-        const char *box = (const char *)__cvta_shared_to_generic(ring + slot * PIECE_BYTES + row * 128 + ((i * UNIT + threadIdx.x % 4) ^ row) * 16);
-        weights::unit w = rest[slot][weights::minima ? 0 : i];
+        const uint8_t *box = (const uint8_t *)__cvta_shared_to_generic(ring + slot * 16 * bytes + row * bytes);
+        weights::unit w = rest[slot];
 #pragma unroll
         for (int r = 0; r < 2; r++)
-#pragma unroll
-            for (int plane = 0; plane < weights::words; plane++)
-                weights::put(w, r, plane, *(const uint4 *)(box + (2 * plane + r) * BOX_BYTES));
+            weights::read<true>(w, r, box + r * 8 * bytes, i, [](const uint8_t *from) { return *(const uint4 *)from; });
         return w;
     }
-    /*  Rows next to each other would have the same banks, as their chunks are swizzled. */
+    /*  Rows next to each other would have the same banks, as records are an odd number of 16 bytes. */
     static __device__ int row_of(int g) { return g / 2 + g % 2 * 4; }
 };
-template <bool halves> struct pieces_of_one { typedef pieces_in_shared is; };
-template <> struct pieces_of_one<true> { typedef pieces_in_registers is; };
+typedef pieces_in_shared pieces_of_one;
 #else
-template <bool halves> struct pieces_of_one { typedef pieces_in_registers is; };
+typedef pieces_in_registers pieces_of_one;
 #endif
 
 /*  One row. A block adds up what its warps have found when they have done all of its tiles: none waits for another before that. grid = blocks, of
@@ -316,15 +310,10 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
     }
 }
 
-/*  Maps: of the planes of 16 bytes a block, where the copy engine brings them. */
-struct plane_maps {
-    ignis_tensor_map of[2];
-};
-
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p, const __grid_constant__ plane_maps maps)
+    ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p, const __grid_constant__ ignis_tensor_map map)
 {
-    product_of_one<pieces_of_one<weights::halves>::is>(p, maps.of);
+    product_of_one<pieces_of_one>(p, &map);
 }
 
 /*  Up to 8 N rows. */

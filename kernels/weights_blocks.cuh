@@ -84,78 +84,66 @@ template <int type> struct blocks_rows {
         float of[2][parts], least[2];
     };
 
-    const uint8_t *at[2][4];
-    int blocks;
+    const uint8_t *records[2], *halves_at[2];
 
-    __device__ blocks_rows(const void *weights, const uint8_t *const *planes, int k, long long first, long long second) : blocks(k / 32)
+    __device__ blocks_rows(const uint8_t *weights, const uint8_t *scales, int k, long long first, long long second)
     {
-        constexpr int bytes_of[4][4] = {{16, 16, 2, 0}, {16, 16, 0, 0}, {16, 8, 2, 0}, {16, 2, 0, 0}};
-        constexpr int number = bytes ? 0 : minima ? 1 : halves ? 2 : 3;
-#pragma unroll
-        for (int r = 0; r < 2; r++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const uint8_t *plane = i ? planes[i - 1] : (const uint8_t *)weights;
-                const long long row = r ? second : first;
-                at[r][i] = minima && i == 1 ? plane + row * (blocks / 8) * 16 : halves && i == 3 ? plane + row * (blocks / 8) * 2 : plane + row * blocks * bytes_of[number][i];
-            }
+        const int all = (k + 32 * RECORD - 1) / (32 * RECORD);
+        records[0] = weights + first * all * record_bytes(type);
+        records[1] = weights + second * all * record_bytes(type);
+        halves_at[0] = scales + first * all * 2;
+        halves_at[1] = scales + second * all * 2;
     }
 
-    /*  Zeros behind the row. */
+    /*  From global memory. */
     template <bool alone> __device__ unit load(int number) const
     {
-        const int t = threadIdx.x % 4, own = number * UNIT + t;
-        unit w = {};
-        load_scales(w, number);
+        unit w;
+        load_d(w, number / 2);
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            if (alone && own < blocks)
-#pragma unroll
-                for (int i = 0; i < words; i++)
-                    put(w, r, i, ignis_ptx_ld_no_allocate((const uint4 *)(at[r][i] + own * 16)));
-            if (!alone)
-#pragma unroll
-                for (int b = 0; b < UNIT; b++) {
-                    const int block = number * UNIT + b;
-                    if (block >= blocks)
-                        continue;
-                    if (bytes) {
-                        const uint2 two = *(const uint2 *)(at[r][t / 2] + block * 16 + t % 2 * 8);
-                        w.q[r][2 * b % (4 * words)] = two.x;
-                        w.q[r][(2 * b + 1) % (4 * words)] = two.y;
-                    } else {
-                        w.q[r][b] = *(const uint32_t *)(at[r][0] + block * 16 + t * 4);
-                    }
-                }
-        }
+        for (int r = 0; r < 2; r++)
+            read<alone>(w, r, records[r] + number / 2 * record_bytes(type), number % 2, [](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });
         return w;
     }
-    /*  16 bytes of block t, of the i-th plane that has such. */
-    static __device__ void put(unit &w, int r, int i, const uint4 &four)
+    /*  What is in no record. */
+    __device__ void load_d(unit &w, int record) const
     {
-        w.q[r][4 * i] = four.x;
-        w.q[r][4 * i + 1] = four.y;
-        w.q[r][4 * i + 2] = four.z;
-        w.q[r][4 * i + 3] = four.w;
-    }
-    /*  What is not in such planes. */
-    __device__ void load_scales(unit &w, int number) const
-    {
-        const int own = number * UNIT + threadIdx.x % 4;
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            w.d[r] = 0;
-            if (own >= blocks)
-                continue;
-            if (minima) {
-                w.k[r] = *(const uint4 *)(at[r][1] + own / 8 * 16);
-                continue;
+        for (int r = 0; r < 2 && halves; r++)
+            w.d[r] = ((const uint16_t *)halves_at[r])[record];
+    }
+    /*  A row's blocks of the first or second half of a record. four: reads 16 bytes that one lane has. */
+    template <bool alone, typename Four> static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)
+    {
+        const int t = threadIdx.x % 4, own = half * UNIT + t;
+        if (alone)
+#pragma unroll
+            for (int i = 0; i < words; i++) {
+                const uint4 of = four(record + i * 128 + own * 16);
+                w.q[r][4 * i] = of.x;
+                w.q[r][4 * i + 1] = of.y;
+                w.q[r][4 * i + 2] = of.z;
+                w.q[r][4 * i + 3] = of.w;
             }
-            if (halves) {
-                w.more[r] = *(const uint2 *)(at[r][1] + own * 8);
-                w.s[r] = *(const uint16_t *)(at[r][2] + own * 2);
+        else
+#pragma unroll
+            for (int b = 0; b < UNIT; b++) {
+                const uint8_t *of = record + (half * UNIT + b) * 16;
+                if (bytes) {
+                    const uint2 two = *(const uint2 *)(of + t / 2 * 128 + t % 2 * 8);
+                    w.q[r][2 * b % (4 * words)] = two.x;
+                    w.q[r][(2 * b + 1) % (4 * words)] = two.y;
+                } else {
+                    w.q[r][b] = *(const uint32_t *)(of + t * 4);
+                }
             }
-            w.d[r] = *(const uint16_t *)(at[r][halves ? 3 : bytes ? 2 : 1] + (halves ? own / 8 : own) * 2);
+        if (minima)
+            w.k[r] = *(const uint4 *)(record + 128);
+        else if (!halves)
+            w.d[r] = ((const uint16_t *)(record + 128 * words))[own];
+        if (halves) {
+            w.more[r] = ((const uint2 *)(record + 128))[own];
+            w.s[r] = ((const uint16_t *)(record + 192))[own];
         }
     }
 

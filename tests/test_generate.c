@@ -106,12 +106,11 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
     blocks.part[1].type = other, blocks.part[1].rows = rows - blocks.part[0].rows;
     bytes = (unsigned char *)calloc((size_t)ignis__blocks_bytes(&blocks, blocks.count), 1);
     for (r = 0, part = 0; r < rows; r++, in++) {
-        int now, number, elements = 32, size = 34;
-        unsigned char *plane[4];
+        int now, elements = 32, size = 34;
+        unsigned char *records;
         if (r == blocks.part[0].rows)
             part = 1, in = 0;
         now = blocks.part[part].type;
-        number = ignis__blocks_type(now);
         for (i = 0; i < k; i++)
             row[i] = (float)noise(seed, (int64_t)r * k + i);
         if (now == IGNIS__GGUF_Q6_K) { /* any bytes, and a scale */
@@ -128,10 +127,9 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
             ignis__dequantise((uint32_t)now, row_bytes + i / elements * size, row + i);
         for (i = 0; i < k; i++)
             (*numbers)[(int64_t)r * k + i] = (double)row[i];
-        for (i = 0; i < ignis__blocks_types[number].planes; i++)
-            plane[i] = bytes + ignis__blocks_bytes(&blocks, part) + ignis__blocks_plane(now, blocks.part[part].rows, k, i) +
-                       in * (k / ignis__blocks_types[number].elements[i]);
-        ignis__blocks_pack((uint32_t)now, row_bytes, k, plane);
+        records = bytes + ignis__blocks_bytes(&blocks, part);
+        ignis__blocks_pack((uint32_t)now, row_bytes, k, records + ignis__blocks_bytes_of(now, in, k, false),
+                           records + ignis__blocks_bytes_of(now, blocks.part[part].rows, k, false) + in * (k / 256) * 2);
     }
     array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), IGNIS_U8);
     CHECK_OK(ignis_array_from_host(handle_of(array), bytes, IGNIS_U8, array->numel));
