@@ -13865,7 +13865,6 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
                                                        const int *box, const ignis__tensor_pixels *pixels)
 {
     enum { F16 = 6, F32 = 7, F64 = 8, BF16 = 9, NO_INTERLEAVE = 0, SWIZZLE_128_BYTES = 3, PROMOTE_TO_128_BYTES = 2, ZEROS_OUTSIDE = 0 };
-    int swizzle = box[0] * ignis__dtypes[dtype].size > 128 ? 0 : SWIZZLE_128_BYTES;
     int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : F32, i;
     unsigned long long sizes[5], steps[5], aligned[24];
     unsigned boxes[5], walk[5];
@@ -13879,11 +13878,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     }
     if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
                                     (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower, pixels->upper,
-                                     (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE, swizzle,
+                                     (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE, SWIZZLE_128_BYTES,
                                      PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
                : IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
                                     (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk, NO_INTERLEAVE,
-                                     swizzle, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
         return false;
     memcpy(map, at, sizeof *map);
     return true;
@@ -39938,12 +39937,18 @@ static int ignis__blocks_type(int type)
     return i;
 }
 
-/*  Bytes of so many rows, a multiple of 16; scales: and of what is behind them. */
+/*  Bytes of so many rows, which lie together eight at a time, a multiple of 16; scales: and of what is behind them. */
 static int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
 {
     int number = ignis__blocks_type(type);
-    int64_t records = rows * ignis__ceil_div(columns, 256);
-    return records * ignis__blocks_types[number].bytes + (scales ? ignis__ceil_div(records * ignis__blocks_types[number].scale, 16) * 16 : 0);
+    int64_t records = ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256);
+    return records * ignis__blocks_types[number].bytes + (scales ? records * ignis__blocks_types[number].scale : 0);
+}
+
+/*  Where a row begins. */
+static int64_t ignis__blocks_row(int type, int64_t row, int64_t columns)
+{
+    return ignis__blocks_bytes_of(type, row / 8 * 8, columns, false) + row % 8 * ignis__blocks_types[ignis__blocks_type(type)].bytes;
 }
 
 /*  The bytes of the first `parts` parts of a weight. */
@@ -39992,11 +39997,13 @@ static void ignis__model_choose(ignis__model *model, ignis__model_part *parts, i
     ignis__blocks blocks;
     int first, end, i;
     for (first = 0; first < count; first = end) {
-        bool all = true;
+        bool all = true, aligned = true; /* eight rows lie together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
             parts[end].blocks = ignis__model_wanted(model, &parts[end]);
             all = all && parts[end].blocks && (parts[end].row->rows != 'I' || parts[end].blocks == parts[first].blocks);
+            aligned = aligned && parts[end].rows % 8 == 0 && parts[end].stretch % 8 == 0;
         }
+        all = all && (aligned || (end == first + 1 && parts[first].stretch >= parts[first].rows));
         for (i = first; i < end; i++) {
             parts[i].blocks = all ? parts[i].blocks : 0;
             model->quantised += all ? parts[i].rows * parts[i].columns : 0;
@@ -40136,14 +40143,14 @@ static void ignis__dequantise(uint32_t type, const unsigned char *block, float *
     }
 }
 
-/*  A row of a GGUF file becomes one of records; of Q6_K, with scales. */
+/*  A row of a GGUF file becomes one of records, every eighth one from its first on; of Q6_K, with scales. */
 static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record, unsigned char *scales)
 {
     const uint64_t fours = 0x0F0F0F0F0F0F0F0Fu, twos = 0x0303030303030303u;
     int64_t blocks = columns / 32, block;
     int size = ignis__blocks_types[ignis__blocks_type((int)type)].bytes, i, j;
     if (blocks % 8)
-        memset(record + blocks / 8 * size, 0, (size_t)size);
+        memset(record + blocks / 8 * 8 * size, 0, (size_t)size);
     for (block = 0; block < blocks; block++) {
         uint32_t word, more[2] = {0, 0};
         j = (int)(block % 8);
@@ -40188,7 +40195,7 @@ static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t
             memcpy(scales + block / 8 * 2, from + 208, 2);
             from += 210;
         }
-        record += size;
+        record += 8 * size;
     }
 }
 
@@ -40629,7 +40636,7 @@ static void ignis__model_pack(const ignis__model_part *part, const unsigned char
     if (numbers)
         ignis__quantise(part->blocks, numbers, part->columns, reader->row);
     ignis__blocks_pack((uint32_t)part->blocks, numbers ? reader->row : bytes, part->columns,
-                       records + ignis__blocks_bytes_of(part->blocks, row, part->columns, false), scales + 2 * row * (part->columns / 256));
+                       records + ignis__blocks_row(part->blocks, row, part->columns), scales + 2 * row * (part->columns / 256));
 }
 
 /*  Reads and converts a piece. */
@@ -40750,6 +40757,7 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
         int64_t first, bytes, packed, numbers, here;
+        unit *= part->blocks ? 8 : 1; /* rows that lie together */
         rows = rows < unit ? unit : rows / unit * unit;
         for (first = 0; first < part->rows; first += here, made++) {
             int64_t left = part->stretch - first % part->stretch;
@@ -42969,17 +42977,14 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
     int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part;
     int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* a record is two */
     size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
-    bool rings = info->compute_major >= 9;
-    bool single = count == 1 && (!rings || ignis__cuda.cuTensorMapEncodeTiled) &&
-                  (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
+    bool rings = info->compute_major >= 9, in_step = !gated || ignis__blocks_rows(blocks) % 16 == 0;
+    bool single = count == 1 && (!rings || in_step) && (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
-    ignis__tensor_map map;
     ignis__quantised q;
     ignis__gemv_blocks p;
     ignis__gemv_mma *product = &p.product;
-    void *params[] = {&p, &map};
+    void *params[] = {&p};
     memset(&p, 0, sizeof p);
-    memset(&map, 0, sizeof map);
     if (cache)
         *product = *cache;
     product->bias = bias ? ignis__op_read(op, bias) : 0;
@@ -43013,11 +43018,6 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
             if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024) { /* there is room for one block on a multiprocessor */
                 grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, tiles);
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
-            }
-            if (rings) {
-                int box[] = {ignis__blocks_types[ignis__blocks_type(q.type)].bytes / 2, 8};
-                const int64_t dims[] = {units / 2 * box[0], blocks->part[part].rows}, step = 2 * dims[0];
-                op->ok = op->ok && ignis__tensor_map_make(&op->work, &map, IGNIS_F16, q.records, 2, dims, &step, box, NULL);
             }
         } else { /* numbers of x have the factor of the type */
             ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);

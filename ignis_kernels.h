@@ -18,7 +18,7 @@
         attention_paged.cu         316 lines   14167 bytes
         attention_tiles.cuh        269 lines   11523 bytes
         blocks.cu                   66 lines    2531 bytes
-        blocks.cuh                  85 lines    4126 bytes
+        blocks.cuh                  89 lines    4553 bytes
         channel_norm.cu            418 lines   19075 bytes
         collective.cu              618 lines   29266 bytes
         collective.cuh             331 lines   15709 bytes
@@ -32,7 +32,7 @@
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   235 lines    9716 bytes
-        gemv_blocks.cu             405 lines   17548 bytes
+        gemv_blocks.cu             407 lines   17834 bytes
         gemv_mma.cu                410 lines   19404 bytes
         generate.cu                533 lines   22685 bytes
         generate.cuh                37 lines    1683 bytes
@@ -62,7 +62,7 @@
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
-        weights_blocks.cuh         296 lines   13584 bytes
+        weights_blocks.cuh         296 lines   13621 bytes
 */
 #include <stdint.h>
 
@@ -1696,7 +1696,8 @@ static const char *const ignis__lines_blocks_cuh[] = {
     "/*  blocks.cuh - how quantised weights lie on the device, and what they are",
     "",
     "    The numbers of GGUF's blocks of 32 elements, in as many bytes, but eight blocks together as a record, in an order that lanes read 16 aligned bytes of,",
-    "    and that makes operands of mma.m16n8k32 with few instructions (see weights_blocks.cuh). A row is records, the last one filled up with zeros.",
+    "    and that makes operands of mma.m16n8k32 with few instructions (see weights_blocks.cuh). A row is records, the last one filled up with zeros. Of",
+    "    eight rows at a time, the first records lie together, then the second ones: the copy engine takes them as one run of bytes.",
     "    Numbers are stored less 2^(bits - 1), in two's complement; those of Q4_K as they are. Of eight elements of a block, 8 i to 8 i + 7,",
     "",
     "        4    bits are word i of the block's four: byte j has element j in its low nibble, and element 4 + j in the high one",
@@ -1707,7 +1708,7 @@ static const char *const ignis__lines_blocks_cuh[] = {
     "        Q8_0   bytes of elements 0 to 15 of a block; of 16 to 31; f16 d                       d (q - 128)",
     "        Q4_0   4 bits; f16 d                                                                  d (q - 8)",
     "        Q4_K   4 bits; 16 bytes: f16 d, e of the record; scales S and minima M                d S q - e M",
-    "        Q6_K   4 bits, the low ones; 2 bits; i8 S of 16 elements; elsewhere, f16 d of it      d S (q - 32)",
+    "        Q6_K   4 bits, the low ones; 2 bits; i8 S of 16 elements; behind all, f16 d of it     d S (q - 32)",
     "*/",
     "#ifndef IGNIS_BLOCKS_CUH",
     "#define IGNIS_BLOCKS_CUH",
@@ -1735,12 +1736,15 @@ static const char *const ignis__lines_blocks_cuh[] = {
     "/*  Bytes of a record. ignis.h has the same. */",
     "__device__ constexpr int record_bytes(int type) { return type == BLOCKS_Q8_0 ? 272 : type == BLOCKS_Q6_K ? 208 : 144; }",
     "",
+    "/*  Where a row's first record is, of so many; the next one is TOGETHER records behind it. */",
+    "constexpr int TOGETHER = 8;",
+    "__device__ inline long long first_record(long long row, int records) { return row / TOGETHER * TOGETHER * records + row % TOGETHER; }",
+    "",
     "/*  Elements 8 i to 8 i + 7 of a block. Products and sums are rounded one by one, as the host does it. */",
     "__device__ inline void blocks_eight(const quantised &w, long long row, int block, int i, float (&v)[8])",
     "{",
-    "    const long long number = row * ((w.k + 32 * RECORD - 1) / (32 * RECORD)) + block / RECORD;",
-    "    const uint8_t *record = w.records + number * record_bytes(w.type);",
-    "    const int own = block % RECORD;",
+    "    const int own = block % RECORD, records = (int)((w.k + 32 * RECORD - 1) / (32 * RECORD));",
+    "    const uint8_t *record = w.records + (first_record(row, records) + block / RECORD * TOGETHER) * record_bytes(w.type);",
     "    float scale = 0, base = 0;",
     "    if (w.type == BLOCKS_Q8_0) {",
     "        const int8_t *q = (const int8_t *)record + i / 2 * 128 + own * 16 + i % 2 * 8;",
@@ -1757,7 +1761,7 @@ static const char *const ignis__lines_blocks_cuh[] = {
     "        const uint32_t *two = (const uint32_t *)(record + 128 + own * 8);",
     "        more[0] = two[0] >> 2 * i;",
     "        more[1] = two[1] >> 2 * i;",
-    "        scale = blocks_half(w.scales + number * 2) * (float)((const int8_t *)record)[192 + own * 2 + i / 2];",
+    "        scale = blocks_half(w.scales + (row * records + block / RECORD) * 2) * (float)((const int8_t *)record)[192 + own * 2 + i / 2];",
     "        flipped = 32;",
     "    } else if (w.type == BLOCKS_Q4_K) {",
     "        const uint8_t *s = record + 128;",
@@ -4832,8 +4836,8 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "    __device__ blocks_rows(const uint8_t *weights, const uint8_t *scales, int k, long long first, long long second)",
     "    {",
     "        const int all = (k + 32 * RECORD - 1) / (32 * RECORD);",
-    "        records[0] = weights + first * all * record_bytes(type);",
-    "        records[1] = weights + second * all * record_bytes(type);",
+    "        records[0] = weights + first_record(first, all) * record_bytes(type);",
+    "        records[1] = weights + first_record(second, all) * record_bytes(type);",
     "        halves_at[0] = scales + first * all * 2;",
     "        halves_at[1] = scales + second * all * 2;",
     "    }",
@@ -4845,7 +4849,7 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "        load_d(w, number / 2);",
     "#pragma unroll",
     "        for (int r = 0; r < 2; r++)",
-    "            read<alone>(w, r, records[r] + number / 2 * record_bytes(type), number % 2, [](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });",
+    "            read<alone>(w, r, records[r] + number / 2 * TOGETHER * record_bytes(type), number % 2, [](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });",
     "        return w;",
     "    }",
     "    /*  What is in no record. */",
@@ -10930,7 +10934,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "    static constexpr int units = 1, slots = weights::halves ? 3 : 4;",
     "    weights::unit loaded[slots];",
     "",
-    "    __device__ pieces_in_registers(const gemv_blocks_params &all, const ignis_tensor_map *, const void *, const slice_of_k &k, int tiles)",
+    "    __device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)",
     "        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4))",
     "    {",
     "    }",
@@ -10947,15 +10951,16 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "};",
     "",
     "#if __CUDA_ARCH__ >= 900",
-    "/*  Records come by the copy engine, to a ring of each warp, those of 16 rows at a time. What one would load itself would wait behind the flood. */",
+    "/*  Records come by the copy engine, to a ring of each warp, those of 16 rows at a time: first rows of eights, so gated ones are in step if n is a",
+    "    multiple of 8. What lanes load themselves waits behind the flood. */",
     "struct pieces_in_shared : piece_order {",
     "    static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 4; /* ignis.h has the same */",
-    "    const ignis_tensor_map *map;",
+    "    const int records;",
     "    weights::unit rest[slots];",
     "    uint32_t ring, barriers, phases;",
     "",
-    "    __device__ pieces_in_shared(const gemv_blocks_params &all, const ignis_tensor_map *map, const void *memory, const slice_of_k &k, int tiles)",
-    "        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4)), map(map), phases(0)",
+    "    __device__ pieces_in_shared(const gemv_blocks_params &all, const void *memory, const slice_of_k &k, int tiles)",
+    "        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)",
     "    {",
     "        const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;",
     "        ring = at + warp * slots * 16 * bytes;",
@@ -10973,10 +10978,12 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "            return;",
     "        __syncwarp(); /* all have read what was there */",
     "        if (threadIdx.x % 32 == 0) {",
-    "            const int column = unit / 2 * (bytes / 2);",
+    "            const gemv_mma_params &p = all.product;",
+    "            const long long behind = (p.gated ? 2 * p.n : p.n) - 1 - all.first; /* there may be no second eight */",
+    "            const long long first = first_record(low, records) + unit / units * TOGETHER, second = first_record(high <= behind ? high : low, records) + unit / units * TOGETHER;",
     "            ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);",
-    "            ignis_ptx_tensor_load<2>(ring + slot * 16 * bytes, map, barriers + 8 * slot, column, low);",
-    "            ignis_ptx_tensor_load<2>(ring + slot * 16 * bytes + 8 * bytes, map, barriers + 8 * slot, column, high);",
+    "            ignis_ptx_bulk_load(ring + slot * 16 * bytes, (const uint8_t *)p.weights + first * bytes, 8 * bytes, barriers + 8 * slot);",
+    "            ignis_ptx_bulk_load(ring + slot * 16 * bytes + 8 * bytes, (const uint8_t *)p.weights + second * bytes, 8 * bytes, barriers + 8 * slot);",
     "        }",
     "        from.load_d(rest[slot], unit / 2);",
     "        go_on(units);",
@@ -11006,7 +11013,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "/*  One row. A block adds up what its warps have found when they have done all of its tiles: none waits for another before that. grid = blocks, of",
     "    up to 32 tiles; shared memory for the ring, TILE floats of each tile, the row as whole numbers with its scales and, for minima, sums, and the",
     "    row itself, if its norm comes first. */",
-    "template <typename Pieces> __device__ inline void product_of_one(const gemv_blocks_params &all, const ignis_tensor_map *map)",
+    "template <typename Pieces> __device__ inline void product_of_one(const gemv_blocks_params &all)",
     "{",
     "    const gemv_mma_params &p = all.product;",
     "    uint4 *const memory = shared_memory();",
@@ -11019,7 +11026,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "    T *row = (T *)(sums + (weights::minima ? k.units * UNIT : 0));",
     "",
     "    ignis_grid_dependents_launch();",
-    "    Pieces coming(all, map, memory, k, tiles);",
+    "    Pieces coming(all, memory, k, tiles);",
     "#pragma unroll",
     "    for (int i = 0; i < Pieces::slots; i++)",
     "        coming.ask(i);",
@@ -11103,10 +11110,9 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "    }",
     "}",
     "",
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)",
-    "    ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p, const __grid_constant__ ignis_tensor_map map)",
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p)",
     "{",
-    "    product_of_one<pieces_of_one>(p, &map);",
+    "    product_of_one<pieces_of_one>(p);",
     "}",
     "",
     "/*  Up to 8 N rows. */",
@@ -16216,7 +16222,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_paged.cu", 0x5fa5d3a10961bbdbULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_cu, 316)},
     {"attention_tiles.cuh", 0x6309a720e814ca37ULL, ignis__lines_attention_tiles_cuh, 269},
     {"blocks.cu", 0xa14976fa31359b2aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_blocks_cu, 66)},
-    {"blocks.cuh", 0x2b95b07e0263a242ULL, ignis__lines_blocks_cuh, 85},
+    {"blocks.cuh", 0x2f6457d725664975ULL, ignis__lines_blocks_cuh, 89},
     {"channel_norm.cu", 0xa478fd8e1c39ad9cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_channel_norm_cu, 418)},
     {"collective.cu", 0x520e6d9b804e365dULL, ignis__lines_collective_cu, 618},
     {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
@@ -16230,7 +16236,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x7fbf6fe2c77c9ba6ULL, ignis__lines_gemv_cuh, 235},
-    {"gemv_blocks.cu", 0xff4ffdf303aa7fd8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 405)},
+    {"gemv_blocks.cu", 0xf1c43df416df3615ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 407)},
     {"gemv_mma.cu", 0x58b92d9bae9daf37ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 410)},
     {"generate.cu", 0x3d7e023920b840a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 533)},
     {"generate.cuh", 0x52f429877f1bcf31ULL, ignis__lines_generate_cuh, 37},
@@ -16260,7 +16266,7 @@ static const ignis__source ignis__sources[] = {
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_upsample_cu, 152)},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},
-    {"weights_blocks.cuh", 0xa45bebc3f38f38b5ULL, ignis__lines_weights_blocks_cuh, 296},
+    {"weights_blocks.cuh", 0x5ba6f6dcf4f8622dULL, ignis__lines_weights_blocks_cuh, 296},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

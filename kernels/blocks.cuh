@@ -2,7 +2,8 @@
 /*  blocks.cuh - how quantised weights lie on the device, and what they are
 
     The numbers of GGUF's blocks of 32 elements, in as many bytes, but eight blocks together as a record, in an order that lanes read 16 aligned bytes of,
-    and that makes operands of mma.m16n8k32 with few instructions (see weights_blocks.cuh). A row is records, the last one filled up with zeros.
+    and that makes operands of mma.m16n8k32 with few instructions (see weights_blocks.cuh). A row is records, the last one filled up with zeros. Of
+    eight rows at a time, the first records lie together, then the second ones: the copy engine takes them as one run of bytes.
     Numbers are stored less 2^(bits - 1), in two's complement; those of Q4_K as they are. Of eight elements of a block, 8 i to 8 i + 7,
 
         4    bits are word i of the block's four: byte j has element j in its low nibble, and element 4 + j in the high one
@@ -13,7 +14,7 @@
         Q8_0   bytes of elements 0 to 15 of a block; of 16 to 31; f16 d                       d (q - 128)
         Q4_0   4 bits; f16 d                                                                  d (q - 8)
         Q4_K   4 bits; 16 bytes: f16 d, e of the record; scales S and minima M                d S q - e M
-        Q6_K   4 bits, the low ones; 2 bits; i8 S of 16 elements; elsewhere, f16 d of it      d S (q - 32)
+        Q6_K   4 bits, the low ones; 2 bits; i8 S of 16 elements; behind all, f16 d of it     d S (q - 32)
 */
 #ifndef IGNIS_BLOCKS_CUH
 #define IGNIS_BLOCKS_CUH
@@ -41,12 +42,15 @@ __device__ inline void blocks_scale(const uint8_t *s, int j, int &scale, int &le
 /*  Bytes of a record. ignis.h has the same. */
 __device__ constexpr int record_bytes(int type) { return type == BLOCKS_Q8_0 ? 272 : type == BLOCKS_Q6_K ? 208 : 144; }
 
+/*  Where a row's first record is, of so many; the next one is TOGETHER records behind it. */
+constexpr int TOGETHER = 8;
+__device__ inline long long first_record(long long row, int records) { return row / TOGETHER * TOGETHER * records + row % TOGETHER; }
+
 /*  Elements 8 i to 8 i + 7 of a block. Products and sums are rounded one by one, as the host does it. */
 __device__ inline void blocks_eight(const quantised &w, long long row, int block, int i, float (&v)[8])
 {
-    const long long number = row * ((w.k + 32 * RECORD - 1) / (32 * RECORD)) + block / RECORD;
-    const uint8_t *record = w.records + number * record_bytes(w.type);
-    const int own = block % RECORD;
+    const int own = block % RECORD, records = (int)((w.k + 32 * RECORD - 1) / (32 * RECORD));
+    const uint8_t *record = w.records + (first_record(row, records) + block / RECORD * TOGETHER) * record_bytes(w.type);
     float scale = 0, base = 0;
     if (w.type == BLOCKS_Q8_0) {
         const int8_t *q = (const int8_t *)record + i / 2 * 128 + own * 16 + i % 2 * 8;
@@ -63,7 +67,7 @@ __device__ inline void blocks_eight(const quantised &w, long long row, int block
         const uint32_t *two = (const uint32_t *)(record + 128 + own * 8);
         more[0] = two[0] >> 2 * i;
         more[1] = two[1] >> 2 * i;
-        scale = blocks_half(w.scales + number * 2) * (float)((const int8_t *)record)[192 + own * 2 + i / 2];
+        scale = blocks_half(w.scales + (row * records + block / RECORD) * 2) * (float)((const int8_t *)record)[192 + own * 2 + i / 2];
         flipped = 32;
     } else if (w.type == BLOCKS_Q4_K) {
         const uint8_t *s = record + 128;

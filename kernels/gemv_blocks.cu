@@ -137,7 +137,7 @@ struct pieces_in_registers : piece_order {
     static constexpr int units = 1, slots = weights::halves ? 3 : 4;
     weights::unit loaded[slots];
 
-    __device__ pieces_in_registers(const gemv_blocks_params &all, const ignis_tensor_map *, const void *, const slice_of_k &k, int tiles)
+    __device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)
         : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4))
     {
     }
@@ -154,15 +154,16 @@ struct pieces_in_registers : piece_order {
 };
 
 #if __CUDA_ARCH__ >= 900
-/*  Records come by the copy engine, to a ring of each warp, those of 16 rows at a time. What one would load itself would wait behind the flood. */
+/*  Records come by the copy engine, to a ring of each warp, those of 16 rows at a time: first rows of eights, so gated ones are in step if n is a
+    multiple of 8. What lanes load themselves waits behind the flood. */
 struct pieces_in_shared : piece_order {
     static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 4; /* ignis.h has the same */
-    const ignis_tensor_map *map;
+    const int records;
     weights::unit rest[slots];
     uint32_t ring, barriers, phases;
 
-    __device__ pieces_in_shared(const gemv_blocks_params &all, const ignis_tensor_map *map, const void *memory, const slice_of_k &k, int tiles)
-        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4)), map(map), phases(0)
+    __device__ pieces_in_shared(const gemv_blocks_params &all, const void *memory, const slice_of_k &k, int tiles)
+        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)
     {
         const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
         ring = at + warp * slots * 16 * bytes;
@@ -180,10 +181,12 @@ struct pieces_in_shared : piece_order {
             return;
         __syncwarp(); /* all have read what was there */
         if (threadIdx.x % 32 == 0) {
-            const int column = unit / 2 * (bytes / 2);
+            const gemv_mma_params &p = all.product;
+            const long long behind = (p.gated ? 2 * p.n : p.n) - 1 - all.first; /* there may be no second eight */
+            const long long first = first_record(low, records) + unit / units * TOGETHER, second = first_record(high <= behind ? high : low, records) + unit / units * TOGETHER;
             ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);
-            ignis_ptx_tensor_load<2>(ring + slot * 16 * bytes, map, barriers + 8 * slot, column, low);
-            ignis_ptx_tensor_load<2>(ring + slot * 16 * bytes + 8 * bytes, map, barriers + 8 * slot, column, high);
+            ignis_ptx_bulk_load(ring + slot * 16 * bytes, (const uint8_t *)p.weights + first * bytes, 8 * bytes, barriers + 8 * slot);
+            ignis_ptx_bulk_load(ring + slot * 16 * bytes + 8 * bytes, (const uint8_t *)p.weights + second * bytes, 8 * bytes, barriers + 8 * slot);
         }
         from.load_d(rest[slot], unit / 2);
         go_on(units);
@@ -213,7 +216,7 @@ typedef pieces_in_registers pieces_of_one;
 /*  One row. A block adds up what its warps have found when they have done all of its tiles: none waits for another before that. grid = blocks, of
     up to 32 tiles; shared memory for the ring, TILE floats of each tile, the row as whole numbers with its scales and, for minima, sums, and the
     row itself, if its norm comes first. */
-template <typename Pieces> __device__ inline void product_of_one(const gemv_blocks_params &all, const ignis_tensor_map *map)
+template <typename Pieces> __device__ inline void product_of_one(const gemv_blocks_params &all)
 {
     const gemv_mma_params &p = all.product;
     uint4 *const memory = shared_memory();
@@ -226,7 +229,7 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
     T *row = (T *)(sums + (weights::minima ? k.units * UNIT : 0));
 
     ignis_grid_dependents_launch();
-    Pieces coming(all, map, memory, k, tiles);
+    Pieces coming(all, memory, k, tiles);
 #pragma unroll
     for (int i = 0; i < Pieces::slots; i++)
         coming.ask(i);
@@ -310,10 +313,9 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p, const __grid_constant__ ignis_tensor_map map)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p)
 {
-    product_of_one<pieces_of_one>(p, &map);
+    product_of_one<pieces_of_one>(p);
 }
 
 /*  Up to 8 N rows. */

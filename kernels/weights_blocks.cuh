@@ -89,8 +89,8 @@ template <int type> struct blocks_rows {
     __device__ blocks_rows(const uint8_t *weights, const uint8_t *scales, int k, long long first, long long second)
     {
         const int all = (k + 32 * RECORD - 1) / (32 * RECORD);
-        records[0] = weights + first * all * record_bytes(type);
-        records[1] = weights + second * all * record_bytes(type);
+        records[0] = weights + first_record(first, all) * record_bytes(type);
+        records[1] = weights + first_record(second, all) * record_bytes(type);
         halves_at[0] = scales + first * all * 2;
         halves_at[1] = scales + second * all * 2;
     }
@@ -102,7 +102,7 @@ template <int type> struct blocks_rows {
         load_d(w, number / 2);
 #pragma unroll
         for (int r = 0; r < 2; r++)
-            read<alone>(w, r, records[r] + number / 2 * record_bytes(type), number % 2, [](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });
+            read<alone>(w, r, records[r] + number / 2 * TOGETHER * record_bytes(type), number % 2, [](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });
         return w;
     }
     /*  What is in no record. */

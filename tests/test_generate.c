@@ -128,7 +128,7 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
         for (i = 0; i < k; i++)
             (*numbers)[(int64_t)r * k + i] = (double)row[i];
         records = bytes + ignis__blocks_bytes(&blocks, part);
-        ignis__blocks_pack((uint32_t)now, row_bytes, k, records + ignis__blocks_bytes_of(now, in, k, false),
+        ignis__blocks_pack((uint32_t)now, row_bytes, k, records + ignis__blocks_row(now, in, k),
                            records + ignis__blocks_bytes_of(now, blocks.part[part].rows, k, false) + in * (k / 256) * 2);
     }
     array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), IGNIS_U8);

@@ -361,10 +361,10 @@ static void check_texts(int line, ignis_model model, const ck_model *m, double t
 }
 #define CHECK_TEXTS(model, m, tolerance) check_texts(__LINE__, model, m, tolerance)
 
-/*  Bytes that a matrix takes as blocks, in records of 256 elements; what is behind them goes up to a multiple of 16. */
+/*  Bytes that a matrix takes as blocks, in records of 256 elements, eight rows at a time; what is behind them goes up to a multiple of 16. */
 static int64_t blocks_bytes(int type, int64_t rows, int64_t columns)
 {
-    return rows * ((columns + 255) / 256) * (256 / ck_types[type].elements) * ck_types[type].bytes;
+    return (rows + 7) / 8 * 8 * ((columns + 255) / 256) * (256 / ck_types[type].elements) * ck_types[type].bytes;
 }
 
 TEST(weights_stay_quantised_as_in_the_file)
