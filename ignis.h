@@ -42970,11 +42970,11 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
                                const ignis__gemv_mma *cache)
 {
     enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
-    enum { RING = 8 * 4 * (16 * 144 + 8), OTHER = 2048 };                 /* bytes of its ring; those that a block takes otherwise */
+    enum { RING = 8 * 2 * (16 * 272 + 8), OTHER = 2048 };                 /* bytes of its largest ring; those that a block takes otherwise */
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
-    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part;
+    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part, record;
     int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* a record is two */
     size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
     bool rings = info->compute_major >= 9, in_step = !gated || ignis__blocks_rows(blocks) % 16 == 0;
@@ -43012,7 +43012,8 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
         snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
         grid = ignis__clamp(tiles, 1, info->multiprocessors * (count <= 8 ? 2 : 1));
         if (single) {
-            product->found_at = rings ? RING : 0;
+            record = ignis__blocks_types[ignis__blocks_type(q.type)].bytes;
+            product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
             grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
             shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024) { /* there is room for one block on a multiprocessor */

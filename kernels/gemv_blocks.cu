@@ -62,12 +62,12 @@ __device__ inline weights weights_of_tile(const gemv_blocks_params &all, int til
 }
 
 /*  Eight elements of a row from `at` on; zeros behind it. */
-__device__ inline whole_eight whole_of(const T *row, int at, long long k)
+__device__ inline ignis_pack<T, 8> eight_of(const T *row, int at, long long k)
 {
     ignis_pack<T, 8> x = {};
     if (at < k)
         x = ignis_load<8>(row + at);
-    return whole_eight(x);
+    return x;
 }
 
 /*  Rows of x as whole numbers. grid = rows; shared memory for a row, if its norm comes first. */
@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(con
     }
     for (int from = 0; from < units * UNIT * 4; from += THREADS) {
         const int eight = from + threadIdx.x, block = eight / 4;
-        const whole_eight x = whole_of(row, eight * 8, p.k);
+        const whole_eight x(eight_of(row, eight * 8, p.k));
         if (block >= units * UNIT)
             continue;
         *(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) = make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
@@ -157,7 +157,7 @@ struct pieces_in_registers : piece_order {
 /*  Records come by the copy engine, to a ring of each warp, those of 16 rows at a time: first rows of eights, so gated ones are in step if n is a
     multiple of 8. What lanes load themselves waits behind the flood. */
 struct pieces_in_shared : piece_order {
-    static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 4; /* ignis.h has the same */
+    static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3; /* ignis.h has the same */
     const int records;
     weights::unit rest[slots];
     uint32_t ring, barriers, phases;
@@ -213,6 +213,32 @@ typedef pieces_in_shared pieces_of_one;
 typedef pieces_in_registers pieces_of_one;
 #endif
 
+/*  A warp's slice of a row as whole numbers in shared memory: of a block, high bytes, then low ones. */
+__device__ inline void put_whole(const T *row, const slice_of_k &k, long long length, uint8_t *whole, float *scales, float *sums)
+{
+    constexpr int at_a_time = 4; /* loads of a lane */
+    for (int first = k.first * UNIT * 4 + threadIdx.x % 32; first / (4 * UNIT) < k.last; first += 32 * at_a_time) {
+        ignis_pack<T, 8> eights[at_a_time];
+#pragma unroll
+        for (int i = 0; i < at_a_time; i++)
+            eights[i] = eight_of(row, (first + 32 * i) * 8, length);
+#pragma unroll
+        for (int i = 0; i < at_a_time; i++) {
+            const int t = threadIdx.x % 4, block = first / 4 + 8 * i;
+            if (block >= k.last * UNIT) /* so for all lanes, which have two units */
+                break;
+            const whole_eight x(eights[i]);
+            *(uint2 *)(whole + block * 64 + t * 8) = make_uint2(x.high[0], x.high[1]);
+            *(uint2 *)(whole + block * 64 + 32 + t * 8) = make_uint2(x.low[0], x.low[1]);
+            if (t == 0) {
+                scales[block] = x.scale * weights::factor;
+                if (weights::minima)
+                    sums[block] = x.sum;
+            }
+        }
+    }
+}
+
 /*  One row. A block adds up what its warps have found when they have done all of its tiles: none waits for another before that. grid = blocks, of
     up to 32 tiles; shared memory for the ring, TILE floats of each tile, the row as whole numbers with its scales and, for minima, sums, and the
     row itself, if its norm comes first. */
@@ -224,15 +250,22 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
     const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x, most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;
     const slice_of_k k(p.k);
     float *found = (float *)((char *)memory + p.found_at);
-    uint8_t *whole = (uint8_t *)(found + most * TILE); /* of a block: high bytes, then low ones */
+    uint8_t *whole = (uint8_t *)(found + most * TILE);
     float *scales = (float *)(whole + k.units * UNIT_BYTES), *sums = scales + k.units * UNIT;
     T *row = (T *)(sums + (weights::minima ? k.units * UNIT : 0));
+
+    const int g = threadIdx.x % 8, finished = threadIdx.x / 8; /* row and tile that this thread finishes */
+    int low, high;
+    finish_line line;
 
     ignis_grid_dependents_launch();
     Pieces coming(all, memory, k, tiles);
 #pragma unroll
     for (int i = 0; i < Pieces::slots; i++)
         coming.ask(i);
+    tile_rows(p, all.first, blockIdx.x + finished * gridDim.x, low, high);
+    if (finished < own)
+        line.load(p, low + g, high + g, 0);
     if (p.norm_of) {
         const row_norm norm(p);
         ignis_grid_dependency_wait();
@@ -241,25 +274,12 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
     } else {
         ignis_grid_dependency_wait();
     }
-    for (int eights = k.first * UNIT * 4; eights < k.last * UNIT * 4; eights += 32) { /* each warp those that it needs */
-        const int eight = eights + lane, block = eight / 4;
-        const whole_eight x = p.norm_of ? whole_of(row, eight * 8, p.k) : whole_of(p.x, eight * 8, p.k);
-        if (block >= k.last * UNIT)
-            continue;
-        *(uint2 *)(whole + block * 64 + t * 8) = make_uint2(x.high[0], x.high[1]);
-        *(uint2 *)(whole + block * 64 + 32 + t * 8) = make_uint2(x.low[0], x.low[1]);
-        if (t == 0) {
-            scales[block] = x.scale * weights::factor;
-            if (weights::minima)
-                sums[block] = x.sum;
-        }
-    }
+    if (p.norm_of)
+        put_whole(row, k, p.k, whole, scales, sums); /* each warp what it needs */
+    else
+        put_whole(p.x, k, p.k, whole, scales, sums);
     __syncwarp();
 
-    const int g = threadIdx.x % 8, finished = threadIdx.x / 8; /* row and tile that this thread finishes */
-    int low, high;
-    finish_line line;
-    tile_rows(p, all.first, blockIdx.x + finished * gridDim.x, low, high);
     if (finished < own)
         line.load_sum(p, low + g, high + g, 0);
     float *to = found + slice * 16 + coming.row + t * 8;
@@ -308,7 +328,6 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
                 s[i] = found[finished * TILE + i * 16 + g + 8 * part];
             y[part] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
         }
-        line.load(p, low + g, high + g, 0);
         line.put(p, low + g, high + g, 0, y[0], y[1]);
     }
 }
