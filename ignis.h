@@ -316,7 +316,7 @@
         IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
         and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
-        equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
+        equal bits. ignis_mlp and ignis_mlp_layers are linear layers one behind the other in as few passes as can be.
 
     ON GRAPHS (>>graph)
 
@@ -2225,6 +2225,19 @@ typedef enum ignis_activation {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
                                  ignis_activation activation);
+
+#define IGNIS_MAX_LAYERS 8 /* of ignis_mlp_layers */
+
+/*  ignis_mlp_layers - any number of linear layers, as ignis_mlp, with the activation between them, not behind the last
+    count is 1 to IGNIS_MAX_LAYERS. Deeper networks are several of these, and the activation between them.
+    Shapes: x [..., in]; weights[i] [out, in], in being the out of the layer before; biases null for none, or biases[i] [out], or no handle for a
+    layer that has none; the result [..., out of the last layer].
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (no such activation, count), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Ownership: as ignis_tensor_from_host. The arrays of handles are the caller's.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
+                                        ignis_activation activation);
 
 /* >>ops.conv ---------------------------------------------------------------------------------------------------- */
 
@@ -20123,9 +20136,8 @@ static void ignis__tensors_close(const char *call)
 
 /*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS (2 + IGNIS_MAX_INPUTS)
+#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
 #define IGNIS__OP_MADE 160
-#define IGNIS__OP_SAVED (2 + IGNIS_MAX_INPUTS)
 
 typedef struct ignis__op {
     ignis__work work;
@@ -20140,7 +20152,7 @@ typedef struct ignis__op {
     ignis__array *in[IGNIS__OP_INPUTS];
     ignis__standing standing[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
     ignis__array *made[IGNIS__OP_MADE];         /* which nobody else sees, until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_SAVED];       /* what its backward function is given */
+    ignis__array *saved[IGNIS__OP_INPUTS];      /* what its backward function is given */
 } ignis__op;
 
 /*  Reports a failure, if it is the operation's first. */
@@ -21631,15 +21643,21 @@ static void ignis__measured_close(void)
 
 /* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
 
+/*  Products of few tiny tiles, which ignis_gemm_tiny is for. */
+static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
+{
+    int64_t tiles = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
+    return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
+}
+
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles, and by wgmma, of a round of tiles at least, of
     which next to nothing lies outside. What is done to the result costs them less. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     int64_t processors = op->work.device->info.multiprocessors;
-    int64_t tiny = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
     int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch;
-    if (tiny <= 2 * processors && product->k <= 512)
+    if (ignis__gemm_is_tiny(op, product))
         return ignis__nvrtc_there(op->work.call);
     return tiles >= processors && product->k >= 256 && product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
@@ -23712,115 +23730,158 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
 }
 
-/* >>ops.matmul - mlp: two linear layers, with all that is between them inside the products ------------------------------------- */
+/* >>ops.matmul - mlp: linear layers one behind the other, with all that is between them inside the products ------------------- */
 
 typedef struct ignis__mlp {
-    ignis__product first, second;
-    int activation, bias_1, bias_2; /* the places of the biases among the inputs; 0: none */
+    int count, activation;
+    int bias[IGNIS_MAX_LAYERS];             /* the places of the biases among the inputs, which are x, the weights, the biases; 0: none */
+    ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps as many as there are */
 } ignis__mlp;
 
+/*  From the last layer to the first that has something to give; *ahead is the gradient of what comes into a layer's product. */
 static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
 {
     const ignis__mlp *p = (const ignis__mlp *)args->params;
-    enum { GRAD, X, W_1, W_2, PRE, HIDDEN };
-    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL}, *grad_pre;
-    ignis__epilogue epilogue = IGNIS__ZERO;
+    enum { GRAD, X, WEIGHTS };
+    const int hidden = WEIGHTS + p->count, pre = p->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + p->count - 1;
+    ignis__array *gradients[IGNIS__OP_INPUTS] = {NULL}, *g, *db, *ahead = NULL;
+    ignis__epilogue epilogue;
     ignis__product q;
     ignis__op op;
-    bool bias_1 = p->bias_1 && args->needed[p->bias_1], bias_2 = p->bias_2 && args->needed[p->bias_2];
+    int l = p->count - 1, lowest = 0, bias;
     if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
         return ignis__failed();
-    if (args->needed[2])
-        gradients[2] = ignis__op_new_like(&op, op.in[W_2]);
-    if (bias_2)
-        gradients[p->bias_2] = ignis__op_new_row(&op, p->second.n, op.in[W_2]->dtype);
-    if (op.ok && (gradients[2] || bias_2))
-        ignis__linear_weight_backward(&op, &p->second, gradients[2], bias_2 ? gradients[p->bias_2] : NULL, op.in[GRAD], op.in[HIDDEN]);
-    if (args->needed[0] || args->needed[1] || bias_1) { /* what comes to the product of the first layer */
-        grad_pre = ignis__op_new_like(&op, op.in[PRE]);
-        epilogue.activation = p->activation;
-        epilogue.gradient = true;
-        epilogue.pre = op.in[PRE];
-        if (bias_1)
-            epilogue.column_sums = gradients[p->bias_1] = ignis__op_new_row(&op, p->first.n, op.in[W_1]->dtype);
-        q = ignis__matmul_product_a(&p->second);
-        if (op.ok && bias_1 && op.in[PRE]->numel == 0)
-            ignis__op_zero(&op, gradients[p->bias_1]);
-        ignis__matmul_run(&op, &q, grad_pre, op.in[GRAD], op.in[W_2], &epilogue);
-        if (args->needed[0])
-            gradients[0] = ignis__matmul_grad_a(&op, &p->first, grad_pre, op.in[X], op.in[W_1], NULL);
-        if (args->needed[1])
-            gradients[1] = ignis__op_new_like(&op, op.in[W_1]);
-        if (gradients[1])
-            ignis__linear_weight_backward(&op, &p->first, gradients[1], NULL, grad_pre, op.in[X]);
+    while (!args->needed[0] && lowest < l && !args->needed[1 + lowest] && !(p->bias[lowest] && args->needed[p->bias[lowest]]))
+        lowest++;
+    for (g = op.in[GRAD]; op.ok && l >= lowest; l--, g = ahead) {
+        bias = p->bias[l];
+        db = NULL;
+        if (bias && args->needed[bias] && !gradients[bias])
+            db = gradients[bias] = ignis__op_new_row(&op, p->layer[l].n, g->dtype);
+        if (args->needed[1 + l])
+            gradients[1 + l] = ignis__op_new_like(&op, op.in[WEIGHTS + l]);
+        if (op.ok && (gradients[1 + l] || db))
+            ignis__linear_weight_backward(&op, &p->layer[l], gradients[1 + l], db, g, l ? op.in[hidden + l - 1] : op.in[X]);
+        if (l == lowest && !args->needed[0])
+            break;
+        ahead = ignis__op_new_like(&op, l ? op.in[pre + l - 1] : op.in[X]);
+        memset(&epilogue, 0, sizeof epilogue);
+        if (l) {
+            epilogue.activation = p->activation;
+            epilogue.gradient = true;
+            epilogue.pre = op.in[pre + l - 1];
+            bias = p->bias[l - 1];
+            q = ignis__matmul_product_b(&p->layer[l - 1]);
+            if (bias && args->needed[bias] &&
+                !(args->needed[l] && ignis__gemm_is_tiny(&op, &q))) /* that has it for nothing as its row sums */
+                epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, p->layer[l - 1].n, g->dtype);
+            if (op.ok && epilogue.column_sums && ahead->numel == 0)
+                ignis__op_zero(&op, epilogue.column_sums);
+        } else {
+            gradients[0] = ahead;
+        }
+        q = ignis__matmul_product_a(&p->layer[l]);
+        ignis__matmul_run(&op, &q, ahead, g, op.in[WEIGHTS + l], &epilogue);
     }
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-/*  Checks the inputs, and describes both products; out: the shape of the result, whose last dimension but for its size is that of hidden. */
-static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, ignis_shape *hidden, ignis_shape *out)
+/*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of all results, but for its last
+    dimension. */
+static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_shape *shape)
 {
-    static const char *const names[] = {"x", "w1", "w2", "b1", "b2"};
-    const ignis_shape *w_2 = &op->in[2]->shape;
-    int i;
-    for (i = 0; i < op->count; i++)
-        if (!(i ? ignis__op_same_dtype(op, i, names[i == p->bias_2 ? 4 : i]) : ignis__op_is_float(op, 0, names[0])))
-            return false;
-    if (op->in[1]->shape.ndim != 2)
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w1 is %s; [hidden, in] is needed", ignis__shape_write(&op->in[1]->shape).text);
-    if (!ignis__matmul_shapes(op, 1, &p->first, hidden))
+    char w_name[24], b_name[24];
+    int l;
+    if (!ignis__op_is_float(op, 0, "x"))
         return false;
-    if (w_2->ndim != 2 || w_2->dim[1] != p->first.n)
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w2 is %s; [out, %lld] is needed", ignis__shape_write(w_2).text,
-                              (long long)p->first.n);
-    p->second = ignis__product_of(op->in[0]->dtype, p->first.m, w_2->dim[0], p->first.n, 1);
-    *out = *hidden;
-    out->dim[out->ndim - 1] = p->second.n;
-    for (i = 3; i < op->count; i++) {
-        int64_t n = i == p->bias_2 ? p->second.n : p->first.n;
-        if (op->in[i]->numel != n)
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", names[i == p->bias_2 ? 4 : i],
-                                  ignis__shape_write(&op->in[i]->shape).text, (long long)n);
+    for (l = 0; l < p->count; l++) {
+        const ignis_shape *w = &op->in[1 + l]->shape;
+        const ignis__array *bias = p->bias[l] ? op->in[p->bias[l]] : NULL;
+        snprintf(w_name, sizeof w_name, of_two ? "w%d" : "weights[%d]", l + of_two);
+        snprintf(b_name, sizeof b_name, of_two ? "b%d" : "biases[%d]", l + of_two);
+        if (!ignis__op_same_dtype(op, 1 + l, w_name) || (bias && !ignis__op_same_dtype(op, p->bias[l], b_name)))
+            return false;
+        if (l == 0 && w->ndim != 2)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, in] is needed", w_name, ignis__shape_write(w).text);
+        if (l == 0 && !ignis__matmul_shapes(op, 1, &p->layer[0], shape))
+            return false;
+        if (l > 0 && (w->ndim != 2 || w->dim[1] != p->layer[l - 1].n))
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, %lld] is needed", w_name, ignis__shape_write(w).text,
+                                  (long long)p->layer[l - 1].n);
+        if (l > 0)
+            p->layer[l] = ignis__product_of(op->in[0]->dtype, p->layer[0].m, w->dim[0], w->dim[1], 1);
+        if (bias && bias->numel != p->layer[l].n)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", b_name, ignis__shape_write(&bias->shape).text,
+                                  (long long)p->layer[l].n);
     }
     return true;
+}
+
+/*  biases: null, or one for each layer, without a handle for none. */
+static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
+                                  int count, ignis_activation activation)
+{
+    ignis_tensor inputs[IGNIS__OP_INPUTS] = IGNIS__ZERO;
+    ignis__array *out[IGNIS_MAX_LAYERS] = {NULL}, *pre[IGNIS_MAX_LAYERS] = {NULL};
+    ignis__epilogue epilogue;
+    ignis__mlp p = IGNIS__ZERO;
+    ignis_shape shape;
+    ignis__op op;
+    int used = 1 + count, l;
+    p.count = count;
+    p.activation = (int)activation;
+    inputs[0] = x;
+    memcpy(inputs + 1, weights, sizeof *weights * (size_t)count);
+    for (l = 0; l < count; l++)
+        if (biases && biases[l].id)
+            inputs[p.bias[l] = used++] = biases[l];
+    if (!ignis__op_begin(&op, call, used, inputs))
+        return ignis__no_tensor();
+    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+    else
+        ignis__mlp_shapes(&op, &p, of_two, &shape);
+    for (l = 0; op.ok && l < count; l++) {
+        shape.dim[shape.ndim - 1] = p.layer[l].n;
+        out[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias[l] ? op.in[p.bias[l]] : NULL;
+        if (l < count - 1) {
+            epilogue.activation = p.activation;
+            if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient sees in the result what it needs */
+                epilogue.pre = pre[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        }
+        ignis__matmul_run(&op, &p.layer[l], out[l], l ? out[l - 1] : op.in[0], op.in[1 + l], &epilogue);
+    }
+    if (op.records && op.ok) {
+        ignis__op_save_inputs(&op, 0, 1 + count);
+        for (l = 0; l < count - 1; l++)
+            ignis__op_save(&op, out[l]);
+        for (l = 0; l < count - 1; l++)
+            ignis__op_save(&op, pre[l]);
+    }
+    return ignis__op_end_recorded(&op, out[count - 1], "mlp", ignis__mlp_backward, &p,
+                                  offsetof(ignis__mlp, layer) + sizeof p.layer[0] * (size_t)count);
 }
 
 IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
                                  ignis_activation activation)
 {
-    ignis_tensor inputs[5] = {x, w1, w2};
-    ignis__array *hidden = NULL, *pre = NULL, *out = NULL;
-    ignis_shape hidden_shape, out_shape;
-    ignis__epilogue first = IGNIS__ZERO, second = IGNIS__ZERO;
-    ignis__mlp p = IGNIS__ZERO;
-    ignis__op op;
-    int count = 3;
-    if (b1.id)
-        inputs[p.bias_1 = count++] = b1;
-    if (b2.id)
-        inputs[p.bias_2 = count++] = b2;
-    if (!ignis__op_begin(&op, "ignis_mlp", count, inputs))
+    ignis_tensor weights[] = {w1, w2}, biases[] = {b1, b2};
+    return ignis__mlp_op("ignis_mlp", true, x, weights, biases, 2, activation);
+}
+
+IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
+                                        ignis_activation activation)
+{
+    static const char call[] = "ignis_mlp_layers";
+    if (!ignis__enter(call) || !ignis__given(call, "weights", weights))
         return ignis__no_tensor();
-    p.activation = (int)activation;
-    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
-    else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {
-        hidden = ignis__op_new(&op, &hidden_shape, op.in[0]->dtype);
-        pre = op.records ? ignis__op_new(&op, &hidden_shape, op.in[0]->dtype) : NULL;
-        out = ignis__op_new(&op, &out_shape, op.in[0]->dtype);
-        first.bias = p.bias_1 ? op.in[p.bias_1] : NULL;
-        first.activation = p.activation;
-        first.pre = pre;
-        ignis__matmul_run(&op, &p.first, hidden, op.in[0], op.in[1], &first);
-        second.bias = p.bias_2 ? op.in[p.bias_2] : NULL;
-        ignis__matmul_run(&op, &p.second, out, hidden, op.in[2], &second);
+    if (count < 1 || count > IGNIS_MAX_LAYERS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 1 to %d", count, IGNIS_MAX_LAYERS);
+        return ignis__no_tensor();
     }
-    if (op.records && op.ok) {
-        ignis__op_save_inputs(&op, 0, 3);
-        ignis__op_save(&op, pre);
-        ignis__op_save(&op, hidden);
-    }
-    return ignis__op_end_recorded(&op, out, "mlp", ignis__mlp_backward, &p, sizeof p);
+    return ignis__mlp_op(call, false, x, weights, biases, count, activation);
 }
 
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
@@ -47107,6 +47168,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_matmul_t(...) IGNIS__AT(ignis_matmul_t(__VA_ARGS__))
 #define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))
 #define ignis_mlp(...) IGNIS__AT(ignis_mlp(__VA_ARGS__))
+#define ignis_mlp_layers(...) IGNIS__AT(ignis_mlp_layers(__VA_ARGS__))
 #define ignis_add(...) IGNIS__AT(ignis_add(__VA_ARGS__))
 #define ignis_sub(...) IGNIS__AT(ignis_sub(__VA_ARGS__))
 #define ignis_mul(...) IGNIS__AT(ignis_mul(__VA_ARGS__))
