@@ -20148,6 +20148,7 @@ typedef struct ignis__op {
     bool steady;    /* own kernels of products are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
+    struct ignis__gemm_held *held;            /* between ignis__gemm_join and ignis__gemm_join_end; else null */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
     ignis__standing standing[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
@@ -21013,14 +21014,68 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     }
 }
 
-/*  Launches the product itself. */
-static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+/*  A tiny product that waits for another one, to be launched with it. */
+typedef struct ignis__gemm_held {
+    ignis__gemm p;
+    ignis_dtype dtype;
+    int64_t blocks; /* 0: there is none */
+} ignis__gemm_held;
+
+static double ignis__gemm_flops(const ignis__gemm *p) { return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch; }
+
+/*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
+static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p, int64_t blocks, bool ends)
+{
+    ignis__gemm_held *held = p->patches_of ? NULL : op->held;
+    ignis__gemm both[2] = IGNIS__ZERO;
+    double flops = ignis__gemm_flops(p);
+    unsigned first_blocks = (unsigned)blocks;
+    void *params[] = {both, &first_blocks};
+    if (held && !held->blocks && ends) {
+        held->p = *p;
+        held->dtype = dtype;
+        held->blocks = blocks;
+        return;
+    }
+    both[0] = *p;
+    if (held && held->blocks) { /* of plain products kernels have what is before the patches */
+        memcpy((char *)both + offsetof(ignis__gemm, patches), &held->p, offsetof(ignis__gemm, patches));
+        blocks += held->blocks;
+        flops += ignis__gemm_flops(&held->p);
+        op->held = NULL;
+    }
+    ignis__cost(-1, flops, (int)dtype);
+    ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
+}
+
+/*  Two products follow that do not depend on each other, the second perhaps by other means, and then ignis__gemm_join_end: where both are tiny they
+    are one launch. Products that are measured run many times, and are not joined. */
+static void ignis__gemm_join(ignis__op *op, ignis__gemm_held *held)
+{
+    held->blocks = 0;
+    op->held = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : held;
+}
+
+static void ignis__gemm_join_end(ignis__op *op)
+{
+    const ignis__gemm_held *held = op->held;
+    op->held = NULL;
+    if (held && held->blocks) /* there was no other one */
+        ignis__gemm_launch_tiny(op, held->dtype, NULL, &held->p, held->blocks, false);
+}
+
+/*  Launches the product itself; ends: as above. */
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_other(p);
     bool direct = ignis__gemm_direct(p);
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
+    if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
+        ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
+        return;
+    }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         if (direct && !p->patches.apart && ignis__compile_never &&
@@ -21051,7 +21106,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         if (direct && another)
             ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
     }
-    ignis__cost(-1, 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch, (int)dtype);
+    ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);
 }
@@ -21123,7 +21178,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
     if (row_sums)
         p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits, dtype);
-    ignis__gemm_launch(op, &kernel, dtype, p);
+    ignis__gemm_launch(op, &kernel, dtype, p, p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
     else if (epilogue->column_sums)
@@ -21699,18 +21754,6 @@ static ignis__product ignis__matmul_product_a(const ignis__product *p)
     return q;
 }
 
-/*  before: what is added to da, inside the product; or null. */
-static ignis__array *ignis__matmul_grad_a(ignis__op *op, const ignis__product *p, ignis__array *g, ignis__array *a, ignis__array *b,
-                                          ignis__array *before)
-{
-    ignis__product q = ignis__matmul_product_a(p);
-    ignis__epilogue epilogue = IGNIS__ZERO;
-    ignis__array *gradient = ignis__op_new_like(op, a);
-    epilogue.residual = before;
-    ignis__matmul_run(op, &q, gradient, g, b, &epilogue);
-    return gradient;
-}
-
 /*  The product that gives db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
 static ignis__product ignis__matmul_product_b(const ignis__product *p)
 {
@@ -21729,16 +21772,21 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
 {
     const ignis__product *p = (const ignis__product *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
-    ignis__product q = ignis__matmul_product_b(p);
+    ignis__product of_a = ignis__matmul_product_a(p), of_b = ignis__matmul_product_b(p);
+    ignis__gemm_held held;
     ignis__op op;
     if (!ignis__op_begin_backward(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
         return ignis__failed();
-    if (args->needed[0])
-        gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2], NULL);
+    ignis__gemm_join(&op, &held);
+    if (args->needed[0]) {
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
+        ignis__matmul_run(&op, &of_a, gradients[0], op.in[0], op.in[2], NULL);
+    }
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_run(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
+        ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
+    ignis__gemm_join_end(&op);
     return ignis__op_give(&op, args, 2, gradients);
 }
 
@@ -23668,17 +23716,25 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
 
 /* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
 
-/*  dw = g^T x, db = the sum of g over its rows, inside that product where it can be. */
-static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
-                                          ignis__array *x)
+/*  The gradients of y = x w^T + bias, those that are not null: dx = g w, by the epilogue; dw = g^T x; and db, the sum of g over its rows, inside
+    the latter product where it can be. */
+static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x, ignis__array *w,
+                                    ignis__array *dx, const ignis__epilogue *epilogue, ignis__array *dw, ignis__array *db)
 {
-    ignis__product q = ignis__matmul_product_b(forward);
-    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
+    ignis__epilogue sums = IGNIS__ZERO;
     ignis__spread rows = {1, forward->m, forward->n};
+    ignis__gemm_held held;
     bool summed = false;
-    epilogue.row_sums = db;
+    if (!op->ok)
+        return;
+    ignis__gemm_join(op, &held);
+    if (dx)
+        ignis__matmul_run(op, &of_x, dx, g, w, epilogue);
+    sums.row_sums = db;
     if (dw)
-        summed = ignis__matmul_run(op, &q, dw, g, x, &epilogue);
+        summed = ignis__matmul_run(op, &of_w, dw, g, x, &sums);
+    ignis__gemm_join_end(op);
     if (db && !summed)
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
@@ -23686,20 +23742,21 @@ static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *f
 static ignis_status ignis__linear_backward(const ignis_backward_args *args)
 {
     const ignis__product *p = (const ignis__product *)args->params;
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
+    epilogue.residual = args->needed[0] ? ignis__walk_sum(0) : NULL; /* x may have a gradient from another layer by now */
     if (!ignis__op_begin_backward(&op, "ignis_linear", args))
         return ignis__failed();
-    if (args->needed[0]) /* x may have a gradient from another layer by now */
-        gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2], before);
-    if (before)
-        ignis__walk_sum_taken(0);
+    if (args->needed[0])
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
     if (args->needed[1])
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
         gradients[2] = ignis__op_new_row(&op, p->n, op.in[0]->dtype);
-    if (op.ok && (gradients[1] || gradients[2]))
-        ignis__linear_weight_backward(&op, p, gradients[1], gradients[2], op.in[0], op.in[1]);
+    ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], gradients[0], &epilogue, gradients[1], gradients[2]);
+    if (epilogue.residual)
+        ignis__walk_sum_taken(0);
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
@@ -23738,15 +23795,15 @@ typedef struct ignis__mlp {
     ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps as many as there are */
 } ignis__mlp;
 
-/*  From the last layer to the first that has something to give; *ahead is the gradient of what comes into a layer's product. */
+/*  From the last layer to the lowest that has something to give; ahead is the gradient of what goes into a layer, or of the product before. */
 static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
 {
     const ignis__mlp *p = (const ignis__mlp *)args->params;
     enum { GRAD, X, WEIGHTS };
     const int hidden = WEIGHTS + p->count, pre = p->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + p->count - 1;
-    ignis__array *gradients[IGNIS__OP_INPUTS] = {NULL}, *g, *db, *ahead = NULL;
+    ignis__array *gradients[IGNIS__OP_INPUTS] = {NULL}, *g, *db, *ahead;
     ignis__epilogue epilogue;
-    ignis__product q;
+    ignis__product below;
     ignis__op op;
     int l = p->count - 1, lowest = 0, bias;
     if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
@@ -23754,34 +23811,29 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
     while (!args->needed[0] && lowest < l && !args->needed[1 + lowest] && !(p->bias[lowest] && args->needed[p->bias[lowest]]))
         lowest++;
     for (g = op.in[GRAD]; op.ok && l >= lowest; l--, g = ahead) {
+        memset(&epilogue, 0, sizeof epilogue);
+        db = ahead = NULL;
         bias = p->bias[l];
-        db = NULL;
         if (bias && args->needed[bias] && !gradients[bias])
             db = gradients[bias] = ignis__op_new_row(&op, p->layer[l].n, g->dtype);
         if (args->needed[1 + l])
             gradients[1 + l] = ignis__op_new_like(&op, op.in[WEIGHTS + l]);
-        if (op.ok && (gradients[1 + l] || db))
-            ignis__linear_weight_backward(&op, &p->layer[l], gradients[1 + l], db, g, l ? op.in[hidden + l - 1] : op.in[X]);
-        if (l == lowest && !args->needed[0])
-            break;
-        ahead = ignis__op_new_like(&op, l ? op.in[pre + l - 1] : op.in[X]);
-        memset(&epilogue, 0, sizeof epilogue);
-        if (l) {
+        if (l == 0 && args->needed[0])
+            gradients[0] = ahead = ignis__op_new_like(&op, op.in[X]);
+        if (l > lowest) {
+            ahead = ignis__op_new_like(&op, op.in[hidden + l - 1]);
             epilogue.activation = p->activation;
             epilogue.gradient = true;
             epilogue.pre = op.in[pre + l - 1];
             bias = p->bias[l - 1];
-            q = ignis__matmul_product_b(&p->layer[l - 1]);
-            if (bias && args->needed[bias] &&
-                !(args->needed[l] && ignis__gemm_is_tiny(&op, &q))) /* that has it for nothing as its row sums */
+            below = ignis__matmul_product_b(&p->layer[l - 1]);
+            if (bias && args->needed[bias] && !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* whose row sums cost nothing */
                 epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, p->layer[l - 1].n, g->dtype);
             if (op.ok && epilogue.column_sums && ahead->numel == 0)
                 ignis__op_zero(&op, epilogue.column_sums);
-        } else {
-            gradients[0] = ahead;
         }
-        q = ignis__matmul_product_a(&p->layer[l]);
-        ignis__matmul_run(&op, &q, ahead, g, op.in[WEIGHTS + l], &epilogue);
+        ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead, &epilogue,
+                                gradients[1 + l], db);
     }
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
@@ -24239,7 +24291,7 @@ static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm 
         p->splits = (int)(blocks * warps);
         p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
     }
-    ignis__cost(-1, 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch, (int)c->dtype);
+    ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
     ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define, blocks * plan->slabs, 1, 1,
                      256, 1, (size_t)plan->shared, params);
     if (sums)
@@ -24444,18 +24496,14 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
         gradients[2] = ignis__op_new_row(&op, c->groups * c->outs, c->dtype);
+    if (args->needed[0])
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
     if (ignis__conv_is_product(c, &product)) {
-        if (args->needed[0])
-            gradients[0] = ignis__matmul_grad_a(&op, &product, op.in[0], op.in[1], op.in[2], NULL);
-        if (op.ok && (gradients[1] || gradients[2]))
-            ignis__linear_weight_backward(&op, &product, gradients[1], gradients[2], op.in[0], op.in[1]);
+        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1], gradients[2]);
         return ignis__op_give(&op, args, args->input_count, gradients);
     }
-    if (args->needed[0]) {
-        gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        if (op.ok)
-            ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
-    }
+    if (op.ok && gradients[0])
+        ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
     if (op.ok && (gradients[1] || gradients[2]))
         ignis__conv_grad_w(&op, c, gradients[1], gradients[2], op.in[0], op.in[1]);
     return ignis__op_give(&op, args, args->input_count, gradients);

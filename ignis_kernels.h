@@ -26,7 +26,7 @@
         elementwise.cu              72 lines    2976 bytes
         embedding.cu               192 lines    8603 bytes
         gather.cu                  225 lines    9795 bytes
-        gemm.cu                    357 lines   15036 bytes
+        gemm.cu                    364 lines   15409 bytes
         gemm.cuh                   287 lines   13564 bytes
         gemm_hopper.cu             521 lines   24505 bytes
         gemm_mma.cu                231 lines   10825 bytes
@@ -9733,9 +9733,14 @@ static const char *const ignis__lines_gemm_cu[] = {
     "KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */",
     "KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */",
     "",
+    "/*  Up to two plain products that do not depend on each other, in one launch. */",
+    "struct Products {",
+    "    Product of[IGNIS_PATCHES ? 1 : 2];",
+    "};",
+    "",
     "/*  Tiles of 16 x 32, for products that have few larger ones: a warp does all of it for an eighth of each step of k, a thread 4 x 4, so that the",
-    "    next operands come once in 128 elements of k. What the warps have is added up in their order. */",
-    "KERNEL(1) ignis_gemm_tiny(const Product p)",
+    "    next operands come once in 128 elements of k. What the warps have is added up in their order. The first product has so many blocks. */",
+    "KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned first_blocks)",
     "{",
     "    constexpr int BM = 16, BN = 32, BK = 512 / sizeof(Wide), WARPS = 8, share = BK / WARPS;",
     "    union alignas(16) Shared {",
@@ -9749,7 +9754,9 @@ static const char *const ignis__lines_gemm_cu[] = {
     "    };",
     "    __shared__ Shared shared;",
     "    ignis_grid_dependents_launch();",
-    "    const Place place(p, blockIdx.x, BM, BN);",
+    "    const bool second = !IGNIS_PATCHES && blockIdx.x >= first_blocks;",
+    "    const Product &p = products.of[second];",
+    "    const Place place(p, blockIdx.x - (second ? first_blocks : 0), BM, BN);",
     "    const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);",
     "    const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);",
     "    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;",
@@ -16023,7 +16030,7 @@ static const ignis__source ignis__sources[] = {
     {"elementwise.cu", 0x0ef9c0985b9f6067ULL, ignis__lines_elementwise_cu, 72},
     {"embedding.cu", 0xe91cd3eb573abe8fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_embedding_cu, 192)},
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
-    {"gemm.cu", 0xf2d5e4efc6ad97aeULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 357)},
+    {"gemm.cu", 0xc61066c350a6c398ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 364)},
     {"gemm.cuh", 0xab1bcae96f5a43fdULL, ignis__lines_gemm_cuh, 287},
     {"gemm_hopper.cu", 0x290dc2131269c307ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 521)},
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},

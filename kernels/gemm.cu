@@ -135,9 +135,14 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
 KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */
 KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */
 
+/*  Up to two plain products that do not depend on each other, in one launch. */
+struct Products {
+    Product of[IGNIS_PATCHES ? 1 : 2];
+};
+
 /*  Tiles of 16 x 32, for products that have few larger ones: a warp does all of it for an eighth of each step of k, a thread 4 x 4, so that the
-    next operands come once in 128 elements of k. What the warps have is added up in their order. */
-KERNEL(1) ignis_gemm_tiny(const Product p)
+    next operands come once in 128 elements of k. What the warps have is added up in their order. The first product has so many blocks. */
+KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned first_blocks)
 {
     constexpr int BM = 16, BN = 32, BK = 512 / sizeof(Wide), WARPS = 8, share = BK / WARPS;
     union alignas(16) Shared {
@@ -151,7 +156,9 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
     };
     __shared__ Shared shared;
     ignis_grid_dependents_launch();
-    const Place place(p, blockIdx.x, BM, BN);
+    const bool second = !IGNIS_PATCHES && blockIdx.x >= first_blocks;
+    const Product &p = products.of[second];
+    const Place place(p, blockIdx.x - (second ? first_blocks : 0), BM, BN);
     const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
     const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;

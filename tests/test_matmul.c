@@ -972,6 +972,88 @@ TEST(mlp_layers_refuses)
     let_go(x), let_go(other);
 }
 
+/* --- two products in one launch ----------------------------------------------------------------------------------- */
+
+enum { OF_LINEAR, OF_MATMUL, OF_MATMUL_T, PRODUCTS };
+
+/*  The wanted gradients (bits) of a product's operands and bias, to be freed; null: not wanted. */
+static void product_gradients(int which, ignis_dtype dtype, sizes s, int wanted, double **gradients)
+{
+    ignis_tensor in[3] = {{0}}, y, g = tensor_noise(IGNIS_SHAPE(s.m, s.n), dtype, 3, false);
+    int i, count = which == OF_LINEAR ? 3 : 2;
+    in[0] = tensor_noise(IGNIS_SHAPE(s.m, s.k), dtype, 1, wanted & 1);
+    in[1] = tensor_noise(which == OF_MATMUL ? IGNIS_SHAPE(s.k, s.n) : IGNIS_SHAPE(s.n, s.k), dtype, 2, wanted & 2);
+    if (which == OF_LINEAR)
+        in[2] = tensor_noise(IGNIS_SHAPE(s.n), dtype, 4, wanted & 4);
+    y = which == OF_LINEAR   ? ignis_linear(in[0], in[1], in[2])
+        : which == OF_MATMUL ? ignis_matmul(in[0], in[1])
+                             : ignis_matmul_t(in[0], in[1]);
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(g)));
+    for (i = 0; i < count; i++) {
+        gradients[i] = wanted >> i & 1 ? array_values(ignis_tensor_grad(in[i])) : NULL;
+        let_go(in[i]);
+    }
+    let_go(y), let_go(g);
+}
+
+static bool same_bits(const double *a, const double *b, int64_t count) { return memcmp(a, b, (size_t)count * sizeof *a) == 0; }
+
+/*  Tiny products of every type are joined; not larger ones, and ones of long k, which are split. Each gradient has the bits that it has alone. */
+TEST(gradients_in_one_launch_have_the_bits_of_each_alone)
+{
+    static const sizes few[] = {{64, 128, 10}, {17, 31, 9}, {1, 7, 1}, {600, 40, 24}, {16, 3000, 16}, {700, 24, 700}};
+    int way, which, d, i;
+    for (way = 0; way < 2; way++) {
+        ignis_desc desc = test_desc(NULL);
+        desc.matmul = both_ways[way];
+        SETUP(&desc);
+        for (which = 0; which < PRODUCTS; which++) {
+            for (d = 0; d < 4; d++) {
+                for (i = 0; i < (d == 2 ? COUNT_OF(few) : 3); i++) {
+                    double *both[3], *of_a[3], *of_b[3];
+                    product_gradients(which, float_dtypes[d], few[i], 7, both);
+                    product_gradients(which, float_dtypes[d], few[i], 1, of_a);
+                    product_gradients(which, float_dtypes[d], few[i], 6, of_b);
+                    CHECK(same_bits(both[0], of_a[0], few[i].m * few[i].k));
+                    CHECK(same_bits(both[1], of_b[1], few[i].n * few[i].k));
+                    free(both[0]), free(both[1]), free(of_a[0]), free(of_b[1]);
+                    if (which == OF_LINEAR) {
+                        CHECK(same_bits(both[2], of_b[2], few[i].n));
+                        free(both[2]), free(of_b[2]);
+                    }
+                }
+            }
+        }
+        CHECK_OK(ignis_shutdown());
+    }
+}
+
+TEST(gradients_of_layers_have_the_bits_of_each_alone)
+{
+    network n[2];
+    ignis_tensor y, g;
+    int d, i, way;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        for (i = 0; i < 4; i++) { /* x, and the weights of three layers */
+            ignis_array all, alone;
+            g = tensor_noise(IGNIS_SHAPE(33, layer_widths[3]), float_dtypes[d], 20, false);
+            for (way = 0; way < 2; way++) {
+                n[way].activation = IGNIS_ACTIVATION_GELU;
+                n[way].count = 3, n[way].biased = 7;
+                network_open(&n[way], float_dtypes[d], 33, 1, way ? 1 << (i ? 2 * i - 1 : 0) : -1);
+                y = network_at_once(&n[way]);
+                CHECK_OK(ignis_backward(y, ignis_tensor_data(g)));
+                let_go(y);
+            }
+            all = ignis_tensor_grad(i ? n[0].weights[i - 1] : n[0].x), alone = ignis_tensor_grad(i ? n[1].weights[i - 1] : n[1].x);
+            CHECK(largest_difference(all, alone) == 0);
+            network_close(&n[0]), network_close(&n[1]);
+            let_go(g);
+        }
+    }
+}
+
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
 TEST(matmul_refuses)
