@@ -28486,7 +28486,7 @@ static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
 
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
-    unsigned one[3] = {1, 1, 1};
+    unsigned one[3] = {1, 1, 1}, block[3] = {2, 1, 1};
     int schedule = (int)optimizer->schedule.kind;
     void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
     void *params[] = {state,
@@ -28500,7 +28500,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &optimizer->scale.backoff,
                       &optimizer->scale.interval};
     ignis__cost(0, 0, 0); /* the arrays are for the kernel behind it */
-    return function && ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, one, 0, params);
+    return function && ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
 }
 
 /*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
