@@ -316,7 +316,7 @@
         IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
         and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
-        equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
+        equal bits. ignis_mlp and ignis_mlp_layers are linear layers one behind the other in as few passes as can be.
 
     ON GRAPHS (>>graph)
 
@@ -2225,6 +2225,19 @@ typedef enum ignis_activation {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
                                  ignis_activation activation);
+
+#define IGNIS_MAX_LAYERS 8 /* of ignis_mlp_layers */
+
+/*  ignis_mlp_layers - any number of linear layers, as ignis_mlp, with the activation between them, not behind the last
+    count is 1 to IGNIS_MAX_LAYERS. Deeper networks are several of these, and the activation between them.
+    Shapes: x [..., in]; weights[i] [out, in], in being the out of the layer before; biases null for none, or biases[i] [out], or no handle for a
+    layer that has none; the result [..., out of the last layer].
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (no such activation, count), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Ownership: as ignis_tensor_from_host. The arrays of handles are the caller's.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
+                                        ignis_activation activation);
 
 /* >>ops.conv ---------------------------------------------------------------------------------------------------- */
 
@@ -20124,9 +20137,8 @@ static void ignis__tensors_close(const char *call)
 
 /*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS (2 + IGNIS_MAX_INPUTS)
+#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
 #define IGNIS__OP_MADE 160
-#define IGNIS__OP_SAVED (2 + IGNIS_MAX_INPUTS)
 
 typedef struct ignis__op {
     ignis__work work;
@@ -20137,11 +20149,12 @@ typedef struct ignis__op {
     bool steady;    /* own kernels of products are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
+    struct ignis__gemm_held *held;            /* between ignis__gemm_join and ignis__gemm_join_end; else null */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
     ignis__standing standing[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
     ignis__array *made[IGNIS__OP_MADE];         /* which nobody else sees, until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_SAVED];       /* what its backward function is given */
+    ignis__array *saved[IGNIS__OP_INPUTS];      /* what its backward function is given */
 } ignis__op;
 
 /*  Reports a failure, if it is the operation's first. */
@@ -21002,14 +21015,68 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     }
 }
 
-/*  Launches the product itself. */
-static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+/*  A tiny product that waits for another one, to be launched with it. */
+typedef struct ignis__gemm_held {
+    ignis__gemm p;
+    ignis_dtype dtype;
+    int64_t blocks; /* 0: there is none */
+} ignis__gemm_held;
+
+static double ignis__gemm_flops(const ignis__gemm *p) { return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch; }
+
+/*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
+static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p, int64_t blocks, bool ends)
+{
+    ignis__gemm_held *held = p->patches_of ? NULL : op->held;
+    ignis__gemm both[2] = IGNIS__ZERO;
+    double flops = ignis__gemm_flops(p);
+    unsigned first_blocks = (unsigned)blocks;
+    void *params[] = {both, &first_blocks};
+    if (held && !held->blocks && ends) {
+        held->p = *p;
+        held->dtype = dtype;
+        held->blocks = blocks;
+        return;
+    }
+    both[0] = *p;
+    if (held && held->blocks) { /* of plain products kernels have what is before the patches */
+        memcpy((char *)both + offsetof(ignis__gemm, patches), &held->p, offsetof(ignis__gemm, patches));
+        blocks += held->blocks;
+        flops += ignis__gemm_flops(&held->p);
+        op->held = NULL;
+    }
+    ignis__cost(-1, flops, (int)dtype);
+    ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
+}
+
+/*  Two products follow that do not depend on each other, the second perhaps by other means, and then ignis__gemm_join_end: where both are tiny they
+    are one launch. Products that are measured run many times, and are not joined. */
+static void ignis__gemm_join(ignis__op *op, ignis__gemm_held *held)
+{
+    held->blocks = 0;
+    op->held = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : held;
+}
+
+static void ignis__gemm_join_end(ignis__op *op)
+{
+    const ignis__gemm_held *held = op->held;
+    op->held = NULL;
+    if (held && held->blocks) /* there was no other one */
+        ignis__gemm_launch_tiny(op, held->dtype, NULL, &held->p, held->blocks, false);
+}
+
+/*  Launches the product itself; ends: as above. */
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_other(p);
     bool direct = ignis__gemm_direct(p);
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
+    if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
+        ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
+        return;
+    }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         if (direct && !p->patches.apart && ignis__compile_never &&
@@ -21040,7 +21107,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         if (direct && another)
             ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
     }
-    ignis__cost(-1, 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch, (int)dtype);
+    ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);
 }
@@ -21112,7 +21179,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
     if (row_sums)
         p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits, dtype);
-    ignis__gemm_launch(op, &kernel, dtype, p);
+    ignis__gemm_launch(op, &kernel, dtype, p, p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
     else if (epilogue->column_sums)
@@ -21632,15 +21699,21 @@ static void ignis__measured_close(void)
 
 /* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
 
+/*  Products of few tiny tiles, which ignis_gemm_tiny is for. */
+static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
+{
+    int64_t tiles = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
+    return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
+}
+
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles, and by wgmma, of a round of tiles at least, of
     which next to nothing lies outside. What is done to the result costs them less. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     int64_t processors = op->work.device->info.multiprocessors;
-    int64_t tiny = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
     int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch;
-    if (tiny <= 2 * processors && product->k <= 512)
+    if (ignis__gemm_is_tiny(op, product))
         return ignis__nvrtc_there(op->work.call);
     return tiles >= processors && product->k >= 256 && product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
@@ -21682,18 +21755,6 @@ static ignis__product ignis__matmul_product_a(const ignis__product *p)
     return q;
 }
 
-/*  before: what is added to da, inside the product; or null. */
-static ignis__array *ignis__matmul_grad_a(ignis__op *op, const ignis__product *p, ignis__array *g, ignis__array *a, ignis__array *b,
-                                          ignis__array *before)
-{
-    ignis__product q = ignis__matmul_product_a(p);
-    ignis__epilogue epilogue = IGNIS__ZERO;
-    ignis__array *gradient = ignis__op_new_like(op, a);
-    epilogue.residual = before;
-    ignis__matmul_run(op, &q, gradient, g, b, &epilogue);
-    return gradient;
-}
-
 /*  The product that gives db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
 static ignis__product ignis__matmul_product_b(const ignis__product *p)
 {
@@ -21712,16 +21773,21 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
 {
     const ignis__product *p = (const ignis__product *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
-    ignis__product q = ignis__matmul_product_b(p);
+    ignis__product of_a = ignis__matmul_product_a(p), of_b = ignis__matmul_product_b(p);
+    ignis__gemm_held held;
     ignis__op op;
     if (!ignis__op_begin_backward(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
         return ignis__failed();
-    if (args->needed[0])
-        gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2], NULL);
+    ignis__gemm_join(&op, &held);
+    if (args->needed[0]) {
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
+        ignis__matmul_run(&op, &of_a, gradients[0], op.in[0], op.in[2], NULL);
+    }
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_run(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
+        ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
+    ignis__gemm_join_end(&op);
     return ignis__op_give(&op, args, 2, gradients);
 }
 
@@ -23651,17 +23717,25 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
 
 /* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
 
-/*  dw = g^T x, db = the sum of g over its rows, inside that product where it can be. */
-static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
-                                          ignis__array *x)
+/*  The gradients of y = x w^T + bias, those that are not null: dx = g w, by the epilogue; dw = g^T x; and db, the sum of g over its rows, inside
+    the latter product where it can be. */
+static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x, ignis__array *w,
+                                    ignis__array *dx, const ignis__epilogue *epilogue, ignis__array *dw, ignis__array *db)
 {
-    ignis__product q = ignis__matmul_product_b(forward);
-    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
+    ignis__epilogue sums = IGNIS__ZERO;
     ignis__spread rows = {1, forward->m, forward->n};
+    ignis__gemm_held held;
     bool summed = false;
-    epilogue.row_sums = db;
+    if (!op->ok)
+        return;
+    ignis__gemm_join(op, &held);
+    if (dx)
+        ignis__matmul_run(op, &of_x, dx, g, w, epilogue);
+    sums.row_sums = db;
     if (dw)
-        summed = ignis__matmul_run(op, &q, dw, g, x, &epilogue);
+        summed = ignis__matmul_run(op, &of_w, dw, g, x, &sums);
+    ignis__gemm_join_end(op);
     if (db && !summed)
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
@@ -23669,20 +23743,21 @@ static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *f
 static ignis_status ignis__linear_backward(const ignis_backward_args *args)
 {
     const ignis__product *p = (const ignis__product *)args->params;
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
+    epilogue.residual = args->needed[0] ? ignis__walk_sum(0) : NULL; /* x may have a gradient from another layer by now */
     if (!ignis__op_begin_backward(&op, "ignis_linear", args))
         return ignis__failed();
-    if (args->needed[0]) /* x may have a gradient from another layer by now */
-        gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2], before);
-    if (before)
-        ignis__walk_sum_taken(0);
+    if (args->needed[0])
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
     if (args->needed[1])
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
         gradients[2] = ignis__op_new_row(&op, p->n, op.in[0]->dtype);
-    if (op.ok && (gradients[1] || gradients[2]))
-        ignis__linear_weight_backward(&op, p, gradients[1], gradients[2], op.in[0], op.in[1]);
+    ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], gradients[0], &epilogue, gradients[1], gradients[2]);
+    if (epilogue.residual)
+        ignis__walk_sum_taken(0);
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
@@ -23713,115 +23788,153 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
 }
 
-/* >>ops.matmul - mlp: two linear layers, with all that is between them inside the products ------------------------------------- */
+/* >>ops.matmul - mlp: linear layers one behind the other, with all that is between them inside the products ------------------- */
 
 typedef struct ignis__mlp {
-    ignis__product first, second;
-    int activation, bias_1, bias_2; /* the places of the biases among the inputs; 0: none */
+    int count, activation;
+    int bias[IGNIS_MAX_LAYERS];             /* the places of the biases among the inputs, which are x, the weights, the biases; 0: none */
+    ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps as many as there are */
 } ignis__mlp;
 
+/*  From the last layer to the lowest that has something to give; ahead is the gradient of what goes into a layer, or of the product before. */
 static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
 {
     const ignis__mlp *p = (const ignis__mlp *)args->params;
-    enum { GRAD, X, W_1, W_2, PRE, HIDDEN };
-    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL}, *grad_pre;
-    ignis__epilogue epilogue = IGNIS__ZERO;
-    ignis__product q;
+    enum { GRAD, X, WEIGHTS };
+    const int hidden = WEIGHTS + p->count, pre = p->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + p->count - 1;
+    ignis__array *gradients[IGNIS__OP_INPUTS] = {NULL}, *g, *db, *ahead;
+    ignis__epilogue epilogue;
+    ignis__product below;
     ignis__op op;
-    bool bias_1 = p->bias_1 && args->needed[p->bias_1], bias_2 = p->bias_2 && args->needed[p->bias_2];
+    int l = p->count - 1, lowest = 0, bias;
     if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
         return ignis__failed();
-    if (args->needed[2])
-        gradients[2] = ignis__op_new_like(&op, op.in[W_2]);
-    if (bias_2)
-        gradients[p->bias_2] = ignis__op_new_row(&op, p->second.n, op.in[W_2]->dtype);
-    if (op.ok && (gradients[2] || bias_2))
-        ignis__linear_weight_backward(&op, &p->second, gradients[2], bias_2 ? gradients[p->bias_2] : NULL, op.in[GRAD], op.in[HIDDEN]);
-    if (args->needed[0] || args->needed[1] || bias_1) { /* what comes to the product of the first layer */
-        grad_pre = ignis__op_new_like(&op, op.in[PRE]);
-        epilogue.activation = p->activation;
-        epilogue.gradient = true;
-        epilogue.pre = op.in[PRE];
-        if (bias_1)
-            epilogue.column_sums = gradients[p->bias_1] = ignis__op_new_row(&op, p->first.n, op.in[W_1]->dtype);
-        q = ignis__matmul_product_a(&p->second);
-        if (op.ok && bias_1 && op.in[PRE]->numel == 0)
-            ignis__op_zero(&op, gradients[p->bias_1]);
-        ignis__matmul_run(&op, &q, grad_pre, op.in[GRAD], op.in[W_2], &epilogue);
-        if (args->needed[0])
-            gradients[0] = ignis__matmul_grad_a(&op, &p->first, grad_pre, op.in[X], op.in[W_1], NULL);
-        if (args->needed[1])
-            gradients[1] = ignis__op_new_like(&op, op.in[W_1]);
-        if (gradients[1])
-            ignis__linear_weight_backward(&op, &p->first, gradients[1], NULL, grad_pre, op.in[X]);
+    while (!args->needed[0] && lowest < l && !args->needed[1 + lowest] && !(p->bias[lowest] && args->needed[p->bias[lowest]]))
+        lowest++;
+    for (g = op.in[GRAD]; op.ok && l >= lowest; l--, g = ahead) {
+        memset(&epilogue, 0, sizeof epilogue);
+        db = ahead = NULL;
+        bias = p->bias[l];
+        if (bias && args->needed[bias] && !gradients[bias])
+            db = gradients[bias] = ignis__op_new_row(&op, p->layer[l].n, g->dtype);
+        if (args->needed[1 + l])
+            gradients[1 + l] = ignis__op_new_like(&op, op.in[WEIGHTS + l]);
+        if (l == 0 && args->needed[0])
+            gradients[0] = ahead = ignis__op_new_like(&op, op.in[X]);
+        if (l > lowest) {
+            ahead = ignis__op_new_like(&op, op.in[hidden + l - 1]);
+            epilogue.activation = p->activation;
+            epilogue.gradient = true;
+            epilogue.pre = op.in[pre + l - 1];
+            bias = p->bias[l - 1];
+            below = ignis__matmul_product_b(&p->layer[l - 1]);
+            if (bias && args->needed[bias] && !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* whose row sums cost nothing */
+                epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, p->layer[l - 1].n, g->dtype);
+            if (op.ok && epilogue.column_sums && ahead->numel == 0)
+                ignis__op_zero(&op, epilogue.column_sums);
+        }
+        ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead, &epilogue,
+                                gradients[1 + l], db);
     }
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-/*  Checks the inputs, and describes both products; out: the shape of the result, whose last dimension but for its size is that of hidden. */
-static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, ignis_shape *hidden, ignis_shape *out)
+/*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of all results, but for its last
+    dimension. */
+static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_shape *shape)
 {
-    static const char *const names[] = {"x", "w1", "w2", "b1", "b2"};
-    const ignis_shape *w_2 = &op->in[2]->shape;
-    int i;
-    for (i = 0; i < op->count; i++)
-        if (!(i ? ignis__op_same_dtype(op, i, names[i == p->bias_2 ? 4 : i]) : ignis__op_is_float(op, 0, names[0])))
-            return false;
-    if (op->in[1]->shape.ndim != 2)
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w1 is %s; [hidden, in] is needed", ignis__shape_write(&op->in[1]->shape).text);
-    if (!ignis__matmul_shapes(op, 1, &p->first, hidden))
+    char w_name[24], b_name[24];
+    int l;
+    if (!ignis__op_is_float(op, 0, "x"))
         return false;
-    if (w_2->ndim != 2 || w_2->dim[1] != p->first.n)
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w2 is %s; [out, %lld] is needed", ignis__shape_write(w_2).text,
-                              (long long)p->first.n);
-    p->second = ignis__product_of(op->in[0]->dtype, p->first.m, w_2->dim[0], p->first.n, 1);
-    *out = *hidden;
-    out->dim[out->ndim - 1] = p->second.n;
-    for (i = 3; i < op->count; i++) {
-        int64_t n = i == p->bias_2 ? p->second.n : p->first.n;
-        if (op->in[i]->numel != n)
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", names[i == p->bias_2 ? 4 : i],
-                                  ignis__shape_write(&op->in[i]->shape).text, (long long)n);
+    for (l = 0; l < p->count; l++) {
+        const ignis_shape *w = &op->in[1 + l]->shape;
+        const ignis__array *bias = p->bias[l] ? op->in[p->bias[l]] : NULL;
+        snprintf(w_name, sizeof w_name, of_two ? "w%d" : "weights[%d]", l + of_two);
+        snprintf(b_name, sizeof b_name, of_two ? "b%d" : "biases[%d]", l + of_two);
+        if (!ignis__op_same_dtype(op, 1 + l, w_name) || (bias && !ignis__op_same_dtype(op, p->bias[l], b_name)))
+            return false;
+        if (l == 0 && w->ndim != 2)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, in] is needed", w_name, ignis__shape_write(w).text);
+        if (l == 0 && !ignis__matmul_shapes(op, 1, &p->layer[0], shape))
+            return false;
+        if (l > 0 && (w->ndim != 2 || w->dim[1] != p->layer[l - 1].n))
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, %lld] is needed", w_name, ignis__shape_write(w).text,
+                                  (long long)p->layer[l - 1].n);
+        if (l > 0)
+            p->layer[l] = ignis__product_of(op->in[0]->dtype, p->layer[0].m, w->dim[0], w->dim[1], 1);
+        if (bias && bias->numel != p->layer[l].n)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", b_name, ignis__shape_write(&bias->shape).text,
+                                  (long long)p->layer[l].n);
     }
     return true;
+}
+
+/*  biases: null, or one for each layer, without a handle for none. */
+static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
+                                  int count, ignis_activation activation)
+{
+    ignis_tensor inputs[IGNIS__OP_INPUTS] = IGNIS__ZERO;
+    ignis__array *out[IGNIS_MAX_LAYERS] = {NULL}, *pre[IGNIS_MAX_LAYERS] = {NULL};
+    ignis__epilogue epilogue;
+    ignis__mlp p = IGNIS__ZERO;
+    ignis_shape shape;
+    ignis__op op;
+    int used = 1 + count, l;
+    p.count = count;
+    p.activation = (int)activation;
+    inputs[0] = x;
+    memcpy(inputs + 1, weights, sizeof *weights * (size_t)count);
+    for (l = 0; l < count; l++)
+        if (biases && biases[l].id)
+            inputs[p.bias[l] = used++] = biases[l];
+    if (!ignis__op_begin(&op, call, used, inputs))
+        return ignis__no_tensor();
+    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+    else
+        ignis__mlp_shapes(&op, &p, of_two, &shape);
+    for (l = 0; op.ok && l < count; l++) {
+        shape.dim[shape.ndim - 1] = p.layer[l].n;
+        out[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias[l] ? op.in[p.bias[l]] : NULL;
+        if (l < count - 1) {
+            epilogue.activation = p.activation;
+            if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient sees in the result what it needs */
+                epilogue.pre = pre[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        }
+        ignis__matmul_run(&op, &p.layer[l], out[l], l ? out[l - 1] : op.in[0], op.in[1 + l], &epilogue);
+    }
+    if (op.records && op.ok) {
+        ignis__op_save_inputs(&op, 0, 1 + count);
+        for (l = 0; l < count - 1; l++)
+            ignis__op_save(&op, out[l]);
+        for (l = 0; l < count - 1; l++)
+            ignis__op_save(&op, pre[l]);
+    }
+    return ignis__op_end_recorded(&op, out[count - 1], "mlp", ignis__mlp_backward, &p,
+                                  offsetof(ignis__mlp, layer) + sizeof p.layer[0] * (size_t)count);
 }
 
 IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
                                  ignis_activation activation)
 {
-    ignis_tensor inputs[5] = {x, w1, w2};
-    ignis__array *hidden = NULL, *pre = NULL, *out = NULL;
-    ignis_shape hidden_shape, out_shape;
-    ignis__epilogue first = IGNIS__ZERO, second = IGNIS__ZERO;
-    ignis__mlp p = IGNIS__ZERO;
-    ignis__op op;
-    int count = 3;
-    if (b1.id)
-        inputs[p.bias_1 = count++] = b1;
-    if (b2.id)
-        inputs[p.bias_2 = count++] = b2;
-    if (!ignis__op_begin(&op, "ignis_mlp", count, inputs))
+    ignis_tensor weights[] = {w1, w2}, biases[] = {b1, b2};
+    return ignis__mlp_op("ignis_mlp", true, x, weights, biases, 2, activation);
+}
+
+IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
+                                        ignis_activation activation)
+{
+    static const char call[] = "ignis_mlp_layers";
+    if (!ignis__enter(call) || !ignis__given(call, "weights", weights))
         return ignis__no_tensor();
-    p.activation = (int)activation;
-    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
-    else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {
-        hidden = ignis__op_new(&op, &hidden_shape, op.in[0]->dtype);
-        pre = op.records ? ignis__op_new(&op, &hidden_shape, op.in[0]->dtype) : NULL;
-        out = ignis__op_new(&op, &out_shape, op.in[0]->dtype);
-        first.bias = p.bias_1 ? op.in[p.bias_1] : NULL;
-        first.activation = p.activation;
-        first.pre = pre;
-        ignis__matmul_run(&op, &p.first, hidden, op.in[0], op.in[1], &first);
-        second.bias = p.bias_2 ? op.in[p.bias_2] : NULL;
-        ignis__matmul_run(&op, &p.second, out, hidden, op.in[2], &second);
+    if (count < 1 || count > IGNIS_MAX_LAYERS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 1 to %d", count, IGNIS_MAX_LAYERS);
+        return ignis__no_tensor();
     }
-    if (op.records && op.ok) {
-        ignis__op_save_inputs(&op, 0, 3);
-        ignis__op_save(&op, pre);
-        ignis__op_save(&op, hidden);
-    }
-    return ignis__op_end_recorded(&op, out, "mlp", ignis__mlp_backward, &p, sizeof p);
+    return ignis__mlp_op(call, false, x, weights, biases, count, activation);
 }
 
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
@@ -24179,7 +24292,7 @@ static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm 
         p->splits = (int)(blocks * warps);
         p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
     }
-    ignis__cost(-1, 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch, (int)c->dtype);
+    ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
     ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define, blocks * plan->slabs, 1, 1,
                      256, 1, (size_t)plan->shared, params);
     if (sums)
@@ -24384,18 +24497,14 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
         gradients[2] = ignis__op_new_row(&op, c->groups * c->outs, c->dtype);
+    if (args->needed[0])
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
     if (ignis__conv_is_product(c, &product)) {
-        if (args->needed[0])
-            gradients[0] = ignis__matmul_grad_a(&op, &product, op.in[0], op.in[1], op.in[2], NULL);
-        if (op.ok && (gradients[1] || gradients[2]))
-            ignis__linear_weight_backward(&op, &product, gradients[1], gradients[2], op.in[0], op.in[1]);
+        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1], gradients[2]);
         return ignis__op_give(&op, args, args->input_count, gradients);
     }
-    if (args->needed[0]) {
-        gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        if (op.ok)
-            ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
-    }
+    if (op.ok && gradients[0])
+        ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
     if (op.ok && (gradients[1] || gradients[2]))
         ignis__conv_grad_w(&op, c, gradients[1], gradients[2], op.in[0], op.in[1]);
     return ignis__op_give(&op, args, args->input_count, gradients);
@@ -26322,6 +26431,7 @@ typedef struct ignis__cross_entropy_work {
 #define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
 #define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
 #define IGNIS__ROUND_BLOCKS 7        /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
+#define IGNIS__SHORT_ROW 16          /* elements of a row that a thread has, of few rows */
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
 {
@@ -26375,7 +26485,8 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
     if (ignis__cross_entropy_is_few(entropy, work)) { /* it has the first twelve */
-        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, dtype == IGNIS_F64 ? 256 : 1024, rows);
+        int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024 : 32 * ignis__ceil_div(entropy->rows, 32);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024), rows);
         return;
     }
     if (!work->counts && !work->part)
@@ -28378,7 +28489,7 @@ static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
 
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
-    unsigned one[3] = {1, 1, 1};
+    unsigned one[3] = {1, 1, 1}, block[3] = {2, 1, 1};
     int schedule = (int)optimizer->schedule.kind;
     void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
     void *params[] = {state,
@@ -28392,7 +28503,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &optimizer->scale.backoff,
                       &optimizer->scale.interval};
     ignis__cost(0, 0, 0); /* the arrays are for the kernel behind it */
-    return function && ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, one, 0, params);
+    return function && ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
 }
 
 /*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
@@ -47115,6 +47226,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_matmul_t(...) IGNIS__AT(ignis_matmul_t(__VA_ARGS__))
 #define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))
 #define ignis_mlp(...) IGNIS__AT(ignis_mlp(__VA_ARGS__))
+#define ignis_mlp_layers(...) IGNIS__AT(ignis_mlp_layers(__VA_ARGS__))
 #define ignis_add(...) IGNIS__AT(ignis_add(__VA_ARGS__))
 #define ignis_sub(...) IGNIS__AT(ignis_sub(__VA_ARGS__))
 #define ignis_mul(...) IGNIS__AT(ignis_mul(__VA_ARGS__))

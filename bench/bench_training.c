@@ -211,7 +211,7 @@ typedef struct mlp {
     ignis_tensor x, targets, weights[3], biases[3];
     ignis_optimizer optimizer;
     ignis_graph graph;
-    bool in_pairs; /* the first two layers are one call */
+    bool at_once; /* all layers are one call */
 } mlp;
 
 static void mlp_step(void *work)
@@ -219,12 +219,10 @@ static void mlp_step(void *work)
     mlp *m = (mlp *)work;
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor h = m->x;
-    int i = 0;
-    if (m->in_pairs) {
-        h = ignis_relu(ignis_mlp(h, m->weights[0], m->biases[0], m->weights[1], m->biases[1], IGNIS_ACTIVATION_RELU));
-        i = 2;
-    }
-    for (; i < 3; i++) {
+    int i;
+    if (m->at_once)
+        h = ignis_mlp_layers(h, m->weights, m->biases, 3, IGNIS_ACTIVATION_RELU);
+    for (i = 0; i < 3 && !m->at_once; i++) {
         h = ignis_linear(h, m->weights[i], m->biases[i]);
         if (i < 2)
             h = ignis_relu(h);
@@ -255,18 +253,19 @@ static void bench_mlp(void)
         REQUIRE(ignis_optimizer_add(m.optimizer, m.biases[i], false));
     }
     if (profile) {
-        m.in_pairs = false;
+        m.at_once = false;
         batch(mlp_step, &m, 4, true);
         profile_steps(mlp_step, &m);
     }
     for (i = 0; i < 2; i++) {
-        m.in_pairs = i == 1;
-        row(i ? "MLP train step, ignis_mlp" : "MLP 64-128-128-10 train step", seconds(mlp_step, &m, true) * 1e6, "us", 0);
+        m.at_once = i == 1;
+        row(i ? "MLP train step, ignis_mlp_layers" : "MLP 64-128-128-10 train step", seconds(mlp_step, &m, true) * 1e6, "us", 0);
         REQUIRE(ignis_graph_begin());
         mlp_step(&m);
         m.graph = ignis_graph_end();
         require(m.graph.id != 0, "the capture");
-        row(i ? "MLP train step, ignis_mlp, CUDA graph" : "MLP train step, CUDA graph", seconds(mlp_replay, &m, true) * 1e6, "us", 0);
+        row(i ? "MLP train step, ignis_mlp_layers, CUDA graph" : "MLP train step, CUDA graph", seconds(mlp_replay, &m, true) * 1e6, "us",
+            0);
         REQUIRE(ignis_graph_free(m.graph));
     }
     REQUIRE(ignis_optimizer_free(m.optimizer));

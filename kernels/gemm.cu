@@ -14,40 +14,49 @@ typedef ignis_type<IGNIS_T> T;
 
 /*  A thread's share of loading a tile of op(x), rows x depth: one element of every few rows or columns, so that neighbours read neighbours. */
 template <int operand, int rows, int depth> struct Loader {
-    static constexpr int count = rows * depth / 256;
+    static constexpr int count = rows * depth / 256, row_step = 256 / depth, k_step = 256 / rows;
     const Product &p;
-    const T *from; /* of the first element */
-    long long row_stride, k_stride, row_end, first_row;
-    int row, k, row_step, k_step;
+    const T *from; /* of the thread's first element at k = 0; with patches, of the array */
+    long long stride, k_stride, step, first_row;
+    int row, k, row_count; /* row_count: from first_row on so many exist */
     bool by_k;
 
     /*  by_k: elements of a row lie next to each other. */
     __device__ Loader(const Product &p, const T *matrix, long long first_row, long long row_end, bool by_k, long long row_length)
-        : p(p), row_stride(by_k ? row_length : 1), k_stride(by_k ? 1 : row_length), row_end(row_end - first_row), first_row(first_row),
+        : p(p), stride(row_length), k_stride(by_k ? 1 : row_length), step((by_k ? row_step : k_step) * row_length), first_row(first_row),
           row(by_k ? threadIdx.x / depth : threadIdx.x % rows), k(by_k ? threadIdx.x % depth : threadIdx.x / rows),
-          row_step(by_k ? 256 / depth : 0), k_step(by_k ? 0 : 256 / rows), by_k(by_k)
+          row_count((int)min((long long)rows, row_end - first_row)), by_k(by_k)
     {
-        from = IGNIS_PATCHES ? matrix : matrix + first_row * row_stride;
+        from = IGNIS_PATCHES ? matrix : matrix + (first_row + row) * (by_k ? row_length : 1) + k * k_stride;
     }
+    /*  Not below 0, and known when all is that loads need: for ignis_grid_dependency_wait. */
+    __device__ long long prepared() const { return (long long)from | step | k_stride | row_count; }
+
     __device__ void load(Wide (&x)[count], long long first_k, long long end_k) const
     {
-        const T *next = from + row * row_stride + (first_k + k) * k_stride;
-        const long long step = row_step * row_stride + k_step * k_stride;
+        const int k_count = (int)min((long long)depth, end_k - first_k);
+        const T *next = from + first_k * k_stride;
+        int there; /* of the thread's elements */
+        if (by_k)
+            there = k < k_count ? (row_count - row + row_step - 1) / row_step : 0;
+        else
+            there = row < row_count ? (k_count - k + k_step - 1) / k_step : 0;
 #pragma unroll
         for (int i = 0; i < count; i++, next += step) {
-            const int r = row + i * row_step;
-            const long long at = first_k + k + i * k_step;
-            const T *element = next;
-            if (IGNIS_PATCHES)
-                element = r < row_end && at < end_k ? p.find<operand>(from, by_k, by_k ? row_stride : k_stride, first_row + r, at) : nullptr;
-            x[i] = r < row_end && at < end_k && element ? Wide(*element) : Wide(0);
+            if (IGNIS_PATCHES) {
+                const int r = row + (by_k ? i * row_step : 0), at = k + (by_k ? 0 : i * k_step);
+                const T *element = r < row_count && at < k_count ? p.find<operand>(from, by_k, stride, first_row + r, first_k + at) : nullptr;
+                x[i] = element ? Wide(*element) : Wide(0);
+            } else {
+                x[i] = i < there ? Wide(*next) : Wide(0);
+            }
         }
     }
     __device__ void store(Wide (*tile)[rows + 4], const Wide (&x)[count]) const
     {
 #pragma unroll
         for (int i = 0; i < count; i++)
-            tile[k + i * k_step][row + i * row_step] = x[i];
+            tile[k + (by_k ? 0 : i * k_step)][row + (by_k ? i * row_step : 0)] = x[i];
     }
 };
 
@@ -135,9 +144,14 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
 KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */
 KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */
 
+/*  Up to two plain products that do not depend on each other, in one launch. */
+struct Products {
+    Product of[IGNIS_PATCHES ? 1 : 2];
+};
+
 /*  Tiles of 16 x 32, for products that have few larger ones: a warp does all of it for an eighth of each step of k, a thread 4 x 4, so that the
-    next operands come once in 128 elements of k. What the warps have is added up in their order. */
-KERNEL(1) ignis_gemm_tiny(const Product p)
+    next operands come once in 128 elements of k. What the warps have is added up in their order. The first product has so many blocks. */
+KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned first_blocks)
 {
     constexpr int BM = 16, BN = 32, BK = 512 / sizeof(Wide), WARPS = 8, share = BK / WARPS;
     union alignas(16) Shared {
@@ -151,7 +165,9 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
     };
     __shared__ Shared shared;
     ignis_grid_dependents_launch();
-    const Place place(p, blockIdx.x, BM, BN);
+    const bool second = !IGNIS_PATCHES && blockIdx.x >= first_blocks;
+    const Product &p = products.of[second];
+    const Place place(p, blockIdx.x - (second ? first_blocks : 0), BM, BN);
     const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
     const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;
@@ -163,9 +179,11 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
 #pragma unroll
         for (int c = 0; c < 4; c++)
             sum[r][c] = 0;
-    ignis_grid_dependency_wait();
+    ignis_grid_dependency_wait(a.prepared() | b.prepared());
     a.load(next_a, place.first_k, place.end_k);
     b.load(next_b, place.first_k, place.end_k);
+    static_assert(BM * BN * sizeof(T) <= 256 * 16, "a thread has a single row");
+    Epilogue<256, BN, true> epilogue(p, place, threadIdx.x);
 #pragma unroll 1
     for (long long k = place.first_k; k < place.end_k; k += BK) {
         __syncthreads(); /* everybody has done with the step before */
@@ -219,7 +237,6 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
         store_partial<256, BN>(p, place, threadIdx.x, 0, BM, result);
         return;
     }
-    Epilogue<256, BN> epilogue(p, place, threadIdx.x);
     epilogue.strip(0, BM, result);
     epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });
 }

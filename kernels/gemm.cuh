@@ -152,8 +152,9 @@ typedef PlaceOf<long long> Place;
 
 /*  What a block does to its results on their way to memory. They come as strips of rows, in shared memory mostly, and a thread has the same few
     columns of all: so the bias is read once, and the sums over columns need no more than registers. They are a pack where rows consist of packs;
-    else every so many columns one, so that neighbours store neighbours. */
-template <int threads, int columns> struct Epilogue {
+    else every so many columns one, so that neighbours store neighbours. one_row: a thread has a single row, and what
+    a gradient reads of it comes with the bias, when the epilogue is made, which may be long before there are results. */
+template <int threads, int columns, bool one_row = false> struct Epilogue {
     static constexpr int N = 16 / sizeof(T), across = columns / N, down = threads / across;
     static_assert(threads % across == 0, "a thread has the same columns in each row");
     const Product &p;
@@ -161,6 +162,7 @@ template <int threads, int columns> struct Epilogue {
     const int thread, step, column, count; /* of this thread's columns - column, column + step, ... - so many exist */
     const bool whole;                      /* all do, in packs */
     Wide bias[N], sums[N];
+    ignis_pack<T, N> before; /* of one_row and whole: of a gradient, what the activation was applied to */
 
     __device__ Epilogue(const Product &p, const Place &place, int thread)
         : p(p), place(place), thread(thread), step(p.packed_out ? 1 : across), column(thread % across * (p.packed_out ? N : 1)),
@@ -174,7 +176,14 @@ template <int threads, int columns> struct Epilogue {
 #pragma unroll
             for (int i = 0; i < N; i++)
                 bias[i] = Wide(pack[i]);
+        } else if (p.bias) {
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (i < count)
+                    bias[i] = Wide(p.bias_at(place.batch)[place.column + column + i * step]);
         }
+        if (one_row && whole && p.gradient && place.row + thread / across < p.m)
+            before = ignis_load<N>(p.pre + p.out_at(place.batch, place.row + thread / across) + place.column + column);
     }
 
     /*  Rows first ... of the tile; value(row of the strip, column) is one of them, pack(row of the strip, column, x) a pack of them. */
@@ -194,11 +203,13 @@ template <int threads, int columns> struct Epilogue {
             } else {
 #pragma unroll 1
                 for (int c = 0; c < count; c++) {
-                    Wide x[1] = {value(r, column + c * step)};
-                    const Wide one_bias[1] = {p.bias ? Wide(p.bias_at(place.batch)[place.column + column + c * step]) : Wide(0)};
+                    Wide x[1] = {value(r, column + c * step)}, one_bias[1] = {0};
+#pragma unroll
+                    for (int i = 0; i < N; i++) /* biases and sums stay in registers */
+                        one_bias[0] = i == c ? bias[i] : one_bias[0];
                     finish<1>(x, one_bias, at + c * step);
 #pragma unroll
-                    for (int i = 0; i < N; i++) /* sums stay in registers */
+                    for (int i = 0; i < N; i++)
                         sums[i] += i == c ? x[0] : Wide(0);
                 }
             }
@@ -222,10 +233,12 @@ template <int threads, int columns> struct Epilogue {
         for (int i = 0; i < some; i++)
             x[i] = Wide(p.factor) * x[i] + bias[i];
         if (p.activation) {
-            if (p.gradient)
-                pack = ignis_load<some>(p.pre + at);
-            else
+            if (!p.gradient)
                 pack = ignis_pack_round<T, some>(x); /* what is kept is what is activated */
+            else if constexpr (one_row && some == N)
+                pack = before;
+            else
+                pack = ignis_load<some>(p.pre + at);
             if (p.pre && !p.gradient)
                 ignis_store(p.pre + at, pack);
 #pragma unroll

@@ -130,12 +130,19 @@ __device__ inline void ignis_ptx_bar_sync(uint32_t id, uint32_t threads)
     has ended. ignis_grid_dependency_wait waits for all of that; before it a thread neither reads what other work writes, nor writes what that
     reads or writes. ignis_grid_dependents_launch says that the next kernel may begin, if it is such a one, once all blocks have said so or
     ended; so it costs that kernel's place on the device, and saves the time that a launch takes. Without such a launch both do nothing.
+    Compilers put the wait before what is computed without memory; with a number, which is not below 0, it comes when that is known.
     ignis_grid_dependency - both, the latter where the grid is small: beside what fills the device nothing can begin. */
 __device__ inline void ignis_grid_dependency_wait()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" : : : "memory");
 #endif
+}
+
+__device__ inline void ignis_grid_dependency_wait(long long known)
+{
+    if (known >= 0)
+        ignis_grid_dependency_wait();
 }
 
 __device__ inline void ignis_grid_dependents_launch()

@@ -50,7 +50,8 @@ enum ignis_optim_state {
     GOOD,         /* steps since SCALE has changed */
     SKIPPED,      /* steps in all */
     SKIP,         /* the step under way is skipped */
-    CHECKED       /* NORM is that of the gradients of the next step */
+    CHECKED,      /* NORM is that of the gradients of the next step */
+    STATES
 };
 
 /* >>state ------------------------------------------------------------------------------------------------------- */
@@ -70,44 +71,61 @@ extern "C" __global__ void ignis_optim_table(ignis_parameter *table, ignis_param
 
 enum { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_LINEAR };
 
-/*  One thread. The learning rate grows linearly for warmup steps, then falls from 1 to floor times the base rate until step total. The scale of the
-    loss grows after interval steps; 0: there is none, and no step is skipped. */
+/*  Two threads, one for each beta, as the step waits for this: so they take its logarithm, which is minus infinity for 0, before they wait, and
+    read all of the state at once. The learning rate grows linearly for warmup steps, then falls from 1 to floor times the base rate until step total.
+    The scale of the loss grows after interval steps; 0: there is none, and no step is skipped. */
 extern "C" __global__ void ignis_optim_advance(double *state, double beta1, double beta2, int schedule, long long warmup, long long total,
                                                double floor, double growth, double backoff, long long interval)
 {
-    ignis_grid_dependency();
-    state[SKIP] = interval > 0 && !isfinite(state[NORM]);
-    state[CHECKED] = 0;
-    state[CLIP] = state[CLIP_NEXT] / state[SCALE];
-    state[CLIP_NEXT] = 1;
-    if (state[SKIP] != 0) {
-        state[SCALE] *= backoff;
-        state[GOOD] = 0;
-        state[SKIPPED] += 1;
-        return;
+    ignis_grid_dependents_launch();
+    const double log_beta = log(threadIdx.x ? beta2 : beta1);
+    ignis_grid_dependency_wait(__double_as_longlong(fabs(log_beta)));
+    double now[STATES + 1];
+#pragma unroll
+    for (int i = 0; i < STATES; i += 2) {
+        const auto pack = ignis_load<2>(state + i);
+        now[i] = pack[0];
+        now[i + 1] = pack[1];
     }
-    state[GOOD] += interval > 0;
-    if (interval > 0 && state[GOOD] >= (double)interval) {
-        if (isfinite((float)(state[SCALE] * growth)))
-            state[SCALE] *= growth;
-        state[GOOD] = 0;
+    __syncwarp(3);
+    now[SKIP] = interval > 0 && !isfinite(now[NORM]);
+    now[CHECKED] = 0;
+    now[CLIP] = now[CLIP_NEXT] / now[SCALE];
+    now[CLIP_NEXT] = 1;
+    if (now[SKIP] != 0) {
+        now[SCALE] *= backoff;
+        now[GOOD] = 0;
+        now[SKIPPED] += 1;
+    } else {
+        now[GOOD] += interval > 0;
+        if (interval > 0 && now[GOOD] >= (double)interval) {
+            if (isfinite((float)(now[SCALE] * growth)))
+                now[SCALE] *= growth;
+            now[GOOD] = 0;
+        }
+        const double step = now[STEP] + 1;
+        double factor = 1;
+        if (step <= (double)warmup) {
+            factor = step / (double)warmup;
+        } else if (schedule != SCHEDULE_CONSTANT) {
+            const double done = min((step - (double)warmup) / (double)max(total - warmup, 1LL), 1.0);
+            const double left = schedule == SCHEDULE_COSINE ? 0.5 * (1 + cospi(done)) : 1 - done;
+            factor = floor + (1 - floor) * left;
+        }
+        now[STEP] = step;
+        now[LR] = now[BASE_LR] * factor;
+        const double scale = -1 / expm1(step * log_beta);
+        state[FIRST_SCALE + threadIdx.x] = threadIdx.x ? sqrt(scale) : scale;
     }
-    const double step = state[STEP] + 1;
-    double factor = 1;
-    if (step <= (double)warmup) {
-        factor = step / (double)warmup;
-    } else if (schedule != SCHEDULE_CONSTANT) {
-        const double done = min((step - (double)warmup) / (double)max(total - warmup, 1LL), 1.0);
-        const double left = schedule == SCHEDULE_COSINE ? 0.5 * (1 + cospi(done)) : 1 - done;
-        factor = floor + (1 - floor) * left;
+    if (threadIdx.x == 0) {
+#pragma unroll
+        for (int i = CLIP_NEXT; i < STATES; i++)
+            if (i != FIRST_SCALE && i != SECOND_SCALE)
+                state[i] = now[i];
     }
-    state[STEP] = step;
-    state[LR] = state[BASE_LR] * factor;
-    state[FIRST_SCALE] = 1 / (1 - pow(beta1, step));
-    state[SECOND_SCALE] = 1 / sqrt(1 - pow(beta2, step));
 }
 
-/*  A block's share of the table. */
+/*  A block's share of the table. All its threads make one. */
 struct chunk {
     ignis_parameter parameter;
     long long start, end;
@@ -115,13 +133,14 @@ struct chunk {
     __device__ chunk(const ignis_parameter *table, int count)
     {
         int low = 0, high = count; /* the parameter is the last one that begins at this block or before it */
-        while (high - low > 1) {
+        while (high - low > THREADS) {
             const int middle = (low + high) / 2;
             if (table[middle].first_block <= blockIdx.x)
                 low = middle;
             else
                 high = middle;
         }
+        low += __syncthreads_count(low + (int)threadIdx.x < high && table[low + threadIdx.x].first_block <= blockIdx.x) - 1;
         parameter = table[low];
         start = (blockIdx.x - parameter.first_block) * parameter.chunk;
         end = min(start + parameter.chunk, parameter.count);

@@ -49,9 +49,18 @@ __device__ inline exponentials of_warp(exponentials mine)
     return all;
 }
 
+/*  A thread that has rows to itself, and so nobody to ask. */
+struct thread_team {
+    static constexpr bool is_block = false, one_round = true;
+    static __device__ int size() { return 1; }
+    static __device__ int thread() { return 0; }
+    static __device__ long long first() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
+    static __device__ long long count() { return gridDim.x * (long long)blockDim.x; }
+};
+
 /*  Of a row, for all threads of its team. The batch has the row's round 0, and is left with its round last. */
-template <typename Team, int N, bool exact>
-__device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact> &row, ignis_batch<T, N> &xs, const T *from, int &last)
+template <typename Team, int N, bool exact, int packs>
+__device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact, packs> &row, ignis_batch<T, N, packs> &xs, const T *from, int &last)
 {
     Wide max = -ignis_infinity<Wide>(), sum = 0;
     last = 0;
@@ -79,7 +88,9 @@ __device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact> &row, i
         max = now;
         last = round;
     }
-    exponentials all = of_warp({max, sum});
+    exponentials all = {max, sum};
+    if constexpr (!ignis_is_same<Team, thread_team>)
+        all = of_warp(all);
     if constexpr (Team::is_block) {
         __shared__ exponentials of_warps[32];
         __syncthreads(); /* the block may still be reading those of its row before */
@@ -248,11 +259,11 @@ struct tally {
 };
 
 /*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits or these themselves: that of the sum of losses times scale.
-    An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. */
-template <typename Team, int N, bool exact = false>
+    An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. packs: as of ignis_row. */
+template <typename Team, int N, bool exact = false, int packs = ignis_row<T, Team, N>::packs>
 __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, int kept)
 {
-    typedef ignis_row<T, Team, N, exact> Row;
+    typedef ignis_row<T, Team, N, exact, packs> Row;
     constexpr bool ahead = exact && Team::one_round; /* a team asks for its next row before it stores the gradient of this one */
     const auto row_of = [&](long long turn) { return all.rows - 1 - turn; }; /* the last rows are likely to be in the cache still */
     const auto class_at = [&](long long turn) { return turn < all.rows ? all.class_of(row_of(turn)) : -2; };
@@ -271,7 +282,7 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
         T *to = gradient + r * all.stride;
         const int target = Team::one_round ? next : all.class_of(r);
         const Row row(from, all.n, kept);
-        ignis_batch<T, N> xs;
+        typename Row::Batch xs;
         int last;
         if constexpr (ahead)
             row.open(xs, words);
@@ -292,7 +303,7 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
             continue;
         }
         const exponentials sums = sum_up(row, xs, from, last);
-        if constexpr (!Team::is_block)
+        if constexpr (!Team::is_block && !ignis_is_same<Team, thread_team>)
             __syncwarp(); /* as the barrier in the sums of a block */
         if (next != -2)
             load_ahead(turn + Team::count());
@@ -505,19 +516,22 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 #define SINGLE_THREADS 1024
 #endif
 
-/*  The same for a few short rows, in one block. */
+#define SHORT_ROW 16 /* the host knows it, too */
+
+/*  The same for a few short rows, no more than the block has threads. Of the shortest a thread has one: its few loads are under way at a time, and no
+    other thread is waited for. */
 extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
     ignis_cross_entropy_few(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                             long long rows, long long n, long long stride, long long ignore_index, int mean)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    long long counted = 0;
-    for (long long r = threadIdx.x; r < rows; r += blockDim.x)
-        counted += all.target(r) != ignore_index;
-    const Wide factor = scale_of(mean, ignis_block_sum(counted));
+    const Wide factor = scale_of(mean, __syncthreads_count(threadIdx.x < rows && all.target(threadIdx.x) != ignore_index));
     tally mine = {factor, 0};
-    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, 0);
+    if (n <= SHORT_ROW)
+        cross_entropy<thread_team, 1, false, SHORT_ROW>(mine, log_sums, gradient, all, 0);
+    else
+        cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, 0);
     const Wide sum = ignis_block_sum(mine.loss);
     if (threadIdx.x == 0) {
         scale[0] = factor;

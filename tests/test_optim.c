@@ -222,6 +222,36 @@ TEST(many_parameters_of_all_dtypes)
     end_training(&t);
 }
 
+/*  More than a block has threads, of one element type: a block looks for its own among them. */
+TEST(more_parameters_than_threads)
+{
+    enum { COUNT = 600 };
+    ignis_tensor tensors[COUNT];
+    ignis_sgd_desc desc;
+    ignis_optimizer optimizer;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.lr = 0.5;
+    optimizer = ignis_sgd(&desc);
+    for (i = 0; i < COUNT; i++) {
+        ignis_array grad = make(IGNIS_SHAPE(i == 77 ? 30000 : 3), IGNIS_F32); /* one of several blocks */
+        CHECK_OK(ignis_array_fill(grad, i + 1));
+        tensors[i] = tensor_noise(IGNIS_SHAPE(ignis_array_numel(grad)), IGNIS_F32, 1, true);
+        CHECK_OK(ignis_array_fill(ignis_tensor_data(tensors[i]), 1000));
+        CHECK_OK(ignis_optimizer_add(optimizer, tensors[i], true));
+        CHECK_OK(ignis_backward(tensors[i], grad));
+        drop(grad);
+    }
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    for (i = 0; i < COUNT; i++) {
+        CHECK_NUMBER(value_at(tensors[i], 0), 1000 - 0.5 * (i + 1));
+        CHECK_NUMBER(value_at(tensors[i], i == 77 ? 29999 : 2), 1000 - 0.5 * (i + 1));
+        let_go(tensors[i]);
+    }
+    CHECK_OK(ignis_optimizer_free(optimizer));
+}
+
 TEST(parameters_without_gradient_stay)
 {
     ignis_adamw_desc desc = usual_adamw();
