@@ -13905,43 +13905,43 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /*  Those of generation, which others do not warm up. */
 #ifdef IGNIS_MODELS
-#define IGNIS__BUILTINS_MODELS(X)                               \
-    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows")              \
-    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding")    \
-    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed")            \
-    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")      \
-    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")        \
-    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")      \
-    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")      \
-    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")        \
-    X(GENERATE_ADD, GENERATE_CU, "ignis_generate_add")          \
-    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate")        \
-    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")      \
-    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather")    \
-    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")        \
-    X(GENERATE_PARTS, GENERATE_CU, "ignis_generate_draw_parts") \
-    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")        \
-    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                          \
-    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                          \
-    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                          \
-    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                          \
-    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")              \
-    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")              \
-    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")              \
-    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")              \
-    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm")        \
-    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1")              \
-    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8")              \
-    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16")            \
-    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32")            \
-    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64")            \
+#define IGNIS__BUILTINS_MODELS(X)                                 \
+    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows")                \
+    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding")      \
+    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed")              \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")        \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")          \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")        \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")        \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")          \
+    X(GENERATE_ADD, GENERATE_CU, "ignis_generate_add")            \
+    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate")          \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")        \
+    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather")      \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")          \
+    X(GENERATE_PARTS, GENERATE_CU, "ignis_generate_draw_parts")   \
+    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")          \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                            \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                            \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                            \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                            \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")                \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")                \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")                \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")                \
+    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm")          \
+    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1")                \
+    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8")                \
+    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16")              \
+    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32")              \
+    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64")              \
     X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows") \
-    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1")     \
-    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8")     \
-    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16")   \
-    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32")   \
-    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64")   \
-    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")   \
+    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1")       \
+    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8")       \
+    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16")     \
+    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32")     \
+    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64")     \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")     \
     X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")
 #else
 #define IGNIS__BUILTINS_MODELS(X)
@@ -41254,10 +41254,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
 enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
 
 /*  Elements of 16 bits that hold the rows of a step as whole numbers, with a scale and a sum of each block of 32: see kernels/gemv_blocks.cu. */
-static int64_t ignis__blocks_room(int64_t columns)
-{
-    return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
-}
+static int64_t ignis__blocks_room(int64_t columns) { return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2); }
 
 /*  Elements that products with quantised weights need besides: for the numbers of any one of them, or for the rows of a step; 0: there are none. */
 static int64_t ignis__model_largest(const ignis__model *model)
@@ -43081,7 +43078,7 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
                                const ignis__gemv_mma *cache)
 {
     enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
-    enum { RING = 8 * 2 * (16 * 272 + 8), OTHER = 2048 };                 /* bytes of its largest ring; those that a block takes otherwise */
+    enum { RING = 8 * 2 * (16 * 272 + 8), OTHER = 2048 }; /* bytes of its largest ring; those that a block takes otherwise */
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
@@ -43135,8 +43132,8 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
             ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
-        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype, define, grid, 1, 1, 256,
-                         1, shared, params);
+        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype, define, grid, 1, 1,
+                         256, 1, shared, params);
     }
 }
 

@@ -32,7 +32,7 @@
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   235 lines    9716 bytes
-        gemv_blocks.cu             426 lines   18529 bytes
+        gemv_blocks.cu             426 lines   18542 bytes
         gemv_mma.cu                410 lines   19404 bytes
         generate.cu                533 lines   22685 bytes
         generate.cuh                37 lines    1683 bytes
@@ -62,7 +62,7 @@
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
-        weights_blocks.cuh         296 lines   13621 bytes
+        weights_blocks.cuh         316 lines   14268 bytes
 */
 #include <stdint.h>
 
@@ -4798,6 +4798,13 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "    return result;",
     "}",
     "",
+    "/*  Keeps what comes next behind the loads ahead of it: the compiler would load what it needs one by one, to save registers that there are. */",
+    "template <bool wanted> __device__ inline void at_a_time()",
+    "{",
+    "    if (wanted)",
+    "        __syncwarp();",
+    "}",
+    "",
     "/* >>x ----------------------------------------------------------------------------------------------------------- */",
     "",
     "/*  Eight elements of a block as whole numbers, four neighbouring lanes having one block; and what is the block's. */",
@@ -5023,23 +5030,35 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "            }",
     "            operand(a[b], w, b, more, 6 - 2 * t);",
     "        }",
+    "        uint4 x[2][UNIT];",
+    "        float2 of[2][UNIT];",
+    "        float sums[2][UNIT][2];",
+    "        const auto fetch = [&](int n) {",
+    "#pragma unroll",
+    "            for (int b = 0; b < UNIT; b++) {",
+    "                x[n % 2][b] = x_of(b, n);",
+    "                of[n % 2][b] = scales_of_x(b, n, sums[n % 2][b]);",
+    "            }",
+    "        };",
+    "        fetch(0);",
     "#pragma unroll",
     "        for (int n = 0; n < N; n++) {",
     "            float pair[4], y[4];",
+    "            if (n + 1 < N)",
+    "                fetch(n + 1);",
+    "            at_a_time<(N > 1)>();",
     "#pragma unroll",
     "            for (int b = 0; b < UNIT; b++) {",
-    "                const uint4 x = x_of(b, n);",
+    "                const uint4 now = x[n % 2][b];",
     "                int found[parts][4] = {};",
-    "                float sums[2];",
-    "                const float2 of = scales_of_x(b, n, sums);",
     "#pragma unroll",
     "                for (int i = 0; i < parts; i++) {",
     "                    const bool has = !halves || t / 2 == i;",
-    "                    ignis_ptx_mma_s8(found[i], a[b], has ? x.x : 0, has ? x.y : 0);",
+    "                    ignis_ptx_mma_s8(found[i], a[b], has ? now.x : 0, has ? now.y : 0);",
     "#pragma unroll",
     "                    for (int &c : found[i])",
     "                        c *= 128;",
-    "                    ignis_ptx_mma_s8(found[i], a[b], has ? x.z : 0, has ? x.w : 0);",
+    "                    ignis_ptx_mma_s8(found[i], a[b], has ? now.z : 0, has ? now.w : 0);",
     "                }",
     "#pragma unroll",
     "                for (int c = 0; c < 4; c++) {",
@@ -5047,7 +5066,8 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "#pragma unroll",
     "                    for (int i = 0; i < parts; i++)",
     "                        product[i] = found[i][c];",
-    "                    const float one = scaled(product, s[b].of[c / 2], s[b].least[c / 2], c % 2 ? of.y : of.x, sums[c % 2]);",
+    "                    const float one =",
+    "                        scaled(product, s[b].of[c / 2], s[b].least[c / 2], c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);",
     "                    if (b % 2 == 0)",
     "                        y[c] = one;",
     "                    else if (b == 1)",
@@ -11177,7 +11197,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "    const gemv_mma_params &p = all.product;",
     "    uint4 *const memory = shared_memory();",
     "    constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;",
-    "    constexpr int ring = 2;",
+    "    constexpr int ring = N == 8 ? 1 : 2;",
     "    float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */",
     "    const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;",
     "    const slice_of_k k(p.k);",
@@ -16325,7 +16345,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x7fbf6fe2c77c9ba6ULL, ignis__lines_gemv_cuh, 235},
-    {"gemv_blocks.cu", 0x9060b5cfe8aa0d77ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 426)},
+    {"gemv_blocks.cu", 0xc33795fe1dcc7107ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 426)},
     {"gemv_mma.cu", 0x58b92d9bae9daf37ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 410)},
     {"generate.cu", 0x3d7e023920b840a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 533)},
     {"generate.cuh", 0x52f429877f1bcf31ULL, ignis__lines_generate_cuh, 37},
@@ -16355,7 +16375,7 @@ static const ignis__source ignis__sources[] = {
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_upsample_cu, 152)},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},
-    {"weights_blocks.cuh", 0x5ba6f6dcf4f8622dULL, ignis__lines_weights_blocks_cuh, 296},
+    {"weights_blocks.cuh", 0x6654f064c294fe38ULL, ignis__lines_weights_blocks_cuh, 316},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -343,7 +343,7 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
     const gemv_mma_params &p = all.product;
     uint4 *const memory = shared_memory();
     constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;
-    constexpr int ring = 2;
+    constexpr int ring = N == 8 ? 1 : 2;
     float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */
     const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;
     const slice_of_k k(p.k);

@@ -31,6 +31,13 @@ __device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
     return result;
 }
 
+/*  Keeps what comes next behind the loads ahead of it: the compiler would load what it needs one by one, to save registers that there are. */
+template <bool wanted> __device__ inline void at_a_time()
+{
+    if (wanted)
+        __syncwarp();
+}
+
 /* >>x ----------------------------------------------------------------------------------------------------------- */
 
 /*  Eight elements of a block as whole numbers, four neighbouring lanes having one block; and what is the block's. */
@@ -256,23 +263,35 @@ template <int type> struct blocks_rows {
             }
             operand(a[b], w, b, more, 6 - 2 * t);
         }
+        uint4 x[2][UNIT];
+        float2 of[2][UNIT];
+        float sums[2][UNIT][2];
+        const auto fetch = [&](int n) {
+#pragma unroll
+            for (int b = 0; b < UNIT; b++) {
+                x[n % 2][b] = x_of(b, n);
+                of[n % 2][b] = scales_of_x(b, n, sums[n % 2][b]);
+            }
+        };
+        fetch(0);
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float pair[4], y[4];
+            if (n + 1 < N)
+                fetch(n + 1);
+            at_a_time<(N > 1)>();
 #pragma unroll
             for (int b = 0; b < UNIT; b++) {
-                const uint4 x = x_of(b, n);
+                const uint4 now = x[n % 2][b];
                 int found[parts][4] = {};
-                float sums[2];
-                const float2 of = scales_of_x(b, n, sums);
 #pragma unroll
                 for (int i = 0; i < parts; i++) {
                     const bool has = !halves || t / 2 == i;
-                    ignis_ptx_mma_s8(found[i], a[b], has ? x.x : 0, has ? x.y : 0);
+                    ignis_ptx_mma_s8(found[i], a[b], has ? now.x : 0, has ? now.y : 0);
 #pragma unroll
                     for (int &c : found[i])
                         c *= 128;
-                    ignis_ptx_mma_s8(found[i], a[b], has ? x.z : 0, has ? x.w : 0);
+                    ignis_ptx_mma_s8(found[i], a[b], has ? now.z : 0, has ? now.w : 0);
                 }
 #pragma unroll
                 for (int c = 0; c < 4; c++) {
@@ -280,7 +299,8 @@ template <int type> struct blocks_rows {
 #pragma unroll
                     for (int i = 0; i < parts; i++)
                         product[i] = found[i][c];
-                    const float one = scaled(product, s[b].of[c / 2], s[b].least[c / 2], c % 2 ? of.y : of.x, sums[c % 2]);
+                    const float one =
+                        scaled(product, s[b].of[c / 2], s[b].least[c / 2], c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);
                     if (b % 2 == 0)
                         y[c] = one;
                     else if (b == 1)

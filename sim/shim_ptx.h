@@ -762,8 +762,8 @@ SIM_QUIET void sim_mma_bytes_combine(void *const *records, unsigned)
 }
 
 SIM_DEVICE void sim_ptx_mma_sync_m16n8k32_row_col_s32_s8_s8_s32(unsigned &d0, unsigned &d1, unsigned &d2, unsigned &d3, unsigned a0,
-                                                                unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1, unsigned c0,
-                                                                unsigned c1, unsigned c2, unsigned c3, SIM_AT)
+                                                                unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1,
+                                                                unsigned c0, unsigned c1, unsigned c2, unsigned c3, SIM_AT)
 {
     sim_mma_bytes_record r = {{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}};
     if (sim_rt->live_lanes() != 0xffffffffu)

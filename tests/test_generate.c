@@ -192,7 +192,8 @@ static void check_product_of(ignis_dtype dtype, int type, int other, int rows, i
             allowed = out_dtype == dtype ? tolerance_of(dtype) : 2e-6;
             if (type && dtype != IGNIS_F64) /* scales differ, and minima are taken off: the error is one of all that was added */
                 allowed += 2e-7 * size;
-            if (type && (dtype == IGNIS_F16 || dtype == IGNIS_BF16)) /* x has 15 bits, the greatest of 32 at least 13 before its sign: 2^-14 / 8 */
+            if (type &&
+                (dtype == IGNIS_F16 || dtype == IGNIS_BF16)) /* x has 15 bits, the greatest of 32 at least 13 before its sign: 2^-14 / 8 */
                 allowed += 7.6e-6 * rounded;
             if (!is_close(got[r * width + c], y, allowed * 8)) {
                 char text[256];

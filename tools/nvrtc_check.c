@@ -140,15 +140,10 @@ static const char *const gemv_mma[] = {"-DIGNIS_T=1",
                                        "-DIGNIS_T=1 -DIGNIS_GROUPS=8",
                                        "-DIGNIS_T=2 -DIGNIS_GROUPS=8",
                                        NULL};
-static const char *const halves_of_blocks[] = {"-DIGNIS_T=1 -DIGNIS_BLOCKS=2",
-                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",
-                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
-                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",
-                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=12",
-                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
-                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=14",
-                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=14",
-                                               NULL};
+static const char *const halves_of_blocks[] = {
+    "-DIGNIS_T=1 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
+    "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=12", "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
+    "-DIGNIS_T=1 -DIGNIS_BLOCKS=14", "-DIGNIS_T=2 -DIGNIS_BLOCKS=14", NULL};
 static const char *const only_one[] = {"", NULL};
 static const char *const formula[] = {"-DMAP=0", "-DMAP=1 -ftz=true", "-DMAP=2", NULL};
 static const char *const planted[] = {"-DIGNIS_T=2 -DPLANTED=0",
