@@ -43124,8 +43124,8 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
             product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
             grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
             shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
-            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024) { /* there is room for one block on a multiprocessor */
-                grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, tiles);
+            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 && grid > info->multiprocessors) { /* one fits on each */
+                grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, grid);
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
         } else { /* numbers of x have the factor of the type */

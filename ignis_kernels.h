@@ -32,7 +32,7 @@
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   235 lines    9716 bytes
-        gemv_blocks.cu             426 lines   18542 bytes
+        gemv_blocks.cu             425 lines   18376 bytes
         gemv_mma.cu                410 lines   19404 bytes
         generate.cu                533 lines   22685 bytes
         generate.cuh                37 lines    1683 bytes
@@ -62,7 +62,7 @@
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
-        weights_blocks.cuh         316 lines   14268 bytes
+        weights_blocks.cuh         317 lines   14392 bytes
 */
 #include <stdint.h>
 
@@ -4769,7 +4769,7 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "/*  weights_blocks.cuh - rows of quantised weights, and rows of x, as operands of tensor cores in whole numbers",
     "",
     "    A block of 32 weights is whole numbers, of 8 bits at most, times a scale (see blocks.cuh). A block of x is made the same: whole numbers of 15 bits",
-    "    times a power of two, so that the greatest one is exact and all are as near as 2^-15 of it. As two bytes, 128 high + low with low from 0 to 127,",
+    "    times a power of two, so that the greatest one is exact and none is off by more than 2^-14 of it. As two bytes, 128 high + low with low from 0 to 127,",
     "    they are operands too. The product of two blocks is exact then, however it is added up, and has one rounding, which is that of its scale: so",
     "    a row of x has the same bits alone, by add_alone, and among others, by add. Where x is not finite, so is no result that it is part of.",
     "",
@@ -5030,6 +5030,7 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "            }",
     "            operand(a[b], w, b, more, 6 - 2 * t);",
     "        }",
+    "        constexpr bool ahead = N < 8 || __CUDA_ARCH__ >= 900; /* else there are spills */",
     "        uint4 x[2][UNIT];",
     "        float2 of[2][UNIT];",
     "        float sums[2][UNIT][2];",
@@ -5044,8 +5045,8 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "#pragma unroll",
     "        for (int n = 0; n < N; n++) {",
     "            float pair[4], y[4];",
-    "            if (n + 1 < N)",
-    "                fetch(n + 1);",
+    "            if (ahead ? n + 1 < N : n > 0)",
+    "                fetch(ahead ? n + 1 : n);",
     "            at_a_time<(N > 1)>();",
     "#pragma unroll",
     "            for (int b = 0; b < UNIT; b++) {",
@@ -10868,15 +10869,15 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "typedef blocks_rows<IGNIS_BLOCKS> weights;",
     "",
     "constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* of x */",
-    "constexpr int TILE = SLICES * 16 + 8;   /* floats of a tile, of one row */",
+    "constexpr int TILE = SLICES * 16 + 8;     /* floats of a tile, of one row */",
     "",
     "/*  ignis.h has the same struct. */",
     "struct gemv_blocks_params {",
     "    gemv_mma_params product;",
     "    const uint8_t *scales_of; /* of weights, where they are in no record: see blocks.cuh */",
-    "    uint8_t *x;              /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */",
-    "    float *scales;           /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */",
-    "    int first;               /* result of the first row of the weights, n that behind the last one */",
+    "    uint8_t *x; /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */",
+    "    float *scales;            /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */",
+    "    int first;                /* result of the first row of the weights, n that behind the last one */",
     "};",
     "",
     "__device__ inline uint4 *shared_memory()",
@@ -10988,7 +10989,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "};",
     "",
     "struct pieces_in_registers : piece_order {",
-    "    static constexpr int units = 1, slots = weights::halves ? 3 : 4;",
+    "    static constexpr int units = 1, slots = weights::halves ? 2 : 3;",
     "    weights::unit loaded[slots];",
     "",
     "    __device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)",
@@ -11036,11 +11037,12 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "        __syncwarp(); /* all have read what was there */",
     "        if (threadIdx.x % 32 == 0) {",
     "            const gemv_mma_params &p = all.product;",
-    "            const long long behind = (p.gated ? 2 * p.n : p.n) - 1 - all.first; /* there may be no second eight */",
-    "            const long long first = first_record(low, records) + unit / units * TOGETHER, second = first_record(high <= behind ? high : low, records) + unit / units * TOGETHER;",
+    "            const int rows = (int)(p.gated ? 2 * p.n : p.n) - all.first, first[2] = {low, high < rows ? high : low}; /* there may be no second eight */",
     "            ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);",
-    "            ignis_ptx_bulk_load(ring + slot * 16 * bytes, (const uint8_t *)p.weights + first * bytes, 8 * bytes, barriers + 8 * slot);",
-    "            ignis_ptx_bulk_load(ring + slot * 16 * bytes + 8 * bytes, (const uint8_t *)p.weights + second * bytes, 8 * bytes, barriers + 8 * slot);",
+    "#pragma unroll",
+    "            for (int r = 0; r < 2; r++)",
+    "                ignis_ptx_bulk_load(ring + (slot * 16 + 8 * r) * bytes, (const uint8_t *)p.weights + (first_record(first[r], records) + unit / units * TOGETHER) * bytes, 8 * bytes,",
+    "                                    barriers + 8 * slot);",
     "        }",
     "        from.load_d(rest[slot], unit / 2);",
     "        go_on(units);",
@@ -11125,13 +11127,11 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "        ignis_grid_dependency_wait();",
     "        norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });",
     "        __syncthreads();",
+    "        put_whole(row, k, p.k, whole, scales, sums); /* each warp what it needs */",
     "    } else {",
     "        ignis_grid_dependency_wait();",
-    "    }",
-    "    if (p.norm_of)",
-    "        put_whole(row, k, p.k, whole, scales, sums); /* each warp what it needs */",
-    "    else",
     "        put_whole(p.x, k, p.k, whole, scales, sums);",
+    "    }",
     "    __syncwarp();",
     "",
     "    if (finished < own)",
@@ -16345,7 +16345,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x7fbf6fe2c77c9ba6ULL, ignis__lines_gemv_cuh, 235},
-    {"gemv_blocks.cu", 0xc33795fe1dcc7107ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 426)},
+    {"gemv_blocks.cu", 0xdffa9b66aec273b1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 425)},
     {"gemv_mma.cu", 0x58b92d9bae9daf37ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 410)},
     {"generate.cu", 0x3d7e023920b840a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 533)},
     {"generate.cuh", 0x52f429877f1bcf31ULL, ignis__lines_generate_cuh, 37},
@@ -16375,7 +16375,7 @@ static const ignis__source ignis__sources[] = {
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_upsample_cu, 152)},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},
-    {"weights_blocks.cuh", 0x6654f064c294fe38ULL, ignis__lines_weights_blocks_cuh, 316},
+    {"weights_blocks.cuh", 0xd6d3a1e812264cf7ULL, ignis__lines_weights_blocks_cuh, 317},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -14,15 +14,15 @@
 typedef blocks_rows<IGNIS_BLOCKS> weights;
 
 constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* of x */
-constexpr int TILE = SLICES * 16 + 8;   /* floats of a tile, of one row */
+constexpr int TILE = SLICES * 16 + 8;     /* floats of a tile, of one row */
 
 /*  ignis.h has the same struct. */
 struct gemv_blocks_params {
     gemv_mma_params product;
     const uint8_t *scales_of; /* of weights, where they are in no record: see blocks.cuh */
-    uint8_t *x;              /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */
-    float *scales;           /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
-    int first;               /* result of the first row of the weights, n that behind the last one */
+    uint8_t *x; /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */
+    float *scales;            /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
+    int first;                /* result of the first row of the weights, n that behind the last one */
 };
 
 __device__ inline uint4 *shared_memory()
@@ -134,7 +134,7 @@ struct piece_order {
 };
 
 struct pieces_in_registers : piece_order {
-    static constexpr int units = 1, slots = weights::halves ? 3 : 4;
+    static constexpr int units = 1, slots = weights::halves ? 2 : 3;
     weights::unit loaded[slots];
 
     __device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)
@@ -182,11 +182,12 @@ struct pieces_in_shared : piece_order {
         __syncwarp(); /* all have read what was there */
         if (threadIdx.x % 32 == 0) {
             const gemv_mma_params &p = all.product;
-            const long long behind = (p.gated ? 2 * p.n : p.n) - 1 - all.first; /* there may be no second eight */
-            const long long first = first_record(low, records) + unit / units * TOGETHER, second = first_record(high <= behind ? high : low, records) + unit / units * TOGETHER;
+            const int rows = (int)(p.gated ? 2 * p.n : p.n) - all.first, first[2] = {low, high < rows ? high : low}; /* there may be no second eight */
             ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);
-            ignis_ptx_bulk_load(ring + slot * 16 * bytes, (const uint8_t *)p.weights + first * bytes, 8 * bytes, barriers + 8 * slot);
-            ignis_ptx_bulk_load(ring + slot * 16 * bytes + 8 * bytes, (const uint8_t *)p.weights + second * bytes, 8 * bytes, barriers + 8 * slot);
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                ignis_ptx_bulk_load(ring + (slot * 16 + 8 * r) * bytes, (const uint8_t *)p.weights + (first_record(first[r], records) + unit / units * TOGETHER) * bytes, 8 * bytes,
+                                    barriers + 8 * slot);
         }
         from.load_d(rest[slot], unit / 2);
         go_on(units);
@@ -271,13 +272,11 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
         ignis_grid_dependency_wait();
         norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });
         __syncthreads();
+        put_whole(row, k, p.k, whole, scales, sums); /* each warp what it needs */
     } else {
         ignis_grid_dependency_wait();
-    }
-    if (p.norm_of)
-        put_whole(row, k, p.k, whole, scales, sums); /* each warp what it needs */
-    else
         put_whole(p.x, k, p.k, whole, scales, sums);
+    }
     __syncwarp();
 
     if (finished < own)

@@ -2,7 +2,7 @@
 /*  weights_blocks.cuh - rows of quantised weights, and rows of x, as operands of tensor cores in whole numbers
 
     A block of 32 weights is whole numbers, of 8 bits at most, times a scale (see blocks.cuh). A block of x is made the same: whole numbers of 15 bits
-    times a power of two, so that the greatest one is exact and all are as near as 2^-15 of it. As two bytes, 128 high + low with low from 0 to 127,
+    times a power of two, so that the greatest one is exact and none is off by more than 2^-14 of it. As two bytes, 128 high + low with low from 0 to 127,
     they are operands too. The product of two blocks is exact then, however it is added up, and has one rounding, which is that of its scale: so
     a row of x has the same bits alone, by add_alone, and among others, by add. Where x is not finite, so is no result that it is part of.
 
@@ -263,6 +263,7 @@ template <int type> struct blocks_rows {
             }
             operand(a[b], w, b, more, 6 - 2 * t);
         }
+        constexpr bool ahead = N < 8 || __CUDA_ARCH__ >= 900; /* else there are spills */
         uint4 x[2][UNIT];
         float2 of[2][UNIT];
         float sums[2][UNIT][2];
@@ -277,8 +278,8 @@ template <int type> struct blocks_rows {
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float pair[4], y[4];
-            if (n + 1 < N)
-                fetch(n + 1);
+            if (ahead ? n + 1 < N : n > 0)
+                fetch(ahead ? n + 1 : n);
             at_a_time<(N > 1)>();
 #pragma unroll
             for (int b = 0; b < UNIT; b++) {

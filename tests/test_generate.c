@@ -189,7 +189,7 @@ static void check_product_of(ignis_dtype dtype, int type, int other, int rows, i
                 y *= sigmoid_of(1.5957691216057308 * (y + 0.044715 * y * y * y));
             if (kind == IGNIS__GEMV_ADD)
                 y += start[r * width + c];
-            allowed = out_dtype == dtype ? tolerance_of(dtype) : 2e-6;
+            allowed = (out_dtype == dtype ? tolerance_of(dtype) : 2e-6) + (dtype == IGNIS_F64 ? 0 : 1e-8 * size); /* sums have 24 bits */
             if (type && dtype != IGNIS_F64) /* scales differ, and minima are taken off: the error is one of all that was added */
                 allowed += 2e-7 * size;
             if (type &&
