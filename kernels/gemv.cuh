@@ -122,6 +122,10 @@ __device__ inline void tile_rows(const gemv_mma_params &p, int first, int tile, 
     }
 }
 
+/*  Of a tile's first eight rows in shared memory the one that lanes 4 g to 4 g + 3 have: lanes that read at a time would find those of rows next to each
+    other in the same banks. */
+__device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }
+
 /*  What a thread needs to finish rows `low` and `high` of the weights for a column, loaded while the product is under way. */
 struct finish_line {
     float bias[2], sum[2], sine, cosine;
@@ -206,6 +210,16 @@ template <int columns, int N> __device__ inline void put_slice(float *to, const 
         }
 }
 
+/*  Adds up what the slices have found for a row, as a tree: numbers that are so many floats apart. */
+__device__ inline float sum_of_slices(const float *found, int apart)
+{
+    float s[SLICES];
+#pragma unroll
+    for (int i = 0; i < SLICES; i++)
+        s[i] = found[i * apart];
+    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+}
+
 /*  Adds up the slices of a tile and finishes its rows. `line` has the sums of this thread's first column already, and with `loaded` all else. */
 template <int columns, bool loaded>
 __device__ inline void finish_tile(const gemv_mma_params &p, const float *slices, int low, int high, finish_line &line)
@@ -217,13 +231,8 @@ __device__ inline void finish_tile(const gemv_mma_params &p, const float *slices
             break;
         float y[2];
 #pragma unroll
-        for (int part = 0; part < 2; part++) {
-            float s[SLICES];
-#pragma unroll
-            for (int i = 0; i < SLICES; i++)
-                s[i] = slices[(i * columns + c) * COLUMN + g + 8 * part];
-            y[part] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-        }
+        for (int part = 0; part < 2; part++)
+            y[part] = sum_of_slices(slices + c * COLUMN + g + 8 * part, columns * COLUMN);
         if (c != own || !loaded)
             line.load(p, low + g, high + g, c);
         if (c != own)

@@ -138,7 +138,7 @@ struct pieces_in_registers : piece_order {
     weights::unit loaded[slots];
 
     __device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)
-        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4))
+        : piece_order(all, k, tiles, threadIdx.x % 32 / 4)
     {
     }
     __device__ void ask(int slot)
@@ -150,7 +150,6 @@ struct pieces_in_registers : piece_order {
     }
     __device__ void wait(int) {}
     __device__ const weights::unit &of(int slot, int) const { return loaded[slot]; }
-    static __device__ int row_of(int g) { return g; }
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -158,12 +157,13 @@ struct pieces_in_registers : piece_order {
     multiple of 8. What lanes load themselves waits behind the flood. */
 struct pieces_in_shared : piece_order {
     static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3; /* ignis.h has the same */
+    static_assert(bytes / 16 % 2 == 1, "so rows that lanes read at a time have different banks");
     const int records;
     weights::unit rest[slots];
     uint32_t ring, barriers, phases;
 
     __device__ pieces_in_shared(const gemv_blocks_params &all, const void *memory, const slice_of_k &k, int tiles)
-        : piece_order(all, k, tiles, row_of(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)
+        : piece_order(all, k, tiles, row_of_lanes(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)
     {
         const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
         ring = at + warp * slots * 16 * bytes;
@@ -186,7 +186,8 @@ struct pieces_in_shared : piece_order {
             ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                ignis_ptx_bulk_load(ring + (slot * 16 + 8 * r) * bytes, (const uint8_t *)p.weights + (first_record(first[r], records) + unit / units * TOGETHER) * bytes, 8 * bytes,
+                ignis_ptx_bulk_load(ring + (slot * 16 + 8 * r) * bytes,
+                                    (const uint8_t *)p.weights + (first_record(first[r], records) + unit / units * TOGETHER) * bytes, 8 * bytes,
                                     barriers + 8 * slot);
         }
         from.load_d(rest[slot], unit / 2);
@@ -206,8 +207,6 @@ struct pieces_in_shared : piece_order {
             weights::read<true>(w, r, box + r * 8 * bytes, i, [](const uint8_t *from) { return *(const uint4 *)from; });
         return w;
     }
-    /*  Rows next to each other would have the same banks, as records are an odd number of 16 bytes. */
-    static __device__ int row_of(int g) { return g / 2 + g % 2 * 4; }
 };
 typedef pieces_in_shared pieces_of_one;
 #else
@@ -243,7 +242,7 @@ __device__ inline void put_whole(const T *row, const slice_of_k &k, long long le
 /*  One row. A block adds up what its warps have found when they have done all of its tiles: none waits for another before that. grid = blocks, of
     up to 32 tiles; shared memory for the ring, TILE floats of each tile, the row as whole numbers with its scales and, for minima, sums, and the
     row itself, if its norm comes first. */
-template <typename Pieces> __device__ inline void product_of_one(const gemv_blocks_params &all)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)
 {
     const gemv_mma_params &p = all.product;
     uint4 *const memory = shared_memory();
@@ -260,9 +259,9 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
     finish_line line;
 
     ignis_grid_dependents_launch();
-    Pieces coming(all, memory, k, tiles);
+    pieces_of_one coming(all, memory, k, tiles);
 #pragma unroll
-    for (int i = 0; i < Pieces::slots; i++)
+    for (int i = 0; i < pieces_of_one::slots; i++)
         coming.ask(i);
     tile_rows(p, all.first, blockIdx.x + finished * gridDim.x, low, high);
     if (finished < own)
@@ -288,12 +287,12 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
             to[i * TILE] = 0;
     for (int done = 0, at = k.first; k.first < k.last && done < own;) {
 #pragma unroll
-        for (int slot = 0; slot < Pieces::slots; slot++) {
+        for (int slot = 0; slot < pieces_of_one::slots; slot++) {
             if (done >= own)
                 break;
             coming.wait(slot);
 #pragma unroll
-            for (int i = 0; i < Pieces::units; i++) {
+            for (int i = 0; i < pieces_of_one::units; i++) {
                 const int block = (at + i) * UNIT + t;
                 uint4 x[2] = {};
                 if (at + i >= k.last)
@@ -306,7 +305,7 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
                 weights::add_alone(sum, coming.of(slot, i), at + i, x, scales[block], weights::minima ? sums[block] : 0);
             }
             coming.ask(slot);
-            at += Pieces::units;
+            at += pieces_of_one::units;
             if (at >= k.last) {
                 if (t < 2)
                     to[done * TILE] = sum;
@@ -320,20 +319,10 @@ template <typename Pieces> __device__ inline void product_of_one(const gemv_bloc
     if (finished < own) {
         float y[2];
 #pragma unroll
-        for (int part = 0; part < 2; part++) {
-            float s[SLICES];
-#pragma unroll
-            for (int i = 0; i < SLICES; i++)
-                s[i] = found[finished * TILE + i * 16 + g + 8 * part];
-            y[part] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-        }
+        for (int part = 0; part < 2; part++)
+            y[part] = sum_of_slices(found + finished * TILE + g + 8 * part, 16);
         line.put(p, low + g, high + g, 0, y[0], y[1]);
     }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params p)
-{
-    product_of_one<pieces_of_one>(p);
 }
 
 /*  Up to 8 N rows. */

@@ -155,8 +155,7 @@ struct pieces_in_shared : piece_order {
         if (++place == p.ring)
             place = 0, phase ^= 1;
     }
-    /*  Rows next to each other would have the same banks, as their chunks are swizzled. */
-    static __device__ int row_of(int g) { return g / 2 + g % 2 * 4; }
+    static __device__ int row_of(int g) { return row_of_lanes(g); } /* chunks of a row are swizzled */
 };
 typedef pieces_in_shared pieces_of_one;
 #else

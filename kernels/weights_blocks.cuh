@@ -31,13 +31,6 @@ __device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
     return result;
 }
 
-/*  Keeps what comes next behind the loads ahead of it: the compiler would load what it needs one by one, to save registers that there are. */
-template <bool wanted> __device__ inline void at_a_time()
-{
-    if (wanted)
-        __syncwarp();
-}
-
 /* >>x ----------------------------------------------------------------------------------------------------------- */
 
 /*  Eight elements of a block as whole numbers, four neighbouring lanes having one block; and what is the block's. */
@@ -280,7 +273,8 @@ template <int type> struct blocks_rows {
             float pair[4], y[4];
             if (ahead ? n + 1 < N : n > 0)
                 fetch(ahead ? n + 1 : n);
-            at_a_time<(N > 1)>();
+            if (N > 1)
+                __syncwarp(); /* or else the compiler loads what it needs one by one, to save registers that there are */
 #pragma unroll
             for (int b = 0; b < UNIT; b++) {
                 const uint4 now = x[n % 2][b];
