@@ -20675,7 +20675,7 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, share, share_columns;
     ignis__patches patches;
     /* what kernels do not see */
     int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
@@ -20696,6 +20696,7 @@ typedef struct ignis__gemm_tile {
 /* clang-format off */
 static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 380, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 400, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 64, 128, 384, 2, 240, 400, 600, 800},
@@ -20715,6 +20716,7 @@ typedef struct ignis__gemm_kernel {
     bool stays;                     /* a block does one tile after the other */
     bool packs;                     /* operands whose rows are no packs are copied first */
     int64_t splits;                 /* of k */
+    int64_t share;                  /* of the steps of all tiles that a block has; 0: it has whole tiles of parts of k */
     unsigned threads, shared;
     int blocks;                  /* of a multiprocessor at a time */
     char define[IGNIS__DEFINES]; /* of its variant; "": none */
@@ -20741,7 +20743,7 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
 }
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
-    that there is room for, and by the L2 cache, which gives 9500 bytes a nanosecond. ignis_gemm_finish has 8 loads under way a thread. */
+    that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond. ignis_gemm_finish has 8 loads under way a thread. */
 static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
     int64_t size = ignis__dtypes[dtype].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
@@ -20752,13 +20754,29 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
             ? size == 8 ? 2 : 1
             : (double)size / 2;
     double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
-    double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 9500, time;
+    double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 11500, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
     time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(tile->between * rounds + tile->before);
     if (splits > 1)
         time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) + (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
     return time;
+}
+
+/*  The steps of 64 of k of all tiles that each block gets where all get as many. */
+static int64_t ignis__gemm_share(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile)
+{
+    int64_t steps = ignis__gemm_tiles(p, tile->rows, tile->columns) * ignis__ceil_div(p->k, 64);
+    return ignis__ceil_div(steps, op->work.device->info.multiprocessors * tile->blocks);
+}
+
+/*  Estimates the nanoseconds of that: a block begins and ends in tiles that others share in, whose parts are added up. */
+static double ignis__gemm_share_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t share)
+{
+    int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns), blocks = op->work.device->info.multiprocessors * tile->blocks;
+    double step = tile->blocks * tile->step > tile->latency ? tile->blocks * tile->step : tile->latency;
+    double parts = 4.0 * (double)((blocks + tiles) * tile->rows * tile->columns);
+    return step * (double)share + (double)(tile->between * (2 + share * 64 / p->k) + tile->before) + 2600 + parts / 3000;
 }
 
 /*  Parts of k, of 128 at least, that fill so many rounds of blocks; 1: no more than pay for adding them up. */
@@ -20784,9 +20802,25 @@ static int ignis__gemm_columns(const ignis__gemm *p, int columns)
     return p->n <= 64 ? 64 : ignis__gemm_rows(p) == 64 || columns == 64 ? 128 : columns;
 }
 
+/*  Whether a product by wgmma is finished in registers: kernels/gemm_hopper.cu. */
+static bool ignis__gemm_direct(const ignis__gemm *p)
+{
+    int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
+    return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
+           (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
+}
+
+/*  Whether a tile may be finished beside the next one, 12 steps of k long: kernels/gemm_hopper_ahead.cuh. */
+static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
+{
+    ignis__gemm p = *product;
+    p.column_sums = epilogue->column_sums != NULL;
+    return !p.patches_of && !epilogue->row_sums && p.k > 11 * 64 && ignis__gemm_direct(&p);
+}
+
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types and f32 that may be rounded, else plain CUDA C; tiles and splits of k by
     the least time. wgmma needs rows of whole packs, and mma.sync is 12 times slower without: other operands are copied for them. */
-static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     const ignis__gemm_tile *best = NULL;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
@@ -20797,6 +20831,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, dtype, p);
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    bool ahead = ignis__gemm_ahead(p, epilogue);
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
@@ -20807,11 +20842,11 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         if ((is_tiny ? ignis__gemm_tiles(p, tile->rows, tile->columns) > 4 * op->work.device->info.multiprocessors
                      : (hopper || mma) != tensor_cores) ||
             (hopper && (!wgmma || !(packed || may_pack) || tile->columns != ignis__gemm_columns(p, tile->columns) ||
-                        tile->rows != ignis__gemm_rows(p))) ||
+                        tile->rows != ignis__gemm_rows(p) || (tile->columns == 192 && !ahead))) ||
             (op->steady && (is_tiny || best || tile->columns > 128)))
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
-        for (turn = 0; turn <= (p->k < 256 || op->steady ? 0 : 3); turn++) {
+        for (turn = 0; turn <= (p->k < 256 || op->steady || tile->columns == 192 ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
@@ -20822,6 +20857,18 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
             least = time;
             kernel.splits = splits;
             kernel.packs = packs;
+            kernel.share = 0;
+        }
+        if (hopper && packed && !p->patches_of && tile->columns != 192 && !op->steady) {
+            int64_t share = ignis__gemm_share(op, p, tile), steps = ignis__ceil_div(p->k, 64);
+            double time = ignis__gemm_share_time(op, p, tile, share);
+            if (share < 16 || share > 4 * steps || share > 1 << 22 || time >= least)
+                continue;
+            best = tile;
+            least = time;
+            kernel.splits = (steps - 2) / share + 2; /* the parts of a tile that begins with the last step of a block */
+            kernel.packs = false;
+            kernel.share = share;
         }
     }
     kernel.builtin = best->builtin;
@@ -20840,9 +20887,13 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     if (best->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
-        /* steps of both operands, 64 x 68 floats of two warpgroups, or 64 x 64 halves, and the barriers: kernels/gemm_hopper.cu */
-        kernel.shared = (kernel.columns == 256 || kernel.blocks == 2 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) +
-                        32 + 2 * 64 * (kernel.blocks == 2 ? 64u * 2 : 68u * 4);
+        /* steps of both operands, 64 x 68 floats of two warpgroups, or 64 x 64 or 64 x 256 halves, and barriers: kernels/gemm_hopper.cu */
+        kernel.shared = (kernel.columns > 128 || kernel.blocks == 2 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) +
+                        48 +
+                        2 * 64 *
+                            (kernel.columns == 192 ? 256u * 2
+                             : kernel.blocks == 2  ? 64u * 2
+                                                   : 68u * 4);
     } else {
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
     }
@@ -20961,14 +21012,6 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ign
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
 
-/*  Whether a product by wgmma is finished in registers: kernels/gemm_hopper.cu. */
-static bool ignis__gemm_direct(const ignis__gemm *p)
-{
-    int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
-    return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
-           (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
-}
-
 /*  What is read from or written to beside the result when a product is finished in registers. */
 static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
 
@@ -20990,8 +21033,9 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
 {
     bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16, rounds = halves || (dtype == IGNIS_F32 && ignis__allow_tf32);
     ignis__gemm p = *product;
+    static const int widths[] = {64, 128, 192, 256};
     char define[IGNIS__DEFINES];
-    int columns, direct;
+    int i, direct;
     if (!ignis__requests.path[0])
         return;
     p.row_sums = epilogue->row_sums != NULL;
@@ -21006,10 +21050,11 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
              p.patches_of);
     if (rounds)
         ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
-    for (columns = ignis__gemm_columns(&p, 128); halves && (!p.patches_of || p.wgmma_k) && columns <= ignis__gemm_columns(&p, 256);
-         columns *= 2) {
-        for (direct = 0; direct <= ignis__gemm_direct(&p); direct++) {
-            ignis__gemm_hopper_define(define, sizeof define, &p, columns, direct);
+    for (i = 0; halves && (!p.patches_of || p.wgmma_k) && i < IGNIS__COUNT(widths); i++) {
+        if (ignis__gemm_columns(&p, widths[i]) != widths[i] || (widths[i] == 192 && !ignis__gemm_ahead(product, epilogue)))
+            continue;
+        for (direct = widths[i] == 192; direct <= ignis__gemm_direct(&p); direct++) {
+            ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
             ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
     }
@@ -21068,7 +21113,8 @@ static void ignis__gemm_join_end(ignis__op *op)
 /*  Launches the product itself; ends: as above. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    int64_t tiles = ignis__gemm_tiles(p, kernel->rows, kernel->columns),
+            blocks = p->share ? ignis__ceil_div(tiles * ignis__ceil_div(p->k, 64), p->share) : tiles * p->splits;
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_other(p);
     bool direct = ignis__gemm_direct(p);
@@ -21160,8 +21206,9 @@ static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 /*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
 static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
 {
-    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p);
+    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p, epilogue);
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
+    int64_t shares = kernel.stays ? ignis__ceil_div(p->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
     ignis__gemm_request(dtype, p, epilogue);
     if (kernel.packs)
         ignis__gemm_pack(op, dtype, p);
@@ -21169,7 +21216,11 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
     }
-    if (kernel.splits > 1) {
+    if (kernel.share) {
+        p->share = (int)kernel.share;
+        p->share_columns = kernel.columns;
+        p->splits = (int)kernel.splits;
+    } else if (kernel.splits > 1) {
         p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), 64) * 64;
         p->splits = (int)ignis__ceil_div(p->k, p->split_k);
     }
@@ -21178,14 +21229,14 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     else if (epilogue->column_sums)
         p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
     if (row_sums)
-        p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits, dtype);
+        p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits * shares, dtype);
     ignis__gemm_launch(op, &kernel, dtype, p, p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
     else if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
     if (row_sums)
-        ignis__gemm_sums(op, epilogue->row_sums, p->row_sums, p->splits);
+        ignis__gemm_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
     return row_sums;
 }
 

@@ -3,13 +3,14 @@
 
     Both take turns in one run, as rates fall when a device gets warm; a figure is the median of the rounds, and the ratio is of times: above 1
     the own kernel is faster. Forms: a b, a b^T, a^T b, and with more done to them, which cuBLASLt's product gets as its bias and a pass behind
-    it: a b^T with a bias and gelu, with and without what gelu is applied to, a b with the gradient of gelu and column sums, and a b with a
-    residual. Then the errors of both against a sum in double of some elements; -1: not done, for more to it or a large product.
+    it: a b^T with a bias and gelu, with and without what gelu is applied to, a b with the gradient of gelu and column sums, a b with a
+    residual, and a^T b with the sums of a, as gradients of weights and biases are. Then the errors of both against a sum in double of some
+    elements; -1: not done, for more to it or a large product.
 
         cc -O2 -I. bench/bench_matmul.c -o bench_matmul -lm -ldl -lpthread
-        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64] [rounds] [only=65536] [form=gelu]
+        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64] [rounds] [only=65536] [form=gelu] [8192x4800x1600 ...]
 
-    only, form: products and forms with this text in what is printed of them; several are alternatives.
+    only, form: products and forms with this text in what is printed of them; several are alternatives. Sizes, m x n x k: instead of the table.
 
     The other side, with a fused gelu: python3 bench/peer_matmul.py
 */
@@ -34,21 +35,22 @@ typedef struct shape {
 static const shape shapes[] = {{1, 8192, 8192, 8192}, {1, 4096, 4096, 4096}, {1, 65536, 2304, 768},  {1, 65536, 3072, 768},
                                {1, 65536, 768, 768},  {1, 65536, 768, 3072}, {1, 65536, 50304, 768}, {1, 4000, 5120, 1600},
                                {64, 512, 512, 512},   {1, 1000, 1003, 1001}, {1, 1000, 1000, 1000},  {1, 128, 128, 8192},
-                               {1, 32, 4096, 4096},   {1, 768, 768, 65536},  {1, 4104, 4104, 4104},  {1, 64, 128, 64},
-                               {1, 64, 128, 128},     {1, 128, 128, 64},     {1, 64, 10, 128},       {1, 256, 256, 256},
-                               {1, 512, 512, 512}};
+                               {1, 32, 4096, 4096},   {1, 768, 768, 65536},  {1, 2304, 768, 32768},  {1, 768, 3072, 32768},
+                               {1, 4104, 4104, 4104}, {1, 64, 128, 64},      {1, 64, 128, 128},      {1, 128, 128, 64},
+                               {1, 64, 10, 128},      {1, 256, 256, 256},    {1, 512, 512, 512}};
 static const shape simulated_shapes[] = {{1, 64, 96, 40}, {3, 32, 32, 32}, {1, 33, 35, 37}};
 
 static const struct form {
     const char *name;
-    int transpose_a, transpose_b, gelu, pre, residual;
+    int transpose_a, transpose_b, gelu, pre, residual, sums;
 } forms[] = {{"a b", 0, 0, 0, 0, 0},
              {"a b^T", 0, 1, 0, 0, 0},
              {"a^T b", 1, 0, 0, 0, 0},
              {"a b^T, bias, gelu", 0, 1, 1, 1, 0}, /* of a kept bias and product */
              {"a b^T, gelu unkept", 0, 1, 1, 0, 0},
              {"a b, gelu'", 0, 0, 2, 1, 0},
-             {"a b + c", 0, 0, 0, 0, 1}};
+             {"a b + c", 0, 0, 0, 0, 1},
+             {"a^T b, sums of a", 1, 0, 0, 0, 0, 1}};
 
 /*  What the command line has of "only=" and "form=". */
 static int word_count;
@@ -88,8 +90,12 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
     epilogue.column_sums = form->gelu == 2 ? op.in[SUMS] : NULL;
     epilogue.pre = form->pre ? op.in[PRE] : NULL;
     epilogue.residual = form->residual ? op.in[PRE] : NULL;
+    epilogue.row_sums = form->sums ? op.in[SUMS] : NULL;
     ignis__matmul_by = (int)by; /* as ignis_desc.matmul */
-    (void)ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue);
+    if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue) && form->sums) {
+        ignis__spread rows = {1, s->k, s->m};
+        ignis__op_sum(&op, op.in[SUMS], op.in[A], NULL, 1.0, &rows);
+    }
     return ignis__op_leave(&op) == IGNIS_OK;
 }
 
@@ -157,7 +163,7 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     tensors[2] = ignis_tensor_zeros(IGNIS_SHAPE(batch * s->m * s->n), &desc);
     tensors[3] = ignis_tensor_randn(IGNIS_SHAPE(s->n), &desc);
     tensors[4] = ignis_tensor_zeros(form->pre || form->residual ? IGNIS_SHAPE(batch * s->m * s->n) : IGNIS_SHAPE(1), &desc);
-    tensors[5] = ignis_tensor_zeros(IGNIS_SHAPE(s->n), &desc);
+    tensors[5] = ignis_tensor_zeros(IGNIS_SHAPE(form->sums ? s->m : s->n), &desc);
     for (way = 0; way < (has_cublaslt ? 2 : 1); way++) {
         double once;
         (void)seconds_of(form, s, dtype, tensors, ways[way], 1); /* compiles */
@@ -188,7 +194,8 @@ int main(int argc, char **argv)
     ignis_library_info library;
     ignis_dtype dtype = IGNIS_BF16;
     const shape *table = shapes;
-    int rounds = 15, i, f, count = COUNT_OF(shapes);
+    shape asked[32];
+    int rounds = 15, i, f, count = COUNT_OF(shapes), asked_count = 0;
     bool has_cublaslt, simulated;
     memset(&desc, 0, sizeof desc);
     words = argv + 1, word_count = argc - 1;
@@ -198,6 +205,14 @@ int main(int argc, char **argv)
                 : strcmp(argv[i], "f32") == 0 || strcmp(argv[i], "tf32") == 0 ? IGNIS_F32
                 : strcmp(argv[i], "f64") == 0                                 ? IGNIS_F64
                                                                               : dtype;
+        if (asked_count < COUNT_OF(asked)) {
+            long long m, n, k;
+            if (sscanf(argv[i], "%lldx%lldx%lld", &m, &n, &k) == 3) {
+                asked[asked_count].batch = 1, asked[asked_count].m = m, asked[asked_count].n = n, asked[asked_count].k = k;
+                asked_count++;
+                continue;
+            }
+        }
         if (atoi(argv[i]) > 0)
             rounds = atoi(argv[i]) < MAX_ROUNDS ? atoi(argv[i]) : MAX_ROUNDS;
     }
@@ -212,13 +227,17 @@ int main(int argc, char **argv)
         count = COUNT_OF(simulated_shapes);
         rounds = 1;
     }
+    if (asked_count) {
+        table = asked;
+        count = asked_count;
+    }
     has_cublaslt = ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &library) == IGNIS_OK;
     ignis_status_clear();
     printf("%s, %s%s; TFLOP/s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(dtype), desc.allow_tf32 ? " by tf32" : "",
            "m x n x k", "", "own", "cuBLASLt", "ratio", "errors, as parts of the root of the sum of squares");
     for (i = 0; i < count; i++)
         for (f = 0; f < COUNT_OF(forms); f++)
-            if ((!forms[f].gelu && !forms[f].residual) || table[i].batch == 1)
+            if ((!forms[f].gelu && !forms[f].residual && !forms[f].sums) || table[i].batch == 1)
                 bench(&table[i], &forms[f], dtype, rounds, has_cublaslt);
     return ignis_shutdown() != IGNIS_OK;
 }

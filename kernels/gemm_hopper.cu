@@ -2,7 +2,7 @@
 /*  gemm_hopper.cu - matrix products of f16 and bf16 by wgmma, for sm_90a
 
     One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>
-    -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64, 128 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
+    -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64, 128, 192 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
     finished in registers and stored by the copy engine. They get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias
     and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. Sums in float, in the order of k.
     With -DIGNIS_PATCHES it is a convolution, whose patches the copy engine gathers: k of a patch, or its columns, are whole multiples of 64
@@ -11,7 +11,7 @@
     Blocks stay, and do tiles of 128 rows in turn. One warp of the first warpgroup loads steps of 64 elements of k, as far ahead as there is
     room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes. A multiprocessor
     has two blocks with tiles of 64 columns, so that one multiplies while the other one stores; and with -DIGNIS_ROWS=64, where a tile has
-    64 rows and 128 columns, of which each warpgroup has 64.
+    64 rows and 128 columns, of which each warpgroup has 64. Tiles of 192 columns are finished beside the next one (gemm_hopper_ahead.cuh).
 */
 #include "ignis.cuh"
 #include "mma.cuh"
@@ -41,11 +41,12 @@ enum { NO_OTHER, ADDED, GRADIENT };
 constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
 constexpr bool SIDE_BY_SIDE = BM == 64, NARROW = BN == 64 || SIDE_BY_SIDE;   /* are the warpgroups; a warpgroup has 64 x 64 results */
 constexpr int BLOCKS = NARROW ? 2 : 1;                                       /* of a multiprocessor */
-constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER;
-constexpr int STAGES = BN == 256 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
+constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER, AHEAD = BN == 192; /* a tile is finished beside the next one */
+constexpr int STAGES = BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
+static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES), "tiles of 192 columns are finished in registers");
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
-constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
+constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
 constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + 2 * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
@@ -212,6 +213,19 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
     }
 }
 
+/*  Adds two numbers of the other matrix to two results, or multiplies these by the derivative there. */
+__device__ inline void combine(float *x, uint32_t other)
+{
+    const auto two = ignis_pack_of<ignis_pack<T, 2>>(other);
+    const float first = ignis_wide_at(two, 0), second = ignis_wide_at(two, 1);
+    if (IGNIS_OTHER == ADDED)
+        x[0] += first, x[1] += second;
+    else if (IGNIS_ACTIVATION == RELU)
+        x[0] = relu_gradient(x[0], first), x[1] = relu_gradient(x[1], second);
+    else
+        gelu_gradient_two(x[0], x[1], first, second);
+}
+
 /*  How many strips of 64 columns a warpgroup has, whose part of a tile begins at a place. */
 __device__ inline int strips_of(const Product &p, const Spot &place)
 {
@@ -272,14 +286,7 @@ __device__ inline void store_with_other(const Product &p, const ignis_tensor_map
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 float *const x = &sum[8 * strip + c + i / 2][i % 2 * 2];
-                const auto two = ignis_pack_of<ignis_pack<T, 2>>(words[i]);
-                const float first = ignis_wide_at(two, 0), second = ignis_wide_at(two, 1);
-                if (IGNIS_OTHER == ADDED)
-                    x[0] += first, x[1] += second;
-                else if (IGNIS_ACTIVATION == RELU)
-                    x[0] = relu_gradient(x[0], first), x[1] = relu_gradient(x[1], second);
-                else
-                    gelu_gradient_two(x[0], x[1], first, second);
+                combine(x, words[i]);
                 words[i] = ignis_round_two<T>(x[0], x[1]);
             }
             ignis_ptx_stmatrix(chunks.at(c) + slot, words[0], words[1], words[2], words[3]);
@@ -307,12 +314,39 @@ __device__ inline void store_with_other(const Product &p, const ignis_tensor_map
     }
 }
 
+/*  Stores sums over a part of k as they are: four lanes fill a sector. */
+template <int N> __device__ inline void store_part(const Product &p, const Spot &tile, const float (&sum)[N / 8][4])
+{
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4, pair = lane % 4 * 2;
+    float *const to = partial_at(p, Place(tile)) + row * p.n + pair;
+#pragma unroll
+    for (int c = 0; c < N / 8; c++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int column = tile.column + 8 * c + pair;
+            float *const at = to + 8 * i * p.n + 8 * c;
+            if (tile.row + row + 8 * i >= (int)p.m || column >= (int)p.n)
+                continue;
+            if (p.n % 2 == 0) {
+                *(float2 *)at = make_float2(sum[c][2 * i], sum[c][2 * i + 1]);
+            } else {
+                at[0] = sum[c][2 * i];
+                if (column + 1 < (int)p.n)
+                    at[1] = sum[c][2 * i + 1];
+            }
+        }
+}
+
 /*  Stores it where more is done to it, 64 columns at a time: as floats, which the shared epilogue takes from there. */
 template <int N> __device__ inline void store(const Product &p, const Spot &tile, int group, float *results, float (&sum)[N / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
     Place place(tile);
+    if (p.partial) {
+        store_part<N>(p, tile, sum);
+        return;
+    }
 #pragma unroll 1
     for (int strip = 0; strip < N / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {
         sync(); /* nobody uses the room any more */
@@ -327,20 +361,17 @@ template <int N> __device__ inline void store(const Product &p, const Spot &tile
         }
         sync();
         const auto result = [&](int r, int c) { return results[r * STAGING_WIDTH + c]; };
-        if (p.partial) {
-            store_partial<128, 64>(p, place, thread, 0, 64, result);
-        } else {
-            Epilogue<128, 64> epilogue(p, place, thread);
-            epilogue.strip(0, 64, result);
-            epilogue.end(64, results, sync);
-        }
+        Epilogue<128, 64> epilogue(p, place, thread);
+        epilogue.strip(0, 64, result);
+        epilogue.end(64, results, sync);
     }
 }
 
 /*  A step of 64 of k; keep 0: the first one. */
 template <int keep, int chunks> __device__ inline void multiply(float (&sum)[chunks][4], uint64_t a, uint64_t b)
 {
-    ignis_wgmma_hold(sum);
+    if (!AHEAD)
+        ignis_wgmma_hold(sum);
     ignis_ptx_wgmma_fence();
     ignis_ptx_wgmma<keep, !A_BY_K, !B_BY_K>(sum, a, b);
 #pragma unroll
@@ -354,6 +385,10 @@ template <int N> struct Width {
     static constexpr int columns = N;
 };
 
+#if IGNIS_COLUMNS == 192
+#include "gemm_hopper_ahead.cuh"
+#endif
+
 extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     ignis_gemm_hopper(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b,
                       const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map other,
@@ -365,14 +400,14 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };
     const auto empty = [&](int stage) { return base + BARRIERS + 16 * stage + 8; };
     const int group = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0) - 1;
-    const unsigned tiles = (unsigned)((p.m + BM - 1) / BM * ((p.n + BN - 1) / BN) * p.batch * p.splits);
+    Walk<int> walk(p, BM, BN);
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             ignis_ptx_mbarrier_init(full(i), 1);
             ignis_ptx_mbarrier_init(empty(i), 8); /* warps */
         }
-        for (int i = 0; IGNIS_OTHER && i < 4; i++)
+        for (int i = 0; IGNIS_OTHER && i < (AHEAD ? 6 : 4); i++)
             ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);
         ignis_ptx_fence_mbarrier_init();
     }
@@ -386,12 +421,11 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         }
     };
     if (group < 0) {
-        ignis_ptx_setmaxnreg_dec<40>();
+        ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : 40>();
         if (threadIdx.x != 0)
             return;
         int parity = 1; /* the first round finds all stages empty */
-        for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            const Spot place(p, tile, BM, BN);
+        for (Spot place; walk.next(place);) {
             const int row = place.row, column = place.column, end_k = place.end_k;
 #if IGNIS_PATCHES == 1
             const Pixel pixel = p.patches.grid(row);
@@ -431,9 +465,9 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         return;
     }
 
-    ignis_ptx_setmaxnreg_inc<BLOCKS == 2 ? 96 : 232>();
-    int parity = 0, turn = 0;
-    const uint32_t room = base + STAGING + group * STAGING_BYTES, other_barriers = base + OTHER_BARRIERS + group * 16;
+    ignis_ptx_setmaxnreg_inc<AHEAD ? 240 : BLOCKS == 2 ? 96 : 232>();
+    int parity = 0;
+    const uint32_t room = base + STAGING + group * STAGING_BYTES;
     float *const results = (float *)(memory + STAGING + group * STAGING_BYTES);
     const uint32_t own_a = base + (SIDE_BY_SIDE ? 0 : group * SLAB), own_b = base + A_BYTES + (SIDE_BY_SIDE ? group * SLAB : 0);
     const uint64_t first_a = ignis_wgmma_descriptor(own_a, 0, 1024);
@@ -444,12 +478,103 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
             ignis_ptx_mbarrier_arrive(empty(stage));
     };
 
-    /*  The first columns of a tile, as many as width says; gives the place of the next tile. */
-    const auto multiply_tile = [&](auto width, const Spot &place, unsigned next_tile) {
+#if IGNIS_COLUMNS == 192
+    Finish finish = {p, &out, &other, room, base + OTHER_BARRIERS + 24 * group, results + 3 * SLAB / 4, group, 0, 0,
+                     Chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32)};
+    int held = 0; /* the stage that is multiplied */
+    /* begins a step, and gives its stage */
+    const auto issue = [&](auto keep, float(&sum)[BN / 8][4]) {
+        const int now = stage;
+        ignis_mbarrier_wait(full(stage), parity);
+        multiply<decltype(keep)::columns>(sum, at(first_a), at(first_b));
+        next(parity);
+        return now;
+    };
+    /* with a step on its way, waits for the one before, and gives its stage back */
+    const auto end_before = [&](int now) {
+        ignis_ptx_wgmma_wait<1>();
+        release(held);
+        held = now;
+    };
+    const auto steps_of = [&](const Spot &place) { return (place.end_k - place.first_k + BK - 1) / BK; };
+    const auto next_place = [&](Spot &place) {
+        const bool is_there = walk.next(place);
+        place.row += 64 * group;
+        return is_there;
+    };
+    /* sums of a tile, while those of the tile before are finished, which are complete when the first step is on its way */
+    const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4], const Spot &place_before)
+        __attribute__((always_inline)) {
+        const int steps = steps_of(place);
+        const auto piece = [&](auto number) __attribute__((always_inline)) {
+            constexpr int i = decltype(number)::columns;
+            uint32_t bias[2];
+            finish.load_bias(bias, place_before, i / PIECES, i % PIECES);
+            const int now = issue(Width < (i > 0) > (), sum);
+            if (i == 0) {
+                end_before(now);
+                ignis_wgmma_hold(before);
+            }
+            finish.run<i % PIECES>(&before[i / PIECES * 8], bias, place_before, i / PIECES, place, true);
+            if (i > 0)
+                end_before(now);
+        };
+        piece(Width<0>()), piece(Width<1>()), piece(Width<2>()), piece(Width<3>()), piece(Width<4>()), piece(Width<5>());
+        piece(Width<6>()), piece(Width<7>()), piece(Width<8>()), piece(Width<9>()), piece(Width<10>()), piece(Width<11>());
+#pragma unroll 1
+        for (int i = STRIPS * PIECES; i < steps; i++)
+            end_before(issue(Width<1>(), sum));
+    };
+    Spot place, place_before;
+    next_place(place);
+    const auto finish_last = [&](float(&sum)[BN / 8][4]) {
+        ignis_ptx_wgmma_wait<0>();
+        ignis_wgmma_hold(sum);
+#pragma unroll 1
+        for (int strip = 0; strip < STRIPS; strip++) {
+            const auto piece = [&](auto number) {
+                constexpr int i = decltype(number)::columns;
+                uint32_t bias[2];
+                finish.load_bias(bias, place_before, strip, i);
+                finish.run<i>(sum, bias, place_before, strip, place, false);
+            };
+            piece(Width<0>()), piece(Width<1>()), piece(Width<2>()), piece(Width<3>());
+            shift(sum);
+        }
+    };
+    float even[BN / 8][4], odd[BN / 8][4];
+    finish.begin(place);
+    held = issue(Width<0>(), even);
+#pragma unroll 1
+    for (int i = 1; i < steps_of(place); i++)
+        end_before(issue(Width<1>(), even));
+    for (;;) {
+        place_before = place;
+        if (!next_place(place)) {
+            finish_last(even);
+            break;
+        }
+        multiply_tile(odd, place, even, place_before);
+        place_before = place;
+        if (!next_place(place)) {
+            finish_last(odd);
+            break;
+        }
+        multiply_tile(even, place, odd, place_before);
+    }
+#else
+    const uint32_t other_barriers = base + OTHER_BARRIERS + group * 16;
+    int turn = 0;
+    Spot next_place;
+    bool has_next = walk.next(next_place);
+    /*  The first columns of a tile, as many as width says; finds the next place. */
+    const auto multiply_tile = [&](auto width, const Spot &place) {
         constexpr int N = width.columns;
         const int steps = (place.end_k - place.first_k + BK - 1) / BK;
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
-        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && place.column == 0 && !(SIDE_BY_SIDE && group);
+        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group);
+        const int across = ((int)p.n + BN - 1) / BN, share = place.column / BN; /* the tiles of a row share out the steps whose rows are added up */
+        int until = sums_rows ? (share + across - place.first_k / BK % across) % across : 0;
         Spot own = place;
         SIDE_BY_SIDE ? own.column += 64 *group : own.row += 64 * group;
         float sum[N / 8][4], row_sums[4] = {0, 0, 0, 0};
@@ -460,8 +585,10 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         };
         const auto end = [&] { /* gives the stage */
                                const int done = stage;
-                               if (sums_rows)
+                               if (sums_rows && until-- == 0) {
+                                   until = across - 1;
                                    add_rows(row_sums, own_a + stage * STAGE_BYTES, threadIdx.x / 32 % 4);
+                               }
                                next(parity);
                                return done;
         };
@@ -481,7 +608,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         }
 
         /* what the products do not need is done while they run */
-        const Spot next_place(p, next_tile, BM, BN);
+        has_next = walk.next(next_place);
         uint32_t bias[N / 8];
         if (BIASED && p.bias)
             load_bias(p, bias, own.column);
@@ -495,10 +622,18 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         release(last);
         if (sums_rows && threadIdx.x % 4 == 0) {
             const long long row = own.row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+            Wide *const to = p.row_sums + (long long)(place.split * across + share) * p.m + row;
             if (row < p.m)
-                p.row_sums[place.split * p.m + row] = row_sums[0];
+                to[0] = row_sums[0];
             if (row + 8 < p.m)
-                p.row_sums[place.split * p.m + row + 8] = row_sums[2];
+                to[8] = row_sums[2];
+            if (p.share && place.end_k == (int)p.k) /* the parts that other tiles have */
+                for (int i = 1; i < p.splits - place.split; i++) {
+                    if (row < p.m)
+                        to[(long long)i * across * p.m] = 0;
+                    if (row + 8 < p.m)
+                        to[(long long)i * across * p.m + 8] = 0;
+                }
         }
         if (BIASED && p.bias)
             add_bias(sum, bias);
@@ -508,14 +643,15 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
             store_direct<N>(p, &out, &other, own, group, room, sum);
         else
             store<N>(p, own, group, results, sum);
-        return next_place;
     };
-    Spot place(p, blockIdx.x, BM, BN);
-    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
+    while (has_next) {
+        const Spot place = next_place;
         if (NARROW || (place.column + BN / 2 < (int)p.n && place.row + 64 * group < (int)p.m))
-            place = multiply_tile(Width < SIDE_BY_SIDE ? 64 : BN > (), place, tile + gridDim.x);
+            multiply_tile(Width < SIDE_BY_SIDE ? 64 : BN > (), place);
         else /* half of a tile at the right edge, or nothing at the lower one */
-            place = multiply_tile(Width < NARROW ? 64 : BN / 2 > (), place, tile + gridDim.x);
+            multiply_tile(Width < NARROW ? 64 : BN / 2 > (), place);
+    }
+#endif
     if (DIRECT && threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();
 }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+/*  gemm_hopper_ahead.cuh - the multiplying warpgroups of gemm_hopper.cu with tiles of 192 columns
+
+    Two sets of 64 x 192 sums fit into the registers of a warpgroup: while it multiplies a tile, it finishes the one before, 16 columns at each of
+    the first 12 steps of k, which is what k must have at least. So the tensor cores never wait for what comes behind a product.
+*/
+#ifndef IGNIS_GEMM_HOPPER_AHEAD_CUH
+#define IGNIS_GEMM_HOPPER_AHEAD_CUH
+
+constexpr int STRIPS = BN / 64, PIECES = 4; /* of a tile and of a strip: 64 and 16 columns */
+
+/*  What a warpgroup does to the results of a tile. A strip of them passes through a slab of its own to the copy engine, and what the activation
+    was applied to through another one; so a strip takes the slabs of the strip before the last one, or of the third before. */
+struct Finish {
+    static constexpr bool KEEPS = IGNIS_ACTIVATION != NO_ACTIVATION && IGNIS_OTHER == NO_OTHER;
+    static constexpr int RING = KEEPS ? 2 : STRIPS; /* strips that have slabs at a time */
+    const Product &p;
+    const ignis_tensor_map *out, *other;
+    uint32_t room, barriers; /* of the slabs; of those of the other matrix */
+    float *sums;
+    int group, turn, odd; /* the strip's slabs; odd: 1 in each second round of them */
+    Chunks chunks;
+
+    __device__ void advance()
+    {
+        if (++turn == RING) {
+            turn = 0;
+            odd ^= 1;
+        }
+    }
+
+    /*  Asks for a strip of the other matrix, for a turn. */
+    __device__ void load_other(const Spot &place, int strip, int turn) const
+    {
+        ignis_ptx_mbarrier_arrive_expect(barriers + 8 * turn, SLAB);
+        ignis_ptx_tensor_load<3>(room + turn * SLAB, other, barriers + 8 * turn, place.column + 64 * strip, place.row, place.batch);
+    }
+
+    /*  Asks for the first two, as each strip asks for the one that comes two later. */
+    __device__ void begin(const Spot &place) const
+    {
+        if (IGNIS_OTHER && threadIdx.x % 128 == 0) {
+            load_other(place, 0, 0);
+            load_other(place, 1, 1);
+        }
+    }
+
+    __device__ void load_bias(uint32_t (&bias)[2], const Spot &place, int strip, int piece) const
+    {
+        if (BIASED && p.bias)
+            ::load_bias(p, bias, place.column + 64 * strip + 16 * piece);
+    }
+
+    /*  A piece of a strip, whose sums are the first ones; next is the place of the tile behind this one, if there is one. */
+    template <int piece>
+    __device__ __forceinline__ void run(float (*sum)[4], const uint32_t (&bias)[2], const Spot &place, int strip, const Spot &next, bool has_next)
+    {
+        const bool first = threadIdx.x % 128 == 0;
+        const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
+        const uint32_t at = chunks.at(2 * piece) + turn * (KEEPS ? 2 : 1) * SLAB;
+        if (piece == 0) {
+            if (IGNIS_OTHER) {
+                ignis_mbarrier_wait(barriers + 8 * turn, odd);
+            } else {
+                if (first)
+                    ignis_ptx_bulk_wait_read<RING - 1>();
+                sync();
+            }
+        }
+        uint32_t words[4];
+        if (IGNIS_OTHER)
+            ignis_ptx_ldmatrix(words, at);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float *const x = &sum[2 * piece + i / 2][i % 2 * 2];
+            if (BIASED && p.bias) {
+                const auto two = ignis_pack_of<ignis_pack<T, 2>>(bias[i / 2]);
+                x[0] += ignis_wide_at(two, 0), x[1] += ignis_wide_at(two, 1);
+            }
+            if (IGNIS_OTHER)
+                combine(x, words[i]);
+            words[i] = ignis_round_two<T>(x[0], x[1]);
+        }
+        if (KEEPS) {
+            if (p.pre)
+                ignis_ptx_stmatrix(at + SLAB, words[0], words[1], words[2], words[3]);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                words[i] = activate(words[i]);
+        }
+        ignis_ptx_stmatrix(at, words[0], words[1], words[2], words[3]);
+        if (piece == PIECES - 1)
+            end(sum, place, strip, next, has_next);
+    }
+
+    __device__ void end(const float (*sum)[4], const Spot &place, int strip, const Spot &next, bool has_next)
+    {
+        const int column = place.column + 64 * strip, thread = threadIdx.x % 128;
+        const bool first = thread == 0, sums_columns = IGNIS_OTHER == GRADIENT && p.column_sums;
+        const uint32_t slab = room + turn * (KEEPS ? 2 : 1) * SLAB;
+        float *const own_sums = sums + turn * 256; /* those of the strip before may be read yet */
+        if (sums_columns) {
+            float two[2];
+            sum_columns(two, sum);
+            *(float2 *)&own_sums[thread / 32 * 64 + thread % 32 / 4 * 8 + thread % 4 * 2] = make_float2(two[0], two[1]);
+        }
+        ignis_ptx_fence_proxy_async();
+        ignis_ptx_bar_sync(1 + group, 128);
+        const bool exists = place.row < (int)p.m;
+        if (sums_columns && thread < 64 && column + thread < (int)p.n && exists)
+            p.column_sums[place.row / 64 * p.n + column + thread] =
+                own_sums[thread] + own_sums[64 + thread] + own_sums[128 + thread] + own_sums[192 + thread];
+        if (first) {
+            if (column < (int)p.n && exists) {
+                if (KEEPS && p.pre)
+                    ignis_ptx_tensor_store<3>(other, slab + SLAB, column, place.row, place.batch);
+                ignis_ptx_tensor_store<3>(out, slab, column, place.row, place.batch);
+            }
+            ignis_ptx_bulk_commit();
+            if (IGNIS_OTHER && (strip == 0 || has_next)) {
+                ignis_ptx_bulk_wait_read<1>();
+                load_other(strip == 0 ? place : next, (strip + 2) % STRIPS, (turn + 2) % RING);
+            }
+        }
+        advance();
+    }
+};
+
+/*  The strip behind the first one becomes the first one. */
+__device__ inline void shift(float (&sum)[BN / 8][4])
+{
+#pragma unroll
+    for (int c = 8; c < BN / 8; c++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sum[c - 8][i] = sum[c][i];
+}
+
+#endif /* IGNIS_GEMM_HOPPER_AHEAD_CUH */
