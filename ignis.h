@@ -20832,6 +20832,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     bool ahead = ignis__gemm_ahead(p, epilogue);
+    int64_t processors = op->work.device->info.multiprocessors;
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
@@ -20839,14 +20840,15 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
-        if ((is_tiny ? ignis__gemm_tiles(p, tile->rows, tile->columns) > 4 * op->work.device->info.multiprocessors
-                     : (hopper || mma) != tensor_cores) ||
+        bool is_ahead = tile->columns == 192;                     /* a block needs a next tile */
+        int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns);
+        if ((is_tiny ? tiles > 4 * processors : (hopper || mma) != tensor_cores) || (is_ahead && (!ahead || tiles < 2 * processors)) ||
             (hopper && (!wgmma || !(packed || may_pack) || tile->columns != ignis__gemm_columns(p, tile->columns) ||
-                        tile->rows != ignis__gemm_rows(p) || (tile->columns == 192 && !ahead))) ||
+                        tile->rows != ignis__gemm_rows(p))) ||
             (op->steady && (is_tiny || best || tile->columns > 128)))
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
-        for (turn = 0; turn <= (p->k < 256 || op->steady || tile->columns == 192 ? 0 : 3); turn++) {
+        for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
@@ -20859,7 +20861,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
             kernel.packs = packs;
             kernel.share = 0;
         }
-        if (hopper && packed && !p->patches_of && tile->columns != 192 && !op->steady) {
+        if (hopper && packed && !p->patches_of && !is_ahead && !op->steady) {
             int64_t share = ignis__gemm_share(op, p, tile), steps = ignis__ceil_div(p->k, 64);
             double time = ignis__gemm_share_time(op, p, tile, share);
             if (share < 16 || share > 4 * steps || share > 1 << 22 || time >= least)

@@ -459,7 +459,7 @@ TEST(blocks_share_tiles)
 /*  A tile is finished beside the next one: as many steps of k as that takes, and more; edges, a single tile, and batches. */
 TEST(a_tile_is_finished_beside_the_next_one)
 {
-    static const int64_t sizes[][3] = {{200, 568, 768}, {328, 376, 888}, {72, 184, 1032}};
+    static const int64_t sizes[][3] = {{200, 568, 768}, {328, 376, 888}, {72, 568, 1032}};
     ignis_device_info info;
     int d, i, part;
     SETUP_OWN();
