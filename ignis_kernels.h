@@ -41,7 +41,7 @@
         image.cuh                   63 lines    2688 bytes
         map.cuh                    281 lines   12059 bytes
         mma.cuh                    104 lines    5047 bytes
-        norm.cu                    193 lines   11674 bytes
+        norm.cu                    200 lines   12003 bytes
         norm.cuh                   173 lines    7450 bytes
         norm_add.cu                 32 lines    2877 bytes
         norm_grad.cu               183 lines    9104 bytes
@@ -12674,6 +12674,7 @@ static const char *const ignis__lines_norm_cu[] = {
     "/*  out[n] = the sum of partial[count, n] over count, in a fixed order: a lane has a column, a warp every SUM_WARPS-th row. Blocks",
     "    with blockIdx.y = 1 do the same for a second pair. */",
     "#define SUM_WARPS 16",
+    "#define SUM_AHEAD 16 /* rows that a warp waits for at a time */",
     "extern \"C\" __global__ void __launch_bounds__(32 * SUM_WARPS)",
     "    ignis_norm_backward_sum(T *out, T *second_out, const Wide *partial, const Wide *second_partial, int count, long long n)",
     "{",
@@ -12687,9 +12688,15 @@ static const char *const ignis__lines_norm_cu[] = {
     "        partial = second_partial;",
     "    }",
     "    if (column < n)",
-    "#pragma unroll 4",
-    "        for (int i = warp; i < count; i += SUM_WARPS)",
-    "            sum += partial[i * n + column];",
+    "        for (int i = warp; i < count; i += SUM_WARPS * SUM_AHEAD) {",
+    "            Wide parts[SUM_AHEAD];",
+    "#pragma unroll",
+    "            for (int j = 0; j < SUM_AHEAD; j++)",
+    "                parts[j] = i + j * SUM_WARPS < count ? partial[(i + j * SUM_WARPS) * n + column] : Wide(0);",
+    "#pragma unroll",
+    "            for (int j = 0; j < SUM_AHEAD; j++)",
+    "                sum += parts[j];",
+    "        }",
     "    sums[warp][lane] = sum;",
     "    __syncthreads();",
     "    if (warp == 0 && column < n) {",
@@ -16345,7 +16352,7 @@ static const ignis__source ignis__sources[] = {
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
     {"map.cuh", 0x803c9519219ed514ULL, ignis__lines_map_cuh, 281},
     {"mma.cuh", 0xad520a2abd361e65ULL, ignis__lines_mma_cuh, 104},
-    {"norm.cu", 0x89d0986acebed57dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 193)},
+    {"norm.cu", 0x2adf1e4e5b3f4747ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 200)},
     {"norm.cuh", 0xb01d01bc3676d797ULL, ignis__lines_norm_cuh, 173},
     {"norm_add.cu", 0xad6c72524dc7d9a5ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_add_cu, 32)},
     {"norm_grad.cu", 0x8fccfc6648943827ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 183)},
