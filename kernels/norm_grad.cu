@@ -6,6 +6,43 @@
 */
 #include "norm_odd.cuh"
 
+/*  The gradients of a row's elements. */
+template <bool rms> struct gradient_of {
+    const Wide rstd, slope, from, rest;
+
+    /*  x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand. */
+    __device__ gradient_of(Wide mean, Wide rstd, Wide average_g, Wide average_gh)
+        : rstd(rstd), slope(-average_gh * rstd * rstd), from(ignis_is_half<T> ? Wide(0) : mean),
+          rest((from - mean) * slope - (rms ? Wide(0) : average_g * rstd))
+    {
+    }
+    __device__ Wide of(Wide x, Wide g) const { return rstd * g + ((x - from) * slope + rest); }
+};
+
+/*  Stores sums of successive columns, with more added to them where it is not null. even: 16 bytes at a time, as both begin at multiples
+    of that. */
+template <int N> __device__ inline void store_sums(Wide *to, const ignis_pack<Wide, N> &sums, const Wide *more, bool even)
+{
+    constexpr int count = 16 / (int)sizeof(Wide);
+    if constexpr (N % count == 0)
+        if (even) {
+#pragma unroll
+            for (int i = 0; i < N; i += count) {
+                ignis_pack<Wide> pack = {};
+                if (more)
+                    pack = ignis_load(more + i);
+#pragma unroll
+                for (int e = 0; e < count; e++)
+                    pack[e] += sums[i + e];
+                *(uint4 *)(to + i) = ignis_word(pack);
+            }
+            return;
+        }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        to[i] = sums[i] + (more ? more[i] : Wide(0));
+}
+
 /*  A thread adds up dw and db of its columns over all rows of its team; the warps of a block meet in the shared block_w and block_b. */
 template <bool rms, typename Team, int packs>
 __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
@@ -119,14 +156,11 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             for (int j = 0; j < count; j++)
                 if (j < share.left) {
                     auto &x = part.of(xs[j]), &grad = part.of(gs[j]);
-                    /* x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand */
-                    const Wide slope = -sums[j] * over_n * rstd[j] * rstd[j], from = ignis_is_half<T> ? Wide(0) : mean[j];
-                    const Wide rest = (from - mean[j]) * slope - (rms ? Wide(0) : sums[rms ? j : count + j] * over_n * rstd[j]);
+                    const gradient_of<rms> gradient(mean[j], rstd[j], sums[rms ? j : count + j] * over_n, sums[j] * over_n);
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] =
-                            rstd[j] * (ignis_wide_at(grad, i) * ignis_wide_at(w, i)) + ((ignis_wide_at(x, i) - from) * slope + rest);
+                        values[i] = gradient.of(ignis_wide_at(x, i), ignis_wide_at(grad, i) * ignis_wide_at(w, i));
                     if (before) {
                         placed<packs> befores(of_before + j * packs);
                         befores.extra.pack = next_befores[j];
@@ -151,12 +185,9 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             share.row.each(
                 0,
                 [&](int column, auto &dw, auto &db) {
-#pragma unroll
-                    for (int i = 0; i < dw.count; i++) {
-                        to_w[column + i] = dw[i] + (warp ? block_w[column + i] : Wide(0));
-                        if (!rms)
-                            to_b[column + i] = db[i] + (warp ? block_b[column + i] : Wide(0));
-                    }
+                    store_sums(to_w + column, dw, warp ? block_w + column : nullptr, !share.extras);
+                    if (!rms)
+                        store_sums(to_b + column, db, warp ? block_b + column : nullptr, !share.extras);
                 },
                 dws, dbs);
         if (!is_last)
@@ -171,7 +202,8 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
     {                                                                                                                           \
         ignis_grid_dependency();                                                                                                \
         constexpr int width = Team::is_block ? 1 : (32 * packs + 1) * PACK;                                                     \
-        __shared__ Wide block_w[width], block_b[rms ? 1 : width];                                                               \
+        __shared__ __align__(16) Wide block_w[width];                                                                           \
+        __shared__ __align__(16) Wide block_b[rms ? 1 : width];                                                                 \
         backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);     \
     }
 /* Blocks on a multiprocessor, as many as leave registers enough for all sums. */
