@@ -19,6 +19,15 @@ template <bool rms> struct gradient_of {
     __device__ Wide of(Wide x, Wide g) const { return rstd * g + ((x - from) * slope + rest); }
 };
 
+/*  (x - mean) * rstd; offset: -mean * rstd. Of 16-bit types in one instruction, as exact as mean is. */
+__device__ inline Wide normal_of(Wide x, Wide mean, Wide rstd, Wide offset)
+{
+    if constexpr (ignis_is_half<T>)
+        return fmaf(x, rstd, offset);
+    else
+        return (x - mean) * rstd;
+}
+
 /*  Stores sums of successive columns, with more added to them where it is not null. even: 16 bytes at a time, as both begin at multiples
     of that. */
 template <int N> __device__ inline void store_sums(Wide *to, const ignis_pack<Wide, N> &sums, const Wide *more, bool even)
@@ -195,6 +204,92 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
     }
 }
 
+/*  The same for even rows; a block leaves its own sums. */
+template <bool rms>
+__device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
+                              const Wide *rstds, long long rows, long long n, const T *before)
+{
+    constexpr int of_dy = FLIGHT, of_before = 2 * FLIGHT; /* places; those of x come first */
+    const int column = (int)threadIdx.x * PACK, step = (int)gridDim.x * FLIGHT;
+    const bool has = column < n;
+    const Wide over_n = Wide(1) / Wide(n);
+    const int lane = threadIdx.x % 32, mine = lane % FLIGHT; /* of the rows, the one of which this lane has a statistic */
+    const Wide *const statistic = !rms && (lane & FLIGHT) ? means : rstds;
+    Wide ws[PACK], next = 0;
+    ignis_pack<Wide, PACK> dw = {}, db = {};
+    ignis_pack<T, PACK> xs[FLIGHT], gs[FLIGHT];
+    long long r = (long long)blockIdx.x * FLIGHT;
+    int turn = 0;
+    const auto fetch_rows = [&](long long r) {
+        const int left = rows_left(r, rows);
+        fetch_even(x, 0, r, left, n);
+        fetch_even(dy, of_dy, r, left, n);
+        next = mine < left ? statistic[r + mine] : Wide(0);
+        fetched();
+    };
+    const auto fetch_before = [&](long long r) {
+        if (before)
+            fetch_even(before, of_before, r, rows_left(r, rows), n);
+        fetched();
+    };
+
+    fetch_rows(r);
+    fetch_before(r);
+    columns_even(ws, w, n);
+    for (; r < rows; r += step) {
+        Wide sums[rms ? FLIGHT : 2 * FLIGHT] = {}, mean[FLIGHT], rstd[FLIGHT];
+        const int left = (int)min(rows - r, (long long)FLIGHT);
+        arrive<1>();
+        take_even(xs, 0);
+        take_even(gs, of_dy);
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            rstd[j] = __shfl_sync(0xffffffff, next, j);
+            mean[j] = rms ? Wide(0) : __shfl_sync(0xffffffff, next, FLIGHT + j);
+        }
+        fetch_rows(r + step);
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            const Wide offset = -mean[j] * rstd[j];
+#pragma unroll
+            for (int i = 0; i < PACK; i++) {
+                const Wide grad = ignis_wide_at(gs[j], i), g = grad * ws[i];
+                const Wide h = normal_of(ignis_wide_at(xs[j], i), mean[j], rstd[j], offset);
+                sums[j] += g * h;
+                dw[i] += grad * h;
+                if constexpr (!rms) {
+                    sums[FLIGHT + j] += g;
+                    db[i] += grad;
+                }
+            }
+        }
+        sum_even(sums, turn);
+        arrive<1>();
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            const gradient_of<rms> gradient(mean[j], rstd[j], sums[rms ? j : FLIGHT + j] * over_n, sums[j] * over_n);
+            Wide values[PACK];
+#pragma unroll
+            for (int i = 0; i < PACK; i++)
+                values[i] = gradient.of(ignis_wide_at(xs[j], i), ignis_wide_at(gs[j], i) * ws[i]);
+            if (before) {
+                const auto more = ignis_pack_of<ignis_pack<T, PACK>>(*place(of_before + j));
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    values[i] += ignis_wide_at(more, i);
+            }
+            if (has && j < left)
+                ignis_store(dx + (r + j) * n + column, ignis_pack_round<T>(values));
+        }
+        fetch_before(r + step);
+    }
+    if (has) {
+        store_sums(partial_w + blockIdx.x * n + column, dw, nullptr, true);
+        if (!rms)
+            store_sums(partial_b + blockIdx.x * n + column, db, nullptr, true);
+    }
+}
+
 #define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                                 \
     extern "C" __global__ void __launch_bounds__(threads, blocks)                                                               \
         ignis_##name##_rows_backward_##suffix(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,     \
@@ -206,10 +301,19 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         __shared__ __align__(16) Wide block_b[rms ? 1 : width];                                                                 \
         backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);     \
     }
+#define EVEN(name, rms)                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)                                                                        \
+        ignis_##name##_rows_backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, \
+                                          const Wide *rstd, long long rows, long long n, const T *before)                                 \
+    {                                                                                                                                     \
+        ignis_grid_dependency();                                                                                                          \
+        backward_even<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before);                                              \
+    }
 /* Blocks on a multiprocessor, as many as leave registers enough for all sums. */
 #define NORM(name, rms)                                                              \
     KERNEL(name, rms, few, ignis_warp_team, 1, 32 * WARPS, (sizeof(T) == 8 ? 2 : 4)) \
     KERNEL(name, rms, warp, ignis_warp_team, 4, 32 * WARPS, 3)                       \
-    KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 1)
+    KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 1)                  \
+    EVEN(name, rms)
 NORM(layer_norm, false)
 NORM(rms_norm, true) /* mean and partial_b are not used */
