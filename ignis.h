@@ -14073,15 +14073,19 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
     X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
     X(LAYER_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_block")                       \
+    X(LAYER_NORM_ROWS_EVEN, NORM_ODD_CU, "ignis_layer_norm_rows_even")                         \
     X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few")        \
     X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp")      \
     X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block")    \
+    X(LAYER_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_even")      \
     X(RMS_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_few")                               \
     X(RMS_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_warp")                             \
     X(RMS_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_block")                           \
+    X(RMS_NORM_ROWS_EVEN, NORM_ODD_CU, "ignis_rms_norm_rows_even")                             \
     X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")            \
     X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")          \
     X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")        \
+    X(RMS_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_even")          \
     X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics")                         \
     X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish")                                 \
     X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply")                                   \
@@ -14167,10 +14171,10 @@ static const struct {
     IGNIS__PART(RMS_NORM_BACKWARD_AVERAGES, RMS_NORM_BACKWARD_COLUMNS),
     IGNIS__PART(ADD_LAYER_NORM_WARP, ADD_LAYER_NORM_BLOCK),
     IGNIS__PART(ADD_RMS_NORM_WARP, ADD_RMS_NORM_BLOCK),
-    IGNIS__PART(LAYER_NORM_ROWS_FEW, LAYER_NORM_ROWS_BLOCK),
-    IGNIS__PART(LAYER_NORM_ROWS_BACKWARD_FEW, LAYER_NORM_ROWS_BACKWARD_BLOCK),
-    IGNIS__PART(RMS_NORM_ROWS_FEW, RMS_NORM_ROWS_BLOCK),
-    IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_BLOCK),
+    IGNIS__PART(LAYER_NORM_ROWS_FEW, LAYER_NORM_ROWS_EVEN),
+    IGNIS__PART(LAYER_NORM_ROWS_BACKWARD_FEW, LAYER_NORM_ROWS_BACKWARD_EVEN),
+    IGNIS__PART(RMS_NORM_ROWS_FEW, RMS_NORM_ROWS_EVEN),
+    IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_EVEN),
     IGNIS__PART(CHANNEL_STATISTICS, CHANNEL_APPLY),
     IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD),
     IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG),
@@ -24728,7 +24732,7 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, add_warp, add_block, averages, columns, rows, rows_backward; /* of the last two the first of three */
+    ignis__builtin warp, block, add_warp, add_block, averages, columns, rows, rows_backward; /* of the last two the first of four */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
@@ -24776,8 +24780,16 @@ static int64_t ignis__norm_turn(ignis_dtype dtype, int64_t n)
     return turn;
 }
 
-/*  builtin: the first of the three kernels; arrays: of rows, which are read. Rows of a team begin at the same
-    address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. */
+/*  Whether rows of whole packs are for the kernels named _even, whose threads have one pack of a row: where those are faster. */
+static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs = n / pack;
+    return n % pack == 0 && packs > (backward ? 32 : 128) && packs <= (backward ? 512 : 256);
+}
+
+/*  builtin: the first of the four kernels; arrays: of rows, which are read. Rows of a team begin at the same
+    address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. What a block may have of
+    shared memory decides for the most arrays that there can be: the same rows have the same kernel, and its bits. */
 static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
                                               bool backward)
 {
@@ -24788,12 +24800,22 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
     ignis__norm_plan plan = IGNIS__ZERO;
     int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
+    plan.threads = ignis__row_threads(packs, 1, 512);
+    if (ignis__norm_is_even(dtype, n, backward) &&
+        (int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (backward ? 3 : 2) <= info->shared_per_block - 2048) {
+        plan.builtin = (ignis__builtin)((int)builtin + count);
+        plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
+        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks together, which are to have equally many */
+        plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
+                                   info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+        plan.blocks = ignis__ceil_div(turn, ignis__ceil_div(turn, plan.blocks));
+        return plan;
+    }
     while (i < count && packs > (int64_t)shapes[i].packs * shapes[i].threads)
         i++;
-    if (i < count)
-        plan.threads = ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams;
+    plan.threads = i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams : 0;
     if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
-        plan.threads = 0; /* however many arrays there are: the same rows have the same kernel, and its bits */
+        plan.threads = 0;
     if (plan.threads == 0)
         return plan;
     plan.builtin = (ignis__builtin)((int)builtin + i);
@@ -24808,7 +24830,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
 /*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
 static bool ignis__norm_is_odd(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
 {
-    return (!packed || n > IGNIS__NORM_PACKS * ignis__pack_elements(dtype)) && addresses % 16 == 0;
+    return (!packed || ignis__norm_is_even(dtype, n, false) || n > IGNIS__NORM_PACKS * ignis__pack_elements(dtype)) && addresses % 16 == 0;
 }
 
 static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)

@@ -166,6 +166,7 @@ BACKWARD(rms_norm, true) /* mean and partial_b are not used */
 /*  out[n] = the sum of partial[count, n] over count, in a fixed order: a lane has a column, a warp every SUM_WARPS-th row. Blocks
     with blockIdx.y = 1 do the same for a second pair. */
 #define SUM_WARPS 16
+#define SUM_AHEAD 16 /* rows that a warp waits for at a time */
 extern "C" __global__ void __launch_bounds__(32 * SUM_WARPS)
     ignis_norm_backward_sum(T *out, T *second_out, const Wide *partial, const Wide *second_partial, int count, long long n)
 {
@@ -179,9 +180,15 @@ extern "C" __global__ void __launch_bounds__(32 * SUM_WARPS)
         partial = second_partial;
     }
     if (column < n)
-#pragma unroll 4
-        for (int i = warp; i < count; i += SUM_WARPS)
-            sum += partial[i * n + column];
+        for (int i = warp; i < count; i += SUM_WARPS * SUM_AHEAD) {
+            Wide parts[SUM_AHEAD];
+#pragma unroll
+            for (int j = 0; j < SUM_AHEAD; j++)
+                parts[j] = i + j * SUM_WARPS < count ? partial[(i + j * SUM_WARPS) * n + column] : Wide(0);
+#pragma unroll
+            for (int j = 0; j < SUM_AHEAD; j++)
+                sum += parts[j];
+        }
     sums[warp][lane] = sum;
     __syncthreads();
     if (warp == 0 && column < n) {

@@ -6,6 +6,52 @@
 */
 #include "norm_odd.cuh"
 
+/*  The gradients of a row's elements. */
+template <bool rms> struct gradient_of {
+    const Wide rstd, slope, from, rest;
+
+    /*  x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand. */
+    __device__ gradient_of(Wide mean, Wide rstd, Wide average_g, Wide average_gh)
+        : rstd(rstd), slope(-average_gh * rstd * rstd), from(ignis_is_half<T> ? Wide(0) : mean),
+          rest((from - mean) * slope - (rms ? Wide(0) : average_g * rstd))
+    {
+    }
+    __device__ Wide of(Wide x, Wide g) const { return rstd * g + ((x - from) * slope + rest); }
+};
+
+/*  (x - mean) * rstd; offset: -mean * rstd. Of 16-bit types in one instruction, as exact as mean is. */
+__device__ inline Wide normal_of(Wide x, Wide mean, Wide rstd, Wide offset)
+{
+    if constexpr (ignis_is_half<T>)
+        return fmaf(x, rstd, offset);
+    else
+        return (x - mean) * rstd;
+}
+
+/*  Stores sums of successive columns, with more added to them where it is not null. even: 16 bytes at a time, as both begin at multiples
+    of that. */
+template <int N> __device__ inline void store_sums(Wide *to, const ignis_pack<Wide, N> &sums, const Wide *more, bool even)
+{
+    constexpr int count = 16 / (int)sizeof(Wide);
+    if constexpr (N % count == 0)
+        if (even) {
+#pragma unroll
+            for (int i = 0; i < N; i += count) {
+                ignis_pack<Wide> pack = {};
+                if (more)
+                    pack = ignis_load(more + i);
+#pragma unroll
+                for (int e = 0; e < count; e++)
+                    pack[e] += sums[i + e];
+                *(uint4 *)(to + i) = ignis_word(pack);
+            }
+            return;
+        }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        to[i] = sums[i] + (more ? more[i] : Wide(0));
+}
+
 /*  A thread adds up dw and db of its columns over all rows of its team; the warps of a block meet in the shared block_w and block_b. */
 template <bool rms, typename Team, int packs>
 __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
@@ -119,14 +165,11 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             for (int j = 0; j < count; j++)
                 if (j < share.left) {
                     auto &x = part.of(xs[j]), &grad = part.of(gs[j]);
-                    /* x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand */
-                    const Wide slope = -sums[j] * over_n * rstd[j] * rstd[j], from = ignis_is_half<T> ? Wide(0) : mean[j];
-                    const Wide rest = (from - mean[j]) * slope - (rms ? Wide(0) : sums[rms ? j : count + j] * over_n * rstd[j]);
+                    const gradient_of<rms> gradient(mean[j], rstd[j], sums[rms ? j : count + j] * over_n, sums[j] * over_n);
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] =
-                            rstd[j] * (ignis_wide_at(grad, i) * ignis_wide_at(w, i)) + ((ignis_wide_at(x, i) - from) * slope + rest);
+                        values[i] = gradient.of(ignis_wide_at(x, i), ignis_wide_at(grad, i) * ignis_wide_at(w, i));
                     if (before) {
                         placed<packs> befores(of_before + j * packs);
                         befores.extra.pack = next_befores[j];
@@ -151,16 +194,99 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             share.row.each(
                 0,
                 [&](int column, auto &dw, auto &db) {
-#pragma unroll
-                    for (int i = 0; i < dw.count; i++) {
-                        to_w[column + i] = dw[i] + (warp ? block_w[column + i] : Wide(0));
-                        if (!rms)
-                            to_b[column + i] = db[i] + (warp ? block_b[column + i] : Wide(0));
-                    }
+                    store_sums(to_w + column, dw, warp ? block_w + column : nullptr, !share.extras);
+                    if (!rms)
+                        store_sums(to_b + column, db, warp ? block_b + column : nullptr, !share.extras);
                 },
                 dws, dbs);
         if (!is_last)
             __syncthreads();
+    }
+}
+
+/*  The same for even rows; a block leaves its own sums. */
+template <bool rms>
+__device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
+                              const Wide *rstds, long long rows, long long n, const T *before)
+{
+    constexpr int of_dy = FLIGHT, of_before = 2 * FLIGHT; /* places; those of x come first */
+    const int column = (int)threadIdx.x * PACK, step = (int)gridDim.x * FLIGHT;
+    const bool has = column < n;
+    const Wide over_n = Wide(1) / Wide(n);
+    const int lane = threadIdx.x % 32, mine = lane % FLIGHT; /* of the rows, the one of which this lane has a statistic */
+    const Wide *const statistic = !rms && (lane & FLIGHT) ? means : rstds;
+    Wide ws[PACK], next = 0;
+    ignis_pack<Wide, PACK> dw = {}, db = {};
+    ignis_pack<T, PACK> xs[FLIGHT], gs[FLIGHT];
+    long long r = (long long)blockIdx.x * FLIGHT;
+    int turn = 0;
+    const auto fetch_rows = [&](long long r) {
+        const int left = rows_left(r, rows);
+        fetch_even(x, 0, r, left, n);
+        fetch_even(dy, of_dy, r, left, n);
+        next = mine < left ? statistic[r + mine] : Wide(0);
+        fetched();
+    };
+    const auto fetch_before = [&](long long r) {
+        if (before)
+            fetch_even(before, of_before, r, rows_left(r, rows), n);
+        fetched();
+    };
+
+    fetch_rows(r);
+    fetch_before(r);
+    columns_even(ws, w, n);
+    for (; r < rows; r += step) {
+        Wide sums[rms ? FLIGHT : 2 * FLIGHT] = {}, mean[FLIGHT], rstd[FLIGHT];
+        const int left = (int)min(rows - r, (long long)FLIGHT);
+        arrive<1>();
+        take_even(xs, 0);
+        take_even(gs, of_dy);
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            rstd[j] = __shfl_sync(0xffffffff, next, j);
+            mean[j] = rms ? Wide(0) : __shfl_sync(0xffffffff, next, FLIGHT + j);
+        }
+        fetch_rows(r + step);
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            const Wide offset = -mean[j] * rstd[j];
+#pragma unroll
+            for (int i = 0; i < PACK; i++) {
+                const Wide grad = ignis_wide_at(gs[j], i), g = grad * ws[i];
+                const Wide h = normal_of(ignis_wide_at(xs[j], i), mean[j], rstd[j], offset);
+                sums[j] += g * h;
+                dw[i] += grad * h;
+                if constexpr (!rms) {
+                    sums[FLIGHT + j] += g;
+                    db[i] += grad;
+                }
+            }
+        }
+        sum_even(sums, turn);
+        arrive<1>();
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            const gradient_of<rms> gradient(mean[j], rstd[j], sums[rms ? j : FLIGHT + j] * over_n, sums[j] * over_n);
+            Wide values[PACK];
+#pragma unroll
+            for (int i = 0; i < PACK; i++)
+                values[i] = gradient.of(ignis_wide_at(xs[j], i), ignis_wide_at(gs[j], i) * ws[i]);
+            if (before) {
+                const auto more = ignis_pack_of<ignis_pack<T, PACK>>(*place(of_before + j));
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    values[i] += ignis_wide_at(more, i);
+            }
+            if (has && j < left)
+                ignis_store(dx + (r + j) * n + column, ignis_pack_round<T>(values));
+        }
+        fetch_before(r + step);
+    }
+    if (has) {
+        store_sums(partial_w + blockIdx.x * n + column, dw, nullptr, true);
+        if (!rms)
+            store_sums(partial_b + blockIdx.x * n + column, db, nullptr, true);
     }
 }
 
@@ -171,13 +297,23 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
     {                                                                                                                           \
         ignis_grid_dependency();                                                                                                \
         constexpr int width = Team::is_block ? 1 : (32 * packs + 1) * PACK;                                                     \
-        __shared__ Wide block_w[width], block_b[rms ? 1 : width];                                                               \
+        __shared__ __align__(16) Wide block_w[width];                                                                           \
+        __shared__ __align__(16) Wide block_b[rms ? 1 : width];                                                                 \
         backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);     \
+    }
+#define EVEN(name, rms)                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)                                                                        \
+        ignis_##name##_rows_backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, \
+                                          const Wide *rstd, long long rows, long long n, const T *before)                                 \
+    {                                                                                                                                     \
+        ignis_grid_dependency();                                                                                                          \
+        backward_even<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before);                                              \
     }
 /* Blocks on a multiprocessor, as many as leave registers enough for all sums. */
 #define NORM(name, rms)                                                              \
     KERNEL(name, rms, few, ignis_warp_team, 1, 32 * WARPS, (sizeof(T) == 8 ? 2 : 4)) \
     KERNEL(name, rms, warp, ignis_warp_team, 4, 32 * WARPS, 3)                       \
-    KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 1)
+    KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 1)                  \
+    EVEN(name, rms)
 NORM(layer_norm, false)
 NORM(rms_norm, true) /* mean and partial_b are not used */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  norm_odd.cu - layer_norm and rms_norm over rows that begin anywhere, or that are long: see norm.cuh and norm_odd.cuh
+/*  norm_odd.cu - layer_norm and rms_norm over rows that begin anywhere or are long, and over even ones of a middle length: see norm.cuh and
+    norm_odd.cuh
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. other: what is normalized is x + other, rounded, which goes to
     sum; or null.
@@ -125,6 +126,87 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
     }
 }
 
+/*  The same for even rows. */
+template <bool rms>
+__device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
+                             T *sum, const T *other)
+{
+    const int column = (int)threadIdx.x * PACK, step = (int)gridDim.x * FLIGHT;
+    const bool has = column < n;
+    const Wide over_n = Wide(1) / Wide(n);
+    Wide ws[PACK], bs[PACK];
+    ignis_pack<T, PACK> xs[FLIGHT];
+    long long r = (long long)blockIdx.x * FLIGHT;
+    int turn = 0;
+    const auto fetch_rows = [&](long long r) {
+        const int left = rows_left(r, rows);
+        fetch_even(x, 0, r, left, n);
+        if (other)
+            fetch_even(other, FLIGHT, r, left, n);
+        fetched();
+    };
+
+    fetch_rows(r);
+    columns_even(ws, w, n);
+    if constexpr (!rms)
+        columns_even(bs, b, n);
+    for (; r < rows; r += step) {
+        const int left = (int)min(rows - r, (long long)FLIGHT);
+        Wide sums[FLIGHT] = {}, mean[FLIGHT] = {};
+        arrive<0>();
+        take_even(xs, 0);
+        if (other)
+#pragma unroll
+            for (int j = 0; j < FLIGHT; j++) {
+                const auto more = ignis_pack_of<ignis_pack<T, PACK>>(*place(FLIGHT + j));
+                Wide values[PACK];
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    values[i] = ignis_wide_at(xs[j], i) + ignis_wide_at(more, i);
+                xs[j] = ignis_pack_round<T>(values);
+                if (has && j < left)
+                    ignis_store(sum + (r + j) * n + column, xs[j]);
+            }
+        fetch_rows(r + step);
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++)
+#pragma unroll
+            for (int i = 0; i < PACK; i++)
+                sums[j] += rms ? ignis_wide_at(xs[j], i) * ignis_wide_at(xs[j], i) : ignis_wide_at(xs[j], i);
+        sum_even(sums, turn);
+        if constexpr (!rms) {
+#pragma unroll
+            for (int j = 0; j < FLIGHT; j++) {
+                mean[j] = sums[j] * over_n;
+                sums[j] = 0;
+                const Wide from = has ? mean[j] : Wide(0); /* 0 less 0 is what the thread does not have */
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    sums[j] += (ignis_wide_at(xs[j], i) - from) * (ignis_wide_at(xs[j], i) - from);
+            }
+            sum_even(sums, turn);
+        }
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            const Wide rstd = rsqrt(sums[j] * over_n + eps);
+            if (threadIdx.x == 0 && j < left) {
+                rstds[r + j] = rstd;
+                if (!rms)
+                    means[r + j] = mean[j];
+            }
+            Wide values[PACK];
+#pragma unroll
+            for (int i = 0; i < PACK; i++) {
+                values[i] = (ignis_wide_at(xs[j], i) - mean[j]) * rstd * ws[i];
+                if (!rms)
+                    values[i] += bs[i];
+            }
+            if (has && j < left)
+                ignis_store(y + (r + j) * n + column, ignis_pack_round<T>(values));
+        }
+    }
+}
+
 #define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                                            \
     extern "C" __global__ void __launch_bounds__(threads, blocks) ignis_##name##_rows_##suffix(                                            \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
@@ -132,9 +214,17 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
         ignis_grid_dependency();                                                                                                           \
         forward_rows<rms, Team, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                            \
     }
-#define NORM(name, rms)                                        \
-    KERNEL(name, rms, few, ignis_warp_team, 1, 32 * WARPS, 5)  \
-    KERNEL(name, rms, warp, ignis_warp_team, 4, 32 * WARPS, 6) \
-    KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 2)
+#define EVEN(name, rms)                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, FORWARD_BLOCKS) ignis_##name##_rows_even(                                  \
+        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
+    {                                                                                                                                      \
+        ignis_grid_dependency();                                                                                                           \
+        forward_even<rms>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                                         \
+    }
+#define NORM(name, rms)                                             \
+    KERNEL(name, rms, few, ignis_warp_team, 1, 32 * WARPS, 5)       \
+    KERNEL(name, rms, warp, ignis_warp_team, 4, 32 * WARPS, 6)      \
+    KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 2) \
+    EVEN(name, rms)
 NORM(layer_norm, false)
 NORM(rms_norm, true) /* mean and b are not used */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  norm_odd.cuh - how the kernels of norms share out rows that begin anywhere, or that are long, and bring them in ahead
+/*  norm_odd.cuh - how the kernels of norms share out rows of any address and length, and bring them in ahead
 
     A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of all of them: packs
     where addresses are multiples of 16 bytes, and a few elements before and behind them. What belongs to columns is read once, and
@@ -11,6 +11,8 @@
         _few                a warp has FLIGHT rows, a pack of each
         _warp               a warp has a row
         _block              a block has it, of at most 512 threads
+        _even               a block has FLIGHT rows which follow each other, a thread one pack of each: of whole packs, which begin at
+                            multiples of 16 bytes in all arrays of rows. Any grid; w and b are in registers
 
     Dynamic shared memory: FLIGHT packs a thread of every array of rows that is read, and a row's of w and, in forward, b.
     Any grid whose teams are a multiple of the rows after which one begins at the same address modulo 16 again: few blocks, which
@@ -25,7 +27,7 @@
 #endif
 
 #define FLIGHT 4          /* the host computes with it, too */
-#define BLOCK_THREADS 512 /* the most that a block of _block may have */
+#define BLOCK_THREADS 512 /* the most that a block of _block or _even may have */
 #define WARPS 4           /* in one of _few or _warp */
 
 /* >>flight ------------------------------------------------------------------------------------------------------ */
@@ -195,6 +197,87 @@ template <typename Team, int count> __device__ inline void sum_all(Wide (&sums)[
         }
         turn = 1 - turn;
     }
+}
+
+/* >>even -------------------------------------------------------------------------------------------------------- */
+
+/*  How many rows there are of the FLIGHT from row r on. */
+__device__ inline int rows_left(long long r, long long rows) { return (int)max(min(rows - r, (long long)FLIGHT), 0LL); }
+
+/*  Starts to bring rows from row r of this array on to places first, first + 1, ...: zeros for those that are not among the left ones, and in
+    threads that have no columns. */
+__device__ inline void fetch_even(const T *from, int first, long long r, int left, long long n)
+{
+    const int column = (int)threadIdx.x * PACK;
+    from += (left ? r : 0) * n;
+    left = column < n ? left : 0;
+#pragma unroll
+    for (int j = 0; j < FLIGHT; j++) {
+        const T *const at = j < left ? from + j * n + column : from;
+#if __CUDA_ARCH__ >= 800
+        ignis_ptx_cp_async((uint32_t)__cvta_generic_to_shared(place(first + j)), at, j < left ? 16 : 0);
+#else
+        *place(first + j) = j < left ? *(const uint4 *)at : make_uint4(0, 0, 0, 0);
+#endif
+    }
+}
+
+__device__ inline void take_even(ignis_pack<T, PACK> (&packs)[FLIGHT], int first)
+{
+#pragma unroll
+    for (int j = 0; j < FLIGHT; j++)
+        packs[j] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + j));
+}
+
+/*  This thread's columns of w or b, wherever that begins; 0 where it has none. */
+__device__ inline void columns_even(Wide (&columns)[PACK], const T *from, long long n)
+{
+    const int column = (int)threadIdx.x * PACK;
+#pragma unroll
+    for (int i = 0; i < PACK; i++)
+        columns[i] = column < n ? Wide(from[column + i]) : Wide(0);
+}
+
+/*  Several sums over the block, as sum_all has them: 4 or 8. Halves of them go from lane to lane, until each lane is left with a part of
+    one sum, which is that number lane * count / 32. */
+template <int count> __device__ inline void sum_even(Wide (&sums)[count], int &turn)
+{
+    constexpr int lanes = 32 / count;
+    __shared__ Wide partial[2][count][16]; /* a warp may still be reading those of the call before */
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (int)blockDim.x / 32;
+    int left = count;
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        if (left > 1) {
+            left /= 2;
+#pragma unroll
+            for (int i = 0; i < count / 2; i++)
+                if (i < left) {
+                    const Wide low = sums[i], high = sums[i + left];
+                    const bool upper = lane & distance;
+                    sums[i] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
+                }
+        } else {
+            sums[0] += __shfl_xor_sync(0xffffffff, sums[0], distance);
+        }
+    }
+    if (lane % lanes == 0)
+        partial[turn][lane / lanes][warp] = sums[0];
+    __syncthreads();
+    Wide sum = 0;
+#pragma unroll
+    for (int w = 0; w < 16; w += lanes)
+        if (w < warps) {
+            const Wide part = partial[turn][lane / lanes][w + lane % lanes];
+            sum += w + lane % lanes < warps ? part : Wide(0);
+        }
+#pragma unroll
+    for (int distance = lanes / 2; distance > 0; distance /= 2)
+        sum += __shfl_xor_sync(0xffffffff, sum, distance);
+#pragma unroll
+    for (int i = 0; i < count; i++)
+        sums[i] = __shfl_sync(0xffffffff, sum, i * lanes);
+    turn = 1 - turn;
 }
 
 #endif /* IGNIS_NORM_ODD_CUH */

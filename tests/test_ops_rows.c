@@ -178,12 +178,13 @@ static void norm_reference(bool rms, const double *x, const double *g, const dou
     }
 }
 
-static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, double shift)
+/*  offset, of_w: elements in front of x and w in their memory. */
+static void check_norm_at(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, int64_t of_w, double shift)
 {
     const char *name = rms ? "rms_norm" : "layer_norm";
     const double eps = 1e-3;
     ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 0, 2, offset, true), moved = x, y;
-    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, offset, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true);
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, of_w, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true);
     double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *grads, *got, tolerance = rounding_of(dtype);
     double *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n), *db = numbers(n);
     int64_t i;
@@ -214,6 +215,11 @@ static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int
     }
     free(xs), free(ws), free(bs), free(grads), free(expected), free(dx), free(dw), free(db);
     let_go(x), let_go(w), let_go(b), let_go(y);
+}
+
+static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, double shift)
+{
+    check_norm_at(rms, dtype, rows, n, offset, offset, shift);
 }
 
 TEST(norms_of_many_lengths)
@@ -364,6 +370,24 @@ TEST(add_norm_is_add_and_norm)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  Rows of whole packs where one kernel ends and another begins, in turns that are not full. */
+TEST(norms_of_whole_packs)
+{
+    static const int64_t packs[] = {32, 33, 128, 129, 256, 257, 512, 513}, rows[] = {1, 3, 5, 7};
+    ignis_dtype dtype;
+    int i, k;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(packs); i++) {
+        int64_t n = packs[i] * 16 / (int64_t)ignis_dtype_size(dtype);
+        for (k = 0; k < COUNT_OF(rows); k++) {
+            check_norm(k % 2, dtype, rows[k], n, 0, 0);
+            check_norm_at(k % 2 == 0, dtype, rows[k], n, 0, k % 3, 0);
+            check_add_norm(k > 1, true, dtype, rows[k], n, 0);
+        }
+    }
+}
+
 /*  What is one call gives the bits of what is two, and its gradients too. `offset`: elements in front of x and y in their memory. */
 static void check_bits_of_add_norm(ignis_dtype dtype, int64_t n, int64_t offset)
 {
@@ -405,6 +429,7 @@ TEST(add_norm_has_the_bits_of_both)
             check_bits_of_add_norm(dtype, 64, offset);
             check_bits_of_add_norm(dtype, 257, offset);
             check_bits_of_add_norm(dtype, 600, offset);
+            check_bits_of_add_norm(dtype, 1600, offset);
             check_bits_of_add_norm(dtype, 9001, offset);
             check_bits_of_add_norm(dtype, 12288, offset);
         }
@@ -497,21 +522,25 @@ TEST(norm_adds_to_a_gradient_that_others_have)
 
 TEST(norm_of_no_rows)
 {
+    static const int64_t columns[] = {5, 800};
     ignis_tensor x, w, b, y;
     double *dw;
-    int i;
+    int i, k;
     SETUP(NULL);
-    x = tensor_noise(IGNIS_SHAPE(0, 5), IGNIS_F32, 1, true);
-    w = tensor_noise(IGNIS_SHAPE(5), IGNIS_F32, 1, true);
-    b = tensor_noise(IGNIS_SHAPE(5), IGNIS_F32, 1, true);
-    y = ignis_layer_norm(x, w, b, 1e-5);
-    CHECK_SHAPE_IS(y, IGNIS_SHAPE(0, 5));
-    CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
-    dw = array_values(ignis_tensor_grad(w));
-    for (i = 0; i < 5; i++)
-        CHECK_NUMBER(dw[i], 0.0);
-    free(dw);
-    let_go(x), let_go(w), let_go(b), let_go(y);
+    for (k = 0; k < COUNT_OF(columns); k++) {
+        int64_t n = columns[k];
+        x = tensor_noise(IGNIS_SHAPE(0, n), IGNIS_F32, 1, true);
+        w = tensor_noise(IGNIS_SHAPE(n), IGNIS_F32, 1, true);
+        b = tensor_noise(IGNIS_SHAPE(n), IGNIS_F32, 1, true);
+        y = ignis_layer_norm(x, w, b, 1e-5);
+        CHECK_SHAPE_IS(y, IGNIS_SHAPE(0, n));
+        CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
+        dw = array_values(ignis_tensor_grad(w));
+        for (i = 0; i < n; i++)
+            CHECK_NUMBER(dw[i], 0.0);
+        free(dw);
+        let_go(x), let_go(w), let_go(b), let_go(y);
+    }
 }
 
 TEST(norm_of_empty_rows)
@@ -1286,7 +1315,7 @@ static void check_gradients(ignis_tensor_fn fn, void *user_data, const ignis_ten
 
 TEST(gradients_by_finite_differences)
 {
-    static const int64_t lasts[] = {1, 4, 7, 30};
+    static const int64_t lasts[] = {1, 4, 7, 30, 66};
     static const int64_t indices[6] = {1, 0, 3, 1, 1, 2};
     ignis_tensor inputs[3], ids;
     int i;
