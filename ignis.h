@@ -20679,7 +20679,7 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, share, share_columns;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
     ignis__patches patches;
     /* what kernels do not see */
     int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
@@ -20720,7 +20720,6 @@ typedef struct ignis__gemm_kernel {
     bool stays;                     /* a block does one tile after the other */
     bool packs;                     /* operands whose rows are no packs are copied first */
     int64_t splits;                 /* of k */
-    int64_t share;                  /* of the steps of all tiles that a block has; 0: it has whole tiles of parts of k */
     unsigned threads, shared;
     int blocks;                  /* of a multiprocessor at a time */
     char define[IGNIS__DEFINES]; /* of its variant; "": none */
@@ -20765,22 +20764,6 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     if (splits > 1)
         time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) + (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
     return time;
-}
-
-/*  The steps of 64 of k of all tiles that each block gets where all get as many. */
-static int64_t ignis__gemm_share(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile)
-{
-    int64_t steps = ignis__gemm_tiles(p, tile->rows, tile->columns) * ignis__ceil_div(p->k, 64);
-    return ignis__ceil_div(steps, op->work.device->info.multiprocessors * tile->blocks);
-}
-
-/*  Estimates the nanoseconds of that: a block begins and ends in tiles that others share in, whose parts are added up. */
-static double ignis__gemm_share_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t share)
-{
-    int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns), blocks = op->work.device->info.multiprocessors * tile->blocks;
-    double step = tile->blocks * tile->step > tile->latency ? tile->blocks * tile->step : tile->latency;
-    double parts = 4.0 * (double)((blocks + tiles) * tile->rows * tile->columns);
-    return step * (double)share + (double)(tile->between * (2 + share * 64 / p->k) + tile->before) + 2600 + parts / 3000;
 }
 
 /*  Parts of k, of 128 at least, that fill so many rounds of blocks; 1: no more than pay for adding them up. */
@@ -20863,18 +20846,6 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
             least = time;
             kernel.splits = splits;
             kernel.packs = packs;
-            kernel.share = 0;
-        }
-        if (hopper && packed && !p->patches_of && !is_ahead && !op->steady) {
-            int64_t share = ignis__gemm_share(op, p, tile), steps = ignis__ceil_div(p->k, 64);
-            double time = ignis__gemm_share_time(op, p, tile, share);
-            if (share < 16 || share > 4 * steps || share > 1 << 22 || time >= least)
-                continue;
-            best = tile;
-            least = time;
-            kernel.splits = (steps - 2) / share + 2; /* the parts of a tile that begins with the last step of a block */
-            kernel.packs = false;
-            kernel.share = share;
         }
     }
     kernel.builtin = best->builtin;
@@ -21119,8 +21090,7 @@ static void ignis__gemm_join_end(ignis__op *op)
 /*  Launches the product itself; ends: as above. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
-    int64_t tiles = ignis__gemm_tiles(p, kernel->rows, kernel->columns),
-            blocks = p->share ? ignis__ceil_div(tiles * ignis__ceil_div(p->k, 64), p->share) : tiles * p->splits;
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_other(p);
     bool direct = ignis__gemm_direct(p);
@@ -21222,11 +21192,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
     }
-    if (kernel.share) {
-        p->share = (int)kernel.share;
-        p->share_columns = kernel.columns;
-        p->splits = (int)kernel.splits;
-    } else if (kernel.splits > 1) {
+    if (kernel.splits > 1) {
         p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), 64) * 64;
         p->splits = (int)ignis__ceil_div(p->k, p->split_k);
     }
@@ -21764,17 +21730,18 @@ static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *produ
 }
 
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles, and by wgmma, of a round of tiles at least, of
-    which next to nothing lies outside. What is done to the result costs them less. */
+    which next to nothing lies outside; of those that are finished beside the next one, a tenth may. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
-    int64_t processors = op->work.device->info.multiprocessors;
-    int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch;
+    int64_t processors = op->work.device->info.multiprocessors, m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;
+    double size = (double)product->m * (double)n * (double)product->batch / 128;
     if (ignis__gemm_is_tiny(op, product))
         return ignis__nvrtc_there(op->work.call);
-    return tiles >= processors && product->k >= 256 && product->k <= 8192 && /* at 32768 and more they were slower */
-           (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
-           (double)tiles * 128 * 256 < 1.04 * (double)product->m * (double)product->n * (double)product->batch &&
+    return m * ignis__ceil_div(n, 256) >= processors && product->k >= 256 && product->k <= 8192 && /* at 32768 and more they were slower */
+           (product->m | n | product->k) % ignis__pack_elements(dtype) == 0 &&
+           ((double)(m * ignis__ceil_div(n, 256) * 256) < 1.04 * size ||
+            (product->k > 11 * 64 && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size)) &&
            ignis__nvrtc_there(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
@@ -27675,7 +27642,7 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     plan.counter = p->causal || ranged ? ignis__op_zeroed(op) : 0;
     if (plan.splits > 1)
         plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
-    shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 3 : 1) + 2 * (slabs == 1 ? 4 : 2) * shape->keys) + 256;
     ignis__attention_cost(p, dtype, 2, 2, 2);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (groups + 1)), 1, (size_t)shared, params);

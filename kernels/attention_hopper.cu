@@ -42,14 +42,20 @@ typedef attention<T> Attention;
 
 constexpr int D = IGNIS_HEAD_DIM, COLUMNS = (D + 15) / 16 * 16, SLABS = (D + 63) / 64; /* of 64 columns, in shared memory */
 constexpr int GROUPS = IGNIS_FORWARD_GROUPS, KEYS = IGNIS_FORWARD_KEYS, QUERIES = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);
-constexpr int STAGES = 2; /* tiles of k, and of v, that are there or on their way */
+constexpr int STAGES = SLABS == 1 ? 4 : 2; /* tiles of k, and of v, that are there or on their way; ignis.h knows how many */
 /* Of each thread. A launch has 65536 / THREADS for each, in steps of 8: no more must be asked for in all, or they wait for ever. */
-constexpr int PRODUCER_REGISTERS = GROUPS == 3 ? 32 : 24, GROUP_REGISTERS = GROUPS == 3 ? 160 : 240;
+constexpr int PRODUCER_REGISTERS = GROUPS == 3        ? 32
+                                   : D > 192 && RANGE ? 24
+                                                      : 40,
+              GROUP_REGISTERS = GROUPS == 3        ? 160
+                                : D > 192 && RANGE ? 240
+                                                   : 232;
 static_assert(PRODUCER_REGISTERS + GROUPS * GROUP_REGISTERS <= (GROUPS + 1) * (65536 / THREADS / 8 * 8), "a block has so many registers");
 constexpr bool CAUSAL = IGNIS_CAUSAL, TURNS = IGNIS_FORWARD_TURNS;
 constexpr bool COUNTED = CAUSAL || RANGE; /* items are handed out by the counter */
 static_assert(!BIASED, "a bias is for attention_mma.cu");
-constexpr bool OUT_IN_Q = D > 128; /* shared memory has no place for out beside q */
+constexpr bool OUT_IN_Q = D > 128;      /* shared memory has no place for out beside q */
+constexpr int ITEMS = OUT_IN_Q ? 1 : 2; /* whose q is there or on its way */
 static_assert(D % 8 == 0 && D >= 64 && D <= 256, "sizes of heads are multiples of 8 from 64 to 256");
 
 constexpr float LOG2_E = 1.44269504088896340736f;
@@ -66,8 +72,8 @@ struct forward_plan {
 
 /* >>items ------------------------------------------------------------------------------------------------------- */
 
-struct work_item {
-    int query, h, b;      /* the first query */
+struct alignas(16) work_item {
+    int query, h, b;      /* the first query; b is -1 behind the last item */
     int split, from, end; /* tiles of keys */
     int keys;             /* of the sequence */
 };
@@ -83,7 +89,7 @@ __device__ inline int visible(const Attention &p, int query, int keys)
 /*  Tiles of keys that the first of count queries from one on, at least, do not all leave unseen: from the first to before visible_tiles. */
 __device__ inline int visible_tiles(const Attention &p, int query, int count, int keys)
 {
-    return query < p.sq ? (visible(p, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS : 0;
+    return query < p.sq && query + count > 0 ? (visible(p, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS : 0;
 }
 
 __device__ inline int first_tile(const Attention &p, int query) { return p.first_key(query) / KEYS; }
@@ -93,13 +99,18 @@ __device__ inline int item_count(const Attention &p, const forward_plan &plan)
     return (p.sq + QUERIES - 1) / QUERIES * p.heads * p.batches * plan.splits;
 }
 
+/*  The first query of the m-th items, the longest if they differ. Causal ones end with the group of the last query; so where groups are no
+    multiple of an item's, it is the shortest that has some ahead of query 0, whole ones: a tile that is stored may end outside of its
+    tensor, but not begin ahead of it, or the hardware calls that an illegal instruction. */
+__device__ inline int item_query(const Attention &p, int m) { return CAUSAL ? (p.sq + 63) / 64 * 64 - (m + 1) * QUERIES : m * QUERIES; }
+
 __device__ inline work_item find_item(const Attention &p, const forward_plan &plan, int index)
 {
     const int rows = (p.sq + QUERIES - 1) / QUERIES, pairs = p.heads * p.batches;
     const int section = index / plan.splits / (plan.section * rows), place = index / plan.splits % (plan.section * rows);
     const int width = min(plan.section, pairs - section * plan.section), m = place / width, pair = section * plan.section + place % width;
     work_item item;
-    item.query = (CAUSAL ? rows - 1 - m : m) * QUERIES;
+    item.query = item_query(p, m);
     item.h = pair % p.heads;
     item.b = pair / p.heads;
     item.split = index % plan.splits;
@@ -112,30 +123,28 @@ __device__ inline work_item find_item(const Attention &p, const forward_plan &pl
 /* >>memory ------------------------------------------------------------------------------------------------------ */
 
 constexpr uint32_t Q_BYTES = 64 * SLABS * 128, TILE_BYTES = KEYS * SLABS * 128; /* of a group; of keys */
-constexpr uint32_t Q_AT = 0, OUT_AT = OUT_IN_Q ? Q_AT : GROUPS * Q_BYTES, K_AT = OUT_AT + GROUPS * Q_BYTES;
+constexpr uint32_t Q_AT = 0, OUT_AT = OUT_IN_Q ? Q_AT : ITEMS * GROUPS * Q_BYTES, K_AT = OUT_AT + GROUPS * Q_BYTES;
 constexpr uint32_t V_AT = K_AT + STAGES * TILE_BYTES, BARRIERS_AT = V_AT + STAGES * TILE_BYTES;
 
 enum {
-    FULL_Q,
-    EMPTY_Q,
-    FULL_NEXT,
-    EMPTY_NEXT,
-    FULL_K,
+    FULL_Q, /* and the item */
+    EMPTY_Q = FULL_Q + ITEMS,
+    FULL_K = EMPTY_Q + ITEMS,
     EMPTY_K = FULL_K + STAGES,
     FULL_V = EMPTY_K + STAGES,
     EMPTY_V = FULL_V + STAGES,
     BARRIERS = EMPTY_V + STAGES
 };
-constexpr uint32_t NEXT_AT = BARRIERS_AT + 8 * BARRIERS; /* the index of the next item */
-static_assert(NEXT_AT + 4 <= 232448, "a block has so much shared memory");
+constexpr uint32_t ITEMS_AT = (BARRIERS_AT + 8 * BARRIERS + 15) / 16 * 16, SHARED_BYTES = ITEMS_AT + ITEMS * sizeof(work_item);
+static_assert(SHARED_BYTES <= 232448, "a block has so much shared memory");
 
-/*  A stage of a ring, and the parity of the phase that is waited for. */
-struct ring {
+/*  A stage of a ring of so many, and the parity of the phase that is waited for. */
+template <int stages = STAGES> struct ring {
     uint32_t stage, parity;
 
     __device__ void advance()
     {
-        if (++stage == STAGES) {
+        if (++stage == stages) {
             stage = 0;
             parity ^= 1;
         }
@@ -280,27 +289,41 @@ __device__ inline void rescale(float (&out)[COLUMNS / 8][4], const softmax &stat
 
 /*  The thread that copies. */
 __device__ inline void produce(const Attention &p, const forward_plan &plan, const ignis_tensor_map *q, const ignis_tensor_map *k,
-                               const ignis_tensor_map *v, uint32_t base)
+                               const ignis_tensor_map *v, char *memory, uint32_t base)
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
     const int count = item_count(p, plan);
-    ring k_ring = {0, 1}, v_ring = {0, 1}; /* the first wait for an empty stage passes at once */
-    uint32_t parity = 1;
-    for (int index = blockIdx.x; index < count; parity ^= 1) {
-        const work_item item = find_item(p, plan, index);
+    ring<> k_ring = {0, 1}, v_ring = {0, 1}; /* the first wait for an empty stage passes at once */
+    ring<ITEMS> items = {0, 1};
+    for (int index = blockIdx.x;; items.advance()) {
+        work_item item;
+        item.b = -1;
+        item.from = item.end = 0;
+        if (index < count)
+            item = find_item(p, plan, index);
         const int kv_h = item.h / (p.heads / p.kv_heads);
-        const auto load = [&](ring &stages, uint32_t at, int full, int empty, const ignis_tensor_map *map, int n) {
+        const auto load = [&](ring<> &stages, uint32_t at, int full, int empty, const ignis_tensor_map *map, int n) {
             ignis_mbarrier_wait(barrier(empty + stages.stage), stages.parity);
             ignis_ptx_mbarrier_arrive_expect(barrier(full + stages.stage), TILE_BYTES);
             load_tile<KEYS>(base + at + stages.stage * TILE_BYTES, map, barrier(full + stages.stage), n * KEYS, item, kv_h);
             stages.advance();
         };
-        if (item.end > item.from)
+        if (OUT_IN_Q && item.end > item.from) /* q comes late */
             load(k_ring, K_AT, FULL_K, EMPTY_K, k, item.end - 1);
-        ignis_mbarrier_wait(barrier(EMPTY_Q), parity);
-        ignis_ptx_mbarrier_arrive_expect(barrier(FULL_Q), GROUPS * Q_BYTES);
+        ignis_mbarrier_wait(barrier(EMPTY_Q + items.stage), items.parity);
+        ((work_item *)(memory + ITEMS_AT))[items.stage] = item;
+        if (item.b < 0) {
+            ignis_ptx_mbarrier_arrive(barrier(FULL_Q + items.stage));
+            return;
+        }
+        const int absent = CAUSAL ? max(0, -item.query) / 64 : 0; /* groups ahead of query 0 */
+        ignis_ptx_mbarrier_arrive_expect(barrier(FULL_Q + items.stage), (GROUPS - absent) * Q_BYTES);
         for (int group = 0; group < GROUPS; group++)
-            load_tile<64>(base + Q_AT + group * Q_BYTES, q, barrier(FULL_Q), item.query + 64 * group, item, item.h);
+            if (group >= absent)
+                load_tile<64>(base + Q_AT + (items.stage * GROUPS + group) * Q_BYTES, q, barrier(FULL_Q + items.stage), item.query + 64 * group,
+                          item, item.h);
+        if (!OUT_IN_Q && item.end > item.from)
+            load(k_ring, K_AT, FULL_K, EMPTY_K, k, item.end - 1);
         for (int n = item.end - 1; n > item.from; n--) {
             load(k_ring, K_AT, FULL_K, EMPTY_K, k, n - 1);
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, n);
@@ -311,16 +334,9 @@ __device__ inline void produce(const Attention &p, const forward_plan &plan, con
             taken = atomicAdd(plan.counter, 1);
         if (item.end > item.from)
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, item.from);
-        int next = index + gridDim.x;
-        if (COUNTED) {
-            if (taken == (unsigned)count - 1) /* an item is taken behind each one: this was the last time */
-                *plan.counter = 0;
-            next = gridDim.x + taken;
-            ignis_mbarrier_wait(barrier(EMPTY_NEXT), parity);
-            ignis_ptx_st_volatile_shared(base + NEXT_AT, next);
-            ignis_ptx_mbarrier_arrive(barrier(FULL_NEXT));
-        }
-        index = next;
+        if (COUNTED && taken == (unsigned)count - 1) /* an item is taken behind each one: this was the last time */
+            *plan.counter = 0;
+        index = COUNTED ? gridDim.x + taken : index + gridDim.x;
     }
 }
 
@@ -334,7 +350,7 @@ __device__ inline void store_out(const Attention &p, const ignis_tensor_map *map
     for (int r = 0; r < 2; r++) {
         const int query = first + 16 * warp + lane / 4 + 8 * r;
         factor[r] = state.sum[r] == 0 ? 0 : 1 / state.sum[r];
-        if (p.lse && lane % 4 == 0 && query < p.sq)
+        if (p.lse && lane % 4 == 0 && query >= 0 && query < p.sq)
             p.lse[p.stat(item.b, item.h) + query] =
                 state.sum[r] == 0 ? ignis_infinity<float>() : (state.top[r] + log2f(state.sum[r])) * LN_2;
     }
@@ -352,7 +368,7 @@ __device__ inline void store_out(const Attention &p, const ignis_tensor_map *map
     }
     ignis_ptx_fence_proxy_async();
     ignis_ptx_bar_sync(8 + group, 128);
-    if (threadIdx.x % 128 == 0)
+    if (threadIdx.x % 128 == 0 && first >= 0) /* else no row of it is there */
         store_tile<64>(map, place, first, item);
 }
 
@@ -364,7 +380,7 @@ __device__ inline void store_part(const Attention &p, const forward_plan &plan, 
     const long long rows = (long long)p.batches * p.heads * p.sq;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        if (query + 8 * r >= p.sq)
+        if (query + 8 * r < 0 || query + 8 * r >= p.sq)
             continue;
         const long long row = item.split * rows + p.stat(item.b, item.h) + query + 8 * r;
         float2 *to = (float2 *)(plan.parts + row * D) + lane % 4;
@@ -377,13 +393,14 @@ __device__ inline void store_part(const Attention &p, const forward_plan &plan, 
 }
 
 /*  A group of four warps. */
-__device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, uint32_t base, int group)
+__device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, const char *memory, uint32_t base,
+                               int group)
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
-    const int count = item_count(p, plan), lane = threadIdx.x % 32, row = 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int lane = threadIdx.x % 32, row = 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const float scale = SOFTCAP ? (float)(p.scale / p.softcap) * (2 * LOG2_E) : (float)p.scale * LOG2_E;
     const float cap = SOFTCAP ? (float)p.softcap * LOG2_E : 0;
-    const uint64_t q_tile = ignis_wgmma_descriptor(base + Q_AT + group * Q_BYTES, 0, 1024);
+    const uint64_t q_tiles = ignis_wgmma_descriptor(base + Q_AT + group * Q_BYTES, 0, 1024);
     const uint64_t k_tile = ignis_wgmma_descriptor(base + K_AT, 0, 1024), v_tile = ignis_wgmma_descriptor(base + V_AT, KEYS * 128, 1024);
     const uint32_t place = base + OUT_AT + group * Q_BYTES;
     const auto arrive = [&](int i) {
@@ -391,7 +408,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
         if (lane == 0)
             ignis_ptx_mbarrier_arrive(barrier(i));
     };
-    ring k_ring = {0, 0}, v_ring = {0, 0};
+    ring<> k_ring = {0, 0}, v_ring = {0, 0};
     const auto wait_k = [&] { ignis_mbarrier_wait(barrier(FULL_K + k_ring.stage), k_ring.parity); };
     const auto wait_v = [&] { ignis_mbarrier_wait(barrier(FULL_V + v_ring.stage), v_ring.parity); };
     const auto release_k = [&] {
@@ -413,9 +430,12 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
     if (TURNS && group == 0)
         ignis_ptx_bar_arrive(2, 256); /* it has the first turn */
 
-    uint32_t parity = 0;
-    for (int index = blockIdx.x; index < count; parity ^= 1) {
-        const work_item item = find_item(p, plan, index);
+    for (ring<ITEMS> items = {0, 0};; items.advance()) {
+        ignis_mbarrier_wait(barrier(FULL_Q + items.stage), items.parity);
+        const work_item item = ((const work_item *)(memory + ITEMS_AT))[items.stage];
+        if (item.b < 0)
+            break;
+        const uint64_t q_tile = ignis_wgmma_ahead(q_tiles, items.stage * GROUPS * Q_BYTES);
         const int first = item.query + 64 * group;
         const int begin = RANGE ? max(item.from, first_tile(p, first)) : item.from; /* of what this group sees */
         const int seen = min(item.end, visible_tiles(p, first, 64, item.keys)), end = RANGE && seen <= begin ? item.from : seen;
@@ -437,7 +457,6 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             out[j][0] = out[j][1] = out[j][2] = out[j][3] = 0;
 
         int n = item.end - 1;
-        ignis_mbarrier_wait(barrier(FULL_Q), parity);
 #pragma unroll 1
         for (; n >= max(end, item.from); n--) { /* nothing that it sees. It waits, lest it arrive in a phase before */
             wait_k();
@@ -496,7 +515,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
                 for (; n >= begin; n--)
                     step(yes(), n);
             if (!OUT_IN_Q)
-                arrive(EMPTY_Q);
+                arrive(EMPTY_Q + items.stage);
             wait_v();
             begin_out(out, weights, ignis_wgmma_ahead(v_tile, v_ring.stage * TILE_BYTES));
             ignis_ptx_wgmma_wait<0>();
@@ -512,7 +531,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
                     release_v();
                 }
         } else if (!OUT_IN_Q) {
-            arrive(EMPTY_Q);
+            arrive(EMPTY_Q + items.stage);
         }
 
 #pragma unroll
@@ -528,26 +547,19 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             if (threadIdx.x % 128 == 0)
                 ignis_ptx_bulk_wait_read<0>();
             ignis_ptx_bar_sync(8 + group, 128);
-            arrive(EMPTY_Q);
+            arrive(EMPTY_Q + items.stage);
         }
-        int next = index + gridDim.x;
-        if (COUNTED) {
-            ignis_mbarrier_wait(barrier(FULL_NEXT), parity);
-            next = ignis_ptx_ld_volatile_shared(base + NEXT_AT);
-            arrive(EMPTY_NEXT);
-        }
-        index = next;
     }
     if (threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();
 }
 
-/*  A grid of the items, at most as many as there are multiprocessors; blocks of 128 * (groups + 1), shared memory up to NEXT_AT + 4. The
+/*  A grid of the items, at most as many as there are multiprocessors; blocks of 128 * (groups + 1), SHARED_BYTES of shared memory. The
     maps of q and out have tiles of 64 rows, those of k and v of KEYS. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ignis_sdpa(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
-                     const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out, const Attention p,
-                     const forward_plan plan)
+               const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out, const Attention p,
+               const forward_plan plan)
 {
     ignis_grid_dependency();
     extern __shared__ __align__(1024) char memory[];
@@ -555,7 +567,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
     if (threadIdx.x == 0) {
         for (int i = 0; i < BARRIERS; i++) {
-            const bool filled = i == FULL_Q || i == FULL_NEXT || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);
+            const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);
             ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS);
         }
         ignis_ptx_fence_mbarrier_init();
@@ -564,10 +576,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (group == 0) {
         ignis_ptx_setmaxnreg_dec<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            produce(p, plan, &q, &k, &v, base);
+            produce(p, plan, &q, &k, &v, memory, base);
     } else {
         ignis_ptx_setmaxnreg_inc<GROUP_REGISTERS>();
-        consume(p, plan, &out, base, group - 1);
+        consume(p, plan, &out, memory, base, group - 1);
     }
 }
 
@@ -580,7 +592,8 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Atten
     if (row >= rows)
         return;
     const int query = (int)(row % p.sq), h = (int)(row / p.sq % p.heads), b = (int)(row / p.sq / p.heads);
-    const int first = query / QUERIES * QUERIES, tiles = visible_tiles(p, first, QUERIES, p.keys(b)) - first_tile(p, first);
+    const int first = item_query(p, (CAUSAL ? (p.sq + 63) / 64 * 64 - 1 - query : query) / QUERIES),
+              tiles = visible_tiles(p, first, QUERIES, p.keys(b)) - first_tile(p, first);
     const int splits = (tiles + plan.tiles - 1) / plan.tiles; /* that there are */
     const float2 *stats = (const float2 *)(plan.parts + plan.splits * rows * D) + row; /* a bound, a sum */
     float top = -ignis_infinity<float>(), sum = 0;

@@ -301,25 +301,24 @@ KERNEL(2) ignis_gemm_finish(const Product p)
     Epilogue<256, 128> epilogue(p, place, threadIdx.x);
     const Wide *const first = (const Wide *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;
     const long long part = p.batch * p.m * p.n;
-    const int parts = parts_at(p, place);
     const auto sum_up = [&](int r, int c, auto &x) { /* of as many columns as x has */
         constexpr int count = sizeof(x) / sizeof(Wide), size = count < wide ? count : wide;
         const Wide *from = first + r * p.n + c;
         for (int i = 0; i < count; i++)
             x[i] = 0;
 #pragma unroll 1
-        for (int split = 0; split < parts; split += ahead) {
+        for (int split = 0; split < p.splits; split += ahead) {
             ignis_pack<Wide, size> packs[ahead][count / size];
 #pragma unroll
             for (int i = 0; i < ahead; i++)
 #pragma unroll
                 for (int j = 0; j < count / size; j++)
-                    packs[i][j] = ignis_load<size>(from + min(split + i, parts - 1) * part + j * size);
+                    packs[i][j] = ignis_load<size>(from + min(split + i, p.splits - 1) * part + j * size);
 #pragma unroll
             for (int i = 0; i < ahead; i++)
 #pragma unroll
                 for (int j = 0; j < count; j++)
-                    x[j] += split + i < parts ? packs[i][j / size][j % size] : Wide(0);
+                    x[j] += split + i < p.splits ? packs[i][j / size][j % size] : Wide(0);
         }
     };
     epilogue.strip(

@@ -92,7 +92,6 @@ struct Product {
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
     int accumulate;                       /* out is added to the result */
     int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
-    int share, share_columns;             /* Walk's, and the columns of its tiles, of 128 rows; 0: a block has whole tiles of parts of k */
 #if IGNIS_PATCHES
     Patches patches;
 #endif
@@ -150,57 +149,6 @@ template <typename Index> struct PlaceOf {
     }
 };
 typedef PlaceOf<long long> Place;
-
-/*  What blocks that stay do: every so many tiles one; or, where tiles are few and k is long, equal shares of the steps of 64 of k of all tiles,
-    which are numbered tile by tile. A block so has the end of a tile, some whole ones, and the begin of another one, and a tile has parts. */
-template <typename Index> struct Walk {
-    const Product &p;
-    const int tile_rows, tile_columns;
-    unsigned at, end;
-
-    __device__ Walk(const Product &p, int tile_rows, int tile_columns) : p(p), tile_rows(tile_rows), tile_columns(tile_columns)
-    {
-        const unsigned tiles = (unsigned)((p.m + tile_rows - 1) / tile_rows * ((p.n + tile_columns - 1) / tile_columns) * p.batch);
-        at = p.share ? blockIdx.x * p.share : blockIdx.x;
-        end = p.share ? min(at + p.share, tiles * steps(p)) : tiles * p.splits;
-    }
-    /*  Of a tile. */
-    static __device__ unsigned steps(const Product &p) { return (unsigned)(p.k + 63) / 64; }
-    /*  Which of the blocks that share in a tile comes first. */
-    static __device__ unsigned first_block(const Product &p, unsigned tile) { return tile * steps(p) / p.share; }
-    static __device__ unsigned parts(const Product &p, unsigned tile)
-    {
-        return ((tile + 1) * steps(p) - 1) / p.share - first_block(p, tile) + 1;
-    }
-
-    __device__ bool next(PlaceOf<Index> &place)
-    {
-        if (at >= end)
-            return false;
-        if (!p.share) {
-            place = PlaceOf<Index>(p, at, tile_rows, tile_columns);
-            at += gridDim.x;
-            return true;
-        }
-        const unsigned tile = at / steps(p), first = at % steps(p), last = min(steps(p), first + end - at);
-        place = PlaceOf<Index>(p, tile, tile_rows, tile_columns);
-        place.split = blockIdx.x - first_block(p, tile);
-        place.first_k = (Index)first * 64;
-        place.end_k = min((Index)p.k, (Index)last * 64);
-        at += last - first;
-        return true;
-    }
-};
-
-/*  How many parts there are of the sums of a place: Walk's numbers a tile as PlaceOf finds it. */
-__device__ inline int parts_at(const Product &p, const Place &place)
-{
-    if (!p.share)
-        return p.splits;
-    const unsigned rows = (unsigned)(p.m + 127) / 128, columns = (unsigned)(p.n + p.share_columns - 1) / p.share_columns;
-    const unsigned row = (unsigned)place.row / 128, column = (unsigned)place.column / p.share_columns, height = min(8u, rows - row / 8 * 8);
-    return (int)Walk<int>::parts(p, ((unsigned)place.batch * rows + row / 8 * 8) * columns + column * height + row % 8);
-}
 
 /*  What a block does to its results on their way to memory. They come as strips of rows, in shared memory mostly, and a thread has the same few
     columns of all: so the bias is read once, and the sums over columns need no more than registers. They are a pack where rows consist of packs;

@@ -400,7 +400,15 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };
     const auto empty = [&](int stage) { return base + BARRIERS + 16 * stage + 8; };
     const int group = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0) - 1;
-    Walk<int> walk(p, BM, BN);
+    const unsigned tiles = (unsigned)((p.m + BM - 1) / BM * ((p.n + BN - 1) / BN) * p.batch * p.splits);
+    unsigned next_tile = blockIdx.x;
+    /* to the block's next tile; false: there is none */
+    const auto walk = [&](Spot &place) {
+        const bool is_there = next_tile < tiles;
+        place = Spot(p, next_tile, BM, BN);
+        next_tile += gridDim.x;
+        return is_there;
+    };
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
@@ -425,7 +433,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         if (threadIdx.x != 0)
             return;
         int parity = 1; /* the first round finds all stages empty */
-        for (Spot place; walk.next(place);) {
+        for (Spot place; walk(place);) {
             const int row = place.row, column = place.column, end_k = place.end_k;
 #if IGNIS_PATCHES == 1
             const Pixel pixel = p.patches.grid(row);
@@ -498,7 +506,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     };
     const auto steps_of = [&](const Spot &place) { return (place.end_k - place.first_k + BK - 1) / BK; };
     const auto next_place = [&](Spot &place) {
-        const bool is_there = walk.next(place);
+        const bool is_there = walk(place);
         place.row += 64 * group;
         return is_there;
     };
@@ -566,7 +574,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     const uint32_t other_barriers = base + OTHER_BARRIERS + group * 16;
     int turn = 0;
     Spot next_place;
-    bool has_next = walk.next(next_place);
+    bool has_next = walk(next_place);
     /*  The first columns of a tile, as many as width says; finds the next place. */
     const auto multiply_tile = [&](auto width, const Spot &place) {
         constexpr int N = width.columns;
@@ -574,7 +582,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
         const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group);
         const int across = ((int)p.n + BN - 1) / BN, share = place.column / BN; /* the tiles of a row share out the steps whose rows are added up */
-        int until = sums_rows ? (share + across - place.first_k / BK % across) % across : 0;
+        int until = share;
         Spot own = place;
         SIDE_BY_SIDE ? own.column += 64 *group : own.row += 64 * group;
         float sum[N / 8][4], row_sums[4] = {0, 0, 0, 0};
@@ -608,7 +616,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         }
 
         /* what the products do not need is done while they run */
-        has_next = walk.next(next_place);
+        has_next = walk(next_place);
         uint32_t bias[N / 8];
         if (BIASED && p.bias)
             load_bias(p, bias, own.column);
@@ -627,13 +635,6 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
                 to[0] = row_sums[0];
             if (row + 8 < p.m)
                 to[8] = row_sums[2];
-            if (p.share && place.end_k == (int)p.k) /* the parts that other tiles have */
-                for (int i = 1; i < p.splits - place.split; i++) {
-                    if (row < p.m)
-                        to[(long long)i * across * p.m] = 0;
-                    if (row + 8 < p.m)
-                        to[(long long)i * across * p.m + 8] = 0;
-                }
         }
         if (BIASED && p.bias)
             add_bias(sum, bias);

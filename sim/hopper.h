@@ -14,6 +14,7 @@
         - an operand, or the source of a store, that a bulk load is under way to; a bulk load over one that is still to be read, or a thread's
           write over the source of a store
         - a thread that exits with products or stores that it did not wait for; a block that ends with loads that nobody waited for
+        - a tensor's tile that is stored, or added, from a coordinate below 0 on; one that is loaded may begin there
         - an mbarrier that is not initialised, or gets more arrivals than it expects
         - setmaxnreg beyond what the block has: it waits for ever
     Nobody hangs: when no thread of a block can go on, or the threads that can poll memory in vain (IGNIS_SIM_PATIENCE), the launch fails, and
@@ -923,6 +924,10 @@ static void runtime_tensor_store(const void *map, sim_coordinates where, int ran
     worker *w = this_worker;
     quietly no_accesses(w);
     const sim_tensor_map *m = tensor_map_at(w, map, rank, at);
+    for (int i = 0; i < rank; i++) /* none of im2col, whose rank is below 0 */
+        if (where.at[i] < 0)
+            give_up(w, SIM_ILLEGAL_INSTRUCTION,
+                    "a tile that is stored, or added, begins ahead of its tensor; it may only end outside of it", at);
     if (adds && m->type != TENSOR_F16 && m->type != TENSOR_F32 && m->type != TENSOR_BF16)
         give_up(w, SIM_LAUNCH_FAILED, "the simulator adds tiles of f16, bf16 and f32", at);
     bulk_store *s = begin_store(w, (const char *)from, tile_bytes(m), swizzle_period(m->swizzle), adds, at);

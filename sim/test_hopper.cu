@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (fault != NO_BARRIER)
         ignis_ptx_bar_sync(1, fault == NAMED_BARRIER ? 160 : 128);
     if (threadIdx.x == 0) {
-        ignis_ptx_tensor_store<2>(&c, out, 0, 0);
+        ignis_ptx_tensor_store<2>(&c, out, 0, fault == STORE_AHEAD ? -64 : 0);
         ignis_ptx_bulk_commit();
         if (fault == REUSED_SOURCE)
             for (int i = 0; i < TILE; i += 4)
@@ -148,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 /*  Copies without a product: 1024 floats to shared memory and from there to three places, all of it; a tile, out of the tensor's range by 8
-    rows and 16 columns, to where it came from, added. */
+    rows and 16 columns, added where it leads beyond the range's other end. */
 extern "C" __global__ void copies(const __grid_constant__ ignis_tensor_map map, const float *from, float *to, float *sum, float *tile)
 {
     extern __shared__ char shared[];
@@ -175,7 +175,7 @@ extern "C" __global__ void copies(const __grid_constant__ ignis_tensor_map map, 
             ignis_ptx_bulk_add_f32(sum, at, 4096);
         ignis_ptx_bulk_commit();
         if (threadIdx.x == 0)
-            ignis_ptx_tensor_add<3>(&map, at + TILE, -16, -8, 1);
+            ignis_ptx_tensor_add<3>(&map, at + TILE, 24, 8, 1);
         ignis_ptx_bulk_commit();
         ignis_ptx_bulk_wait<0>();
     }

@@ -435,27 +435,6 @@ static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_
     return ignis__gemm_choose(&op, dtype, &p, &nothing);
 }
 
-/*  Few tiles and a long k: blocks get equal shares of all steps; whole tiles in a block, too, and edges. */
-TEST(blocks_share_tiles)
-{
-    static const int64_t sizes[][4] = {{264, 1032, 2600, 11}, {392, 264, 4104, 5}, {264, 264, 8000, 5}, {72, 520, 8200, 2}};
-    ignis_device_info info;
-    int d, i, part;
-    SETUP_OWN();
-    CHECK_OK(ignis_device_query(0, &info));
-    if (info.compute_major != 9)
-        SKIP("the device has no wgmma");
-    for (d = 2; d < 4; d++)
-        for (i = 0; i < COUNT_OF(sizes); i++)
-            for (part = 0; part < 3; part++) {
-                scenario s = plain(sizes[i][0], sizes[i][1], sizes[i][2]);
-                s.transpose_a = part != 1, s.transpose_b = part == 1, s.row_sums = part < 2;
-                s.bias = s.column_sums = part == 1, s.accumulate = part == 2;
-                CHECK(chosen(float_dtypes[d], s.m, s.n, s.k, (int)sizes[i][3]).share > 0);
-                check(s, float_dtypes[d], (int)sizes[i][3]);
-            }
-}
-
 /*  A tile is finished beside the next one: as many steps of k as that takes, and more; edges, a single tile, and batches. */
 TEST(a_tile_is_finished_beside_the_next_one)
 {
@@ -502,9 +481,8 @@ TEST(the_kernel_follows_device_type_and_size)
         CHECK(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).packs);
         CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 50257, 132).builtin, IGNIS__BUILTIN_GEMM_MMA); /* a copy would take 6 GB */
         CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 768, 132).columns, 192);                       /* finished beside the next one */
-        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256);
-        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).share, 140); /* 18 tiles of 1024 steps */
-        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 9);
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256);                       /* 18 tiles, 7 parts: one round */
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 7);
         CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).columns, 128); /* 64 tiles, not 32 */
         CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).splits, 1);
         CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits > 16);

@@ -381,7 +381,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, 68}, /* gradients of k and v in f64, heads of 256 with all variants */
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0,
      104}, /* heads of 64: the gradient of a bias on sm_100 and up; forward 48 on sm_90, 4 before */
-    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, 0},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, 44}, /* heads of 256 with all variants: the thread that copies */
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, 56},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 8}, /* sm_90: heads of 256 with all variants */
