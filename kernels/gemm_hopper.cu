@@ -381,8 +381,8 @@ template <int keep, int chunks> __device__ inline void multiply(float (&sum)[chu
     ignis_ptx_wgmma_commit();
 }
 
-template <int N> struct Width {
-    static constexpr int columns = N;
+template <int N> struct Constant {
+    static constexpr int value = N;
 };
 
 #if IGNIS_COLUMNS == 192
@@ -494,7 +494,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     const auto issue = [&](auto keep, float(&sum)[BN / 8][4]) {
         const int now = stage;
         ignis_mbarrier_wait(full(stage), parity);
-        multiply<decltype(keep)::columns>(sum, at(first_a), at(first_b));
+        multiply<decltype(keep)::value>(sum, at(first_a), at(first_b));
         next(parity);
         return now;
     };
@@ -515,10 +515,10 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         __attribute__((always_inline)) {
         const int steps = steps_of(place);
         const auto piece = [&](auto number) __attribute__((always_inline)) {
-            constexpr int i = decltype(number)::columns;
+            constexpr int i = decltype(number)::value;
             uint32_t bias[2];
             finish.load_bias(bias, place_before, i / PIECES, i % PIECES);
-            const int now = issue(Width < (i > 0) > (), sum);
+            const int now = issue(Constant < (i > 0) > (), sum);
             if (i == 0) {
                 end_before(now);
                 ignis_wgmma_hold(before);
@@ -527,11 +527,11 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
             if (i > 0)
                 end_before(now);
         };
-        piece(Width<0>()), piece(Width<1>()), piece(Width<2>()), piece(Width<3>()), piece(Width<4>()), piece(Width<5>());
-        piece(Width<6>()), piece(Width<7>()), piece(Width<8>()), piece(Width<9>()), piece(Width<10>()), piece(Width<11>());
+        piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>()), piece(Constant<4>()), piece(Constant<5>());
+        piece(Constant<6>()), piece(Constant<7>()), piece(Constant<8>()), piece(Constant<9>()), piece(Constant<10>()), piece(Constant<11>());
 #pragma unroll 1
         for (int i = STRIPS * PIECES; i < steps; i++)
-            end_before(issue(Width<1>(), sum));
+            end_before(issue(Constant<1>(), sum));
     };
     Spot place, place_before;
     next_place(place);
@@ -541,21 +541,21 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
 #pragma unroll 1
         for (int strip = 0; strip < STRIPS; strip++) {
             const auto piece = [&](auto number) {
-                constexpr int i = decltype(number)::columns;
+                constexpr int i = decltype(number)::value;
                 uint32_t bias[2];
                 finish.load_bias(bias, place_before, strip, i);
                 finish.run<i>(sum, bias, place_before, strip, place, false);
             };
-            piece(Width<0>()), piece(Width<1>()), piece(Width<2>()), piece(Width<3>());
+            piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>());
             shift(sum);
         }
     };
     float even[BN / 8][4], odd[BN / 8][4];
     finish.begin(place);
-    held = issue(Width<0>(), even);
+    held = issue(Constant<0>(), even);
 #pragma unroll 1
     for (int i = 1; i < steps_of(place); i++)
-        end_before(issue(Width<1>(), even));
+        end_before(issue(Constant<1>(), even));
     for (;;) {
         place_before = place;
         if (!next_place(place)) {
@@ -577,7 +577,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     bool has_next = walk(next_place);
     /*  The first columns of a tile, as many as width says; finds the next place. */
     const auto multiply_tile = [&](auto width, const Spot &place) {
-        constexpr int N = width.columns;
+        constexpr int N = width.value;
         const int steps = (place.end_k - place.first_k + BK - 1) / BK;
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
         const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group);
@@ -648,9 +648,9 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     while (has_next) {
         const Spot place = next_place;
         if (NARROW || (place.column + BN / 2 < (int)p.n && place.row + 64 * group < (int)p.m))
-            multiply_tile(Width < SIDE_BY_SIDE ? 64 : BN > (), place);
+            multiply_tile(Constant < SIDE_BY_SIDE ? 64 : BN > (), place);
         else /* half of a tile at the right edge, or nothing at the lower one */
-            multiply_tile(Width < NARROW ? 64 : BN / 2 > (), place);
+            multiply_tile(Constant < NARROW ? 64 : BN / 2 > (), place);
     }
 #endif
     if (DIRECT && threadIdx.x % 128 == 0)
