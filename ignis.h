@@ -20820,6 +20820,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     bool ahead = ignis__gemm_ahead(p, epilogue);
     int64_t processors = op->work.device->info.multiprocessors;
+    unsigned staging; /* bytes of a row */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
@@ -20864,13 +20865,10 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     if (best->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
-        /* steps of both operands, 64 x 68 floats of two warpgroups, or 64 x 64 or 64 x 256 halves, and barriers: kernels/gemm_hopper.cu */
+        /* steps of both operands, 64 rows of staging for two warpgroups, and the barriers: kernels/gemm_hopper.cu */
+        staging = kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
         kernel.shared = (kernel.columns > 128 || kernel.blocks == 2 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) +
-                        48 +
-                        2 * 64 *
-                            (kernel.columns == 192 ? 256u * 2
-                             : kernel.blocks == 2  ? 64u * 2
-                                                   : 68u * 4);
+                        2 * 64 * staging + 48;
     } else {
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
     }
@@ -21009,8 +21007,8 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16, rounds = halves || (dtype == IGNIS_F32 && ignis__allow_tf32);
-    ignis__gemm p = *product;
     static const int widths[] = {64, 128, 192, 256};
+    ignis__gemm p = *product;
     char define[IGNIS__DEFINES];
     int i, direct;
     if (!ignis__requests.path[0])
