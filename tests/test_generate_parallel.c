@@ -517,6 +517,7 @@ static int role_rank(int number)
         text[i] = ignis_sequence_next(s, &sampling);
     CHECK(process_send(PROCESS_SOCKET, text, sizeof text, -1));
     if (number == 1) {
+        CHECK(process_meet(PROCESS_SOCKET)); /* by now rank 0 has its steps, too */
         fflush(stdout);
         _exit(test__state.failures != 0);
     }
@@ -548,6 +549,7 @@ TEST(processes)
         memset(text[i], i, sizeof text[i]);
         CHECK(process_receive(children[i].socket, text[i], sizeof text[i], NULL));
     }
+    CHECK(process_meet(children[1].socket));
     for (i = 0; i < 2; i++)
         CHECK_INT(process_end(&children[i]), 0);
     CHECK(text[0][0] >= 0 && memcmp(text[0], text[1], sizeof text[0]) == 0);
