@@ -21614,7 +21614,8 @@ IGNIS__COLD static void ignis__measured_write(const char *line)
 static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                                     const ignis__epilogue *epilogue)
 {
-    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU};
+    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU,
+                                  IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH};
     const ignis_device_info *info = &op->work.device->info;
     ignis__product described = *product;
     int parts[] = {epilogue->activation,          epilogue->gradient,         epilogue->bias != NULL,
