@@ -9,11 +9,14 @@
         batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
         of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json
         weights=q4_0,q8_0,q4_k,q6_k among the words: those of a GGUF file whose matrices are random blocks
+
+    Under a launcher that ignis_comm_init knows, each rank has a GPU and its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b.
+    Weights, and shares, are those of one rank then.
 */
 #define _GNU_SOURCE
 #define IGNIS_IMPLEMENTATION
 #define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_collective.h"
 
 #include "timing.h"
 
@@ -354,6 +357,9 @@ static bool write_gguf(const shape *s, const blocks *type, const char *path)
     return fclose(file) == 0;
 }
 
+static ignis_comm comm; /* of the ranks that share the models; none without a launcher */
+static ignis_comm_info ranks;
+
 /*  Four steps, to look at in ui.perfetto.dev. */
 static bool write_trace(const ignis_sequence *sequences, int count, const char *folder, const char *name)
 {
@@ -382,13 +388,17 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     char path[400];
     const char *word;
     snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, type ? "-" : "", type ? type->name : "", type ? ".gguf" : "");
-    if (type ? !write_gguf(s, type, path) : !write_folder(s, path)) {
+    if (ranks.rank == 0 && (type ? !write_gguf(s, type, path) : !write_folder(s, path))) {
         fprintf(stderr, "%s cannot be written\n", path);
         return false;
     }
+    if (comm.id && !ok_or_say(ignis_comm_barrier(comm) == IGNIS_OK && ignis_comm_synchronize(comm) == IGNIS_OK))
+        return false;
     memset(&desc, 0, sizeof desc);
     desc.path = path;
     desc.dtype = dtype;
+    if (comm.id)
+        desc.parallel = ignis_comm_parallel(comm);
     desc.context = tiny ? 64 : 1024;
     for (word = batches; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL)
         desc.sequences = atoi(word) > desc.sequences ? atoi(word) : desc.sequences;
@@ -434,7 +444,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     for (i = 0; i < count; i++)
         ignis_sequence_free(sequences[i]);
     ignis_model_free(model);
-    if (type)
+    if (type && ranks.rank == 0)
         remove(path);
     return true;
 }
@@ -448,6 +458,13 @@ int main(int argc, char **argv)
     int i, k;
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)
         return 1;
+    if (getenv("IGNIS_WORLD_SIZE")) {
+        comm = ignis_comm_init(NULL);
+        if (!ok_or_say(comm.id && ignis_comm_query(comm, &ranks) == IGNIS_OK && ignis_device_use(ranks.device) == IGNIS_OK))
+            return 1;
+        if (ranks.rank > 0 && !freopen("/dev/null", "w", stdout)) /* one rank reports */
+            return 1;
+    }
     for (i = 1; i < argc; i++) {
         folder = strncmp(argv[i], "folder=", 7) == 0 ? argv[i] + 7 : folder;
         batches = strncmp(argv[i], "batch=", 6) == 0 ? argv[i] + 6 : batches;
@@ -473,6 +490,8 @@ int main(int argc, char **argv)
                 ok = !strstr(weights, block_types[i].name) || run(&shapes[k], &block_types[i], folder, batches, traces, dtype, false);
         }
     }
+    if (comm.id)
+        ignis_comm_destroy(comm);
     ignis_shutdown();
     return ok ? 0 : 1;
 }
