@@ -18928,7 +18928,9 @@ typedef struct ignis__walk {
     uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
-    int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
+    /* what ignis__walk_sums_leave has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
+    ignis__array *summed, *sums;
+    int64_t nests; /* entries that it has not passed yet and that run a backward of their own */
     ignis__met_group *groups;
     ignis__reached *leaves; /* those that are in no group */
     ignis__reached **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
@@ -19192,6 +19194,42 @@ static ignis__array *ignis__walk_sum(int input)
 /*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__walk_sum in it. */
 static void ignis__walk_sum_taken(int input) { ignis__tensor_thread_now()->walk->taken |= (uint64_t)1 << input; }
 
+/*  The entry that made a tensor; null: none did. */
+static const ignis__node *ignis__walk_maker(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).node; }
+
+static void ignis__walk_sums_drop(ignis__walk *walk)
+{
+    if (walk->summed)
+        ignis__array_unclaim(walk->call, walk->summed);
+    if (walk->sums)
+        ignis__array_unclaim(walk->call, walk->sums);
+    walk->summed = walk->sums = NULL;
+}
+
+/*  For a backward function that is running: the gradient that it gives has these sums of its columns, for the function which that goes to and which
+    has a bias. Both are arrays that nobody has claimed yet. */
+static void ignis__walk_sums_leave(ignis_array gradient, ignis_array sums)
+{
+    ignis__walk *walk = ignis__tensor_thread_now()->walk;
+    ignis__walk_sums_drop(walk);
+    walk->summed = ignis__array_adopt(walk->call, gradient);
+    walk->sums = ignis__array_adopt(walk->call, sums);
+}
+
+/*  The other end: the n sums of the columns of its gradient, which it may give on. No handle: nobody has left them. */
+static ignis_array ignis__walk_sums_take(const ignis__array *gradient, int64_t n)
+{
+    ignis__walk *walk = ignis__tensor_thread_now()->walk;
+    ignis_array sums = IGNIS__ZERO;
+    if (walk->summed && walk->summed->storage == gradient->storage && walk->summed->offset == gradient->offset &&
+        walk->summed->numel == gradient->numel && walk->sums->numel == n) {
+        ignis__array_unclaim(walk->call, walk->summed);
+        walk->summed = NULL;
+        sums.id = walk->sums->slot.handle;
+    }
+    return sums;
+}
+
 /*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
 static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
 
@@ -19321,6 +19359,8 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
         given[i] = grads[i].id ? ignis__walk_claim(walk, node, i, grads[i]) : NULL;
         ok = ok && (given[i] || !grads[i].id || !node->needed[i]);
     }
+    if (!walk->summed) /* so that the sums, if they are among those, belong to who gets them */
+        ignis__walk_sums_drop(walk);
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
             ok = ignis__walk_give(walk, node->inputs[i], given[i], walk->taken >> i & 1);
@@ -19384,6 +19424,7 @@ static bool ignis__walk_end(ignis__walk *walk, bool ok)
         reached->next = NULL;
         ignis__reached_end(walk->call, &reached);
     }
+    ignis__walk_sums_drop(walk);
     ok = ok && ignis__leaves_write(walk->call, walk->leaves);
     ok = ignis__groups_end(walk, ok);
     ignis__reached_end(walk->call, &walk->leaves);
@@ -23763,6 +23804,17 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
+/*  The gradient of a bias, an input, where g goes to the product. Null: it is given already, as whoever made g has left the sums of its columns. */
+static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input, const ignis__array *g, int64_t n)
+{
+    ignis_array known = IGNIS__ZERO;
+    if (op->ok)
+        known = ignis__walk_sums_take(g, n);
+    if (known.id)
+        args->grad_inputs[input] = known;
+    return known.id ? NULL : ignis__op_new_row(op, n, g->dtype);
+}
+
 static ignis_status ignis__linear_backward(const ignis_backward_args *args)
 {
     const ignis__product *p = (const ignis__product *)args->params;
@@ -23777,7 +23829,7 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
     if (args->needed[1])
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
-        gradients[2] = ignis__op_new_row(&op, p->n, op.in[0]->dtype);
+        gradients[2] = ignis__bias_gradient(&op, args, 2, op.in[0], p->n);
     ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], gradients[0], &epilogue, gradients[1], gradients[2]);
     if (epilogue.residual)
         ignis__walk_sum_taken(0);
@@ -23839,7 +23891,7 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
         db = ahead = NULL;
         bias = p->bias[l];
         if (bias && args->needed[bias] && !gradients[bias])
-            db = gradients[bias] = ignis__op_new_row(&op, p->layer[l].n, g->dtype);
+            db = gradients[bias] = ignis__bias_gradient(&op, args, bias, g, p->layer[l].n);
         if (args->needed[1 + l])
             gradients[1 + l] = ignis__op_new_like(&op, op.in[WEIGHTS + l]);
         if (l == 0 && args->needed[0])
@@ -24708,9 +24760,10 @@ typedef struct ignis__norm {
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
-/*  What the backward kernels work on. The partial sums of dw come first, then those of db. */
+/*  What the backward kernels work on. The partial sums of dw come first, then those of db, but of rms_norm, and of the columns of dx. */
 typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
+    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
+    bool sums_dx;
     int64_t rows, n;
     int packed;
 } ignis__norm_backward_work;
@@ -24799,15 +24852,17 @@ static bool ignis__norm_is_odd(ignis_dtype dtype, int64_t n, bool packed, ignis_
     return (!packed || ignis__norm_is_even(dtype, n, false) || n > IGNIS__NORM_PACKS * ignis__pack_elements(dtype)) && addresses % 16 == 0;
 }
 
-static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
+static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
 {
-    work->partial_w = ignis__op_write(op, ignis__op_new_row(op, 2 * count * work->n, wide));
-    work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
+    ignis__address size = (ignis__address)(count * work->n * ignis__dtypes[wide].size);
+    work->partial_w = ignis__op_write(op, ignis__op_new_row(op, (2 + work->sums_dx) * count * work->n, wide));
+    work->partial_b = work->partial_w + size;
+    work->partial_dx = work->sums_dx ? work->partial_b + (rms ? 0 : size) : 0;
 }
 
 /*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
     over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
-    every row, then all columns. work->before becomes 0 where it is not in dx. */
+    every row, then all columns. work->before becomes 0 where it is not in dx, and work->sums_dx false where there are no sums of that. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
     int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype), turn = ignis__norm_turn(dtype, work->n);
@@ -24816,8 +24871,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis_dtype wide = ignis__wide_dtype(dtype);
     ignis__address average_g, average_gh;
     ignis__norm_plan plan = IGNIS__ZERO;
-    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
-                    &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->before};
+    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,     &work->x,         &work->w, &work->mean,
+                    &work->rstd, &work->rows,      &work->n,         &work->before, &work->partial_dx}; /* the last of even rows */
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
@@ -24827,8 +24882,9 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
         plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
+    work->sums_dx = work->sums_dx && plan.threads && ignis__norm_is_even(dtype, work->n, true);
     if (plan.threads) {
-        ignis__norm_partials(op, work, wide, plan.blocks);
+        ignis__norm_partials(op, norm->rms, work, wide, plan.blocks);
         ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);
         return plan.blocks;
     }
@@ -24838,7 +24894,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_ANYWHERE ? 2 * pack : 0) : work->n, threads);
     count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
     count = work->packed == IGNIS__NORM_ANYWHERE ? ignis__ceil_div(count, turn) * turn : count;
-    ignis__norm_partials(op, work, wide, count);
+    ignis__norm_partials(op, norm->rms, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS), 256, averages);
@@ -24846,18 +24902,44 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     return count;
 }
 
+/*  Whether a tensor is the result of a layer whose bias needs a gradient: the sums of the columns of its own. */
+static bool ignis__bias_is_in(ignis__tensor *tensor)
+{
+    const ignis__node *node = ignis__walk_maker(tensor);
+    const ignis__mlp *mlp = node && node->backward_fn == ignis__mlp_backward ? (const ignis__mlp *)node->params : NULL;
+    int bias = mlp ? mlp->bias[mlp->count - 1] : node && node->backward_fn == ignis__linear_backward && node->input_count > 2 ? 2 : 0;
+    return bias > 0 && node->needed[bias];
+}
+
+/*  For a backward function that is running: whether the gradient that it gives for its first input is that of such a result, on its own or where it
+    is added to something. */
+static bool ignis__bias_is_behind(void)
+{
+    ignis__tensor *tensor = ignis__tensor_thread_now()->walk->at->inputs[0];
+    const ignis__node *node = ignis__walk_maker(tensor);
+    int i;
+    if (!node || node->backward_fn != ignis__add_backward)
+        return ignis__bias_is_in(tensor);
+    for (i = 0; i < 2; i++)
+        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) && ignis__bias_is_in(node->inputs[i]))
+            return true;
+    return false;
+}
+
 /*  Saved: x, w, rstd, and mean of layer_norm. */
 static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL;
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL, *sums = NULL;
     ignis__norm_backward_work work = IGNIS__ZERO;
-    ignis__address dw, db = 0;
+    ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
     int64_t n;
     ignis_dtype dtype;
-    int partial_count, i;
-    void *params[] = {&dw, &db, &work.partial_w, &work.partial_b, &partial_count, &n};
+    ignis_array known = IGNIS__ZERO;
+    ignis_status status;
+    int partial_count, count = norm->rms ? 1 : 2, i;
+    void *params[] = {&to[0], &to[1], &to[2], &work.partial_w, &partial_count, &n};
     if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
     dtype = op.in[1]->dtype;
@@ -24876,17 +24958,24 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
         work.before = before ? ignis__op_read(&op, before) : 0;
+        work.sums_dx = args->needed[0] && ignis__bias_is_behind();
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
         partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
         if (work.before)
             ignis__walk_sum_taken(0);
-        dw = ignis__op_write(&op, gradients[1]);
-        if (!norm->rms)
-            db = ignis__op_write(&op, gradients[2]);
-        ignis__op_launch(&op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), norm->rms ? 1 : 2, 1, 512, 1, 0,
-                         params);
+        for (i = 0; i < count; i++)
+            to[i] = ignis__op_write(&op, gradients[1 + i]);
+        if (work.sums_dx)
+            to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
+        ignis__op_launch(&op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), count, 1, 512, 1, 0, params);
     }
-    return ignis__op_give(&op, args, args->input_count, gradients);
+    if (!op.ok || !sums)
+        return ignis__op_give(&op, args, args->input_count, gradients);
+    ignis__op_hand_over(&op, sums, 0);
+    known.id = sums->slot.handle;
+    status = ignis__op_give(&op, args, args->input_count, gradients);
+    ignis__walk_sums_leave(args->grad_inputs[0], known);
+    return status;
 }
 
 /*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */

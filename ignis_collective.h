@@ -9728,6 +9728,7 @@ typedef struct ignis__comm_program {
     int ranks, dtype, op; /* dtype and op -1: it moves bytes */
     bool delay;
     bool loaded; /* else a thread is about it */
+    bool waits;  /* its kernels of packets wait for what is ahead of them, and may be launched early */
     ignis__module module;
     void *function[IGNIS__COMM_KERNELS]; /* null: the variant does not have it */
     struct ignis__comm_program *next;
@@ -9745,6 +9746,7 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
                                                            "ignis_comm_slices",  "ignis_comm_pair",        "ignis_comm_mark"};
     char defines[128];
+    bool ok = true;
     int kernel,
         length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks, IGNIS__COMM_DATA_MIB);
     if (program->op >= 0)
@@ -9754,15 +9756,13 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, NULL, program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8,
                              defines, &program->module))
         return false;
-    for (kernel = 0; kernel < IGNIS__COMM_KERNELS; kernel++) {
-        if (program->op >= 0 ? kernel >= IGNIS__COMM_KERNEL_PAIR : kernel == IGNIS__COMM_KERNEL_PACKETS_TWO)
-            continue;
-        if (!ignis__function_get(call, device, &program->module, names[kernel], &program->function[kernel])) {
-            ignis__module_unload(&program->module);
-            return false;
-        }
-    }
-    return true;
+    for (kernel = 0; ok && kernel < IGNIS__COMM_KERNELS; kernel++)
+        if (program->op >= 0 ? kernel < IGNIS__COMM_KERNEL_PAIR : kernel != IGNIS__COMM_KERNEL_PACKETS_TWO)
+            ok = ignis__function_get(call, device, &program->module, names[kernel], &program->function[kernel]);
+    ok = ok && ignis__function_waits(call, device, program->function[IGNIS__COMM_KERNEL_PACKETS], &program->waits);
+    if (!ok)
+        ignis__module_unload(&program->module);
+    return ok;
 }
 
 /*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null: out of memory. */
@@ -11014,7 +11014,8 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
     to->rank = comm->rank;
     to->in_aligned = (to->in | (ignis__address)to->in_stride) % 16 == 0;
     to->out_aligned = (to->out | (ignis__address)to->out_stride) % 16 == 0;
-    return ignis__launch_as(work, program->function[plan->kernel], grid, block, 0, params, false);
+    return ignis__launch_as(work, program->function[plan->kernel], grid, block, 0, params,
+                            program->waits && plan->kernel <= IGNIS__COMM_KERNEL_PACKETS_TWO);
 }
 
 /*  Whether NCCL does an operation faster, if it is there. */

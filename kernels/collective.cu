@@ -13,6 +13,9 @@
 
     The first four run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile, and with flags it
     posts and awaits them in every block.
+
+    The first two, which take little longer than a launch, may be launched before what is ahead of them has ended, and let what is behind them
+    begin: products load their weights while a sum over the ranks is on its way.
 */
 #include "ignis.cuh"
 #include "collective.cuh"
@@ -140,6 +143,7 @@ template <typename Slots> __device__ inline bool take_packets(ignis_comm_turn &t
 
 extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets(const ignis_comm_call call)
 {
+    ignis_grid_dependency();
     const int workers = blockDim.x - 32, rank = call.rank;
     const long long packets = (call.count + Eight::count - 1) / Eight::count;
     const long long start = (long long)blockIdx.x * workers + threadIdx.x, stride = (long long)gridDim.x * workers;
@@ -202,6 +206,7 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
 /*  Slice r is elements r * chunk packets on. */
 extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets_two(const ignis_comm_call call)
 {
+    ignis_grid_dependency();
     ignis_comm_turn turn(call);
     const int workers = blockDim.x - 32, rank = call.rank;
     if (threadIdx.x < workers) {
@@ -326,6 +331,7 @@ struct ranks_words {
     then seen all others post step i - 1, before which they took step i - 3. So step i + 1 may use the slot of step i - 3: four slots. */
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis_comm_call call)
 {
+    ignis_grid_dependency_wait();
     ignis_comm_turn turn(call);
     const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
     const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
@@ -421,6 +427,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
     before it pushes the result of tile i - 1 it has seen their slices of tile i - 1, which they posted when they had taken the results of tile i - 4. */
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis_comm_call call)
 {
+    ignis_grid_dependency_wait();
     ignis_comm_turn turn(call);
     const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
     const long long all = (unsigned long long)(call.count + Sixteen::count - 1) / Sixteen::count; /* unsigned is a shift, not worth a register */
@@ -549,6 +556,7 @@ __device__ inline uint4 *pair_slot(char *region, int from, int lane, uint32_t nu
     fingerprint_in of what is received. */
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis_comm_call call)
 {
+    ignis_grid_dependency_wait();
     constexpr int packs_a_slot = IGNIS_COMM_PAIR_SLOT / 16;
     const int sending = call.push ? call.chunk : 0;
     const bool sends = blockIdx.x < sending;
@@ -611,6 +619,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
 /*  Before and after an operation of NCCL, whose waits have no deadline: the host sees how long it takes. steps is 1 before it, 0 after. */
 extern "C" __global__ void ignis_comm_mark(const ignis_comm_call call)
 {
+    ignis_grid_dependency_wait();
     ignis_comm_state *const state = call.state;
     if (threadIdx.x == 0)
         ignis_ptx_st_release_u64(&state->record->nccl, call.steps ? ++state->marks : 0);

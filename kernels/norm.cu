@@ -164,21 +164,19 @@ BACKWARD(layer_norm, false)
 BACKWARD(rms_norm, true) /* mean and partial_b are not used */
 
 /*  out[n] = the sum of partial[count, n] over count, in a fixed order: a lane has a column, a warp every SUM_WARPS-th row. Blocks
-    with blockIdx.y = 1 do the same for a second pair. */
+    with blockIdx.y = 1 and 2 do the same for a second and a third one, whose partial sums are behind those of the first. */
 #define SUM_WARPS 16
 #define SUM_AHEAD 16 /* rows that a warp waits for at a time */
 extern "C" __global__ void __launch_bounds__(32 * SUM_WARPS)
-    ignis_norm_backward_sum(T *out, T *second_out, const Wide *partial, const Wide *second_partial, int count, long long n)
+    ignis_norm_backward_sum(T *out, T *second_out, T *third_out, const Wide *partial, int count, long long n)
 {
     ignis_grid_dependency();
     __shared__ Wide sums[SUM_WARPS][32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const long long column = (long long)blockIdx.x * 32 + lane;
     Wide sum = 0;
-    if (blockIdx.y == 1) {
-        out = second_out;
-        partial = second_partial;
-    }
+    out = blockIdx.y == 0 ? out : blockIdx.y == 1 ? second_out : third_out;
+    partial += blockIdx.y * count * n;
     if (column < n)
         for (int i = warp; i < count; i += SUM_WARPS * SUM_AHEAD) {
             Wide parts[SUM_AHEAD];

@@ -2,7 +2,8 @@
 /*  norm_grad.cu - the gradients of layer_norm and rms_norm, of rows of any address and length: see norm.cuh and norm_odd.cuh
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Each block leaves one row of partial sums of dw, and of db.
-    before: dx is that and what x has as its gradient already, from elsewhere; or null.
+    before: dx is that and what x has as its gradient already, from elsewhere; or null. Kernels named _even also leave partial sums of the columns
+    of dx where partial_dx is not null: the gradient of a bias that was added to x.
 */
 #include "norm_odd.cuh"
 
@@ -207,7 +208,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
 /*  The same for even rows; a block leaves its own sums. */
 template <bool rms>
 __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
-                              const Wide *rstds, long long rows, long long n, const T *before)
+                              const Wide *rstds, long long rows, long long n, const T *before, Wide *partial_dx)
 {
     constexpr int of_dy = FLIGHT, of_before = 2 * FLIGHT; /* places; those of x come first */
     const int column = (int)threadIdx.x * PACK, step = (int)gridDim.x * FLIGHT;
@@ -216,7 +217,7 @@ __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *
     const int lane = threadIdx.x % 32, mine = lane % FLIGHT; /* of the rows, the one of which this lane has a statistic */
     const Wide *const statistic = !rms && (lane & FLIGHT) ? means : rstds;
     Wide ws[PACK], next = 0;
-    ignis_pack<Wide, PACK> dw = {}, db = {};
+    ignis_pack<Wide, PACK> dw = {}, db = {}, sums_dx = {};
     ignis_pack<T, PACK> xs[FLIGHT], gs[FLIGHT];
     long long r = (long long)blockIdx.x * FLIGHT;
     int turn = 0;
@@ -278,8 +279,14 @@ __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *
                 for (int i = 0; i < PACK; i++)
                     values[i] += ignis_wide_at(more, i);
             }
-            if (has && j < left)
-                ignis_store(dx + (r + j) * n + column, ignis_pack_round<T>(values));
+            if (has && j < left) {
+                const auto rounded = ignis_pack_round<T>(values);
+                ignis_store(dx + (r + j) * n + column, rounded);
+                if (partial_dx)
+#pragma unroll
+                    for (int i = 0; i < PACK; i++)
+                        sums_dx[i] += ignis_wide_at(rounded, i);
+            }
         }
         fetch_before(r + step);
     }
@@ -287,6 +294,8 @@ __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *
         store_sums(partial_w + blockIdx.x * n + column, dw, nullptr, true);
         if (!rms)
             store_sums(partial_b + blockIdx.x * n + column, db, nullptr, true);
+        if (partial_dx)
+            store_sums(partial_dx + blockIdx.x * n + column, sums_dx, nullptr, true);
     }
 }
 
@@ -304,10 +313,10 @@ __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *
 #define EVEN(name, rms)                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)                                                                        \
         ignis_##name##_rows_backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, \
-                                          const Wide *rstd, long long rows, long long n, const T *before)                                 \
+                                          const Wide *rstd, long long rows, long long n, const T *before, Wide *partial_dx)               \
     {                                                                                                                                     \
         ignis_grid_dependency();                                                                                                          \
-        backward_even<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before);                                              \
+        backward_even<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, partial_dx);                                  \
     }
 /* Blocks on a multiprocessor, as many as leave registers enough for all sums. */
 #define NORM(name, rms)                                                              \

@@ -520,6 +520,102 @@ TEST(norm_adds_to_a_gradient_that_others_have)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/*  What stands before a norm, whose gradient holds that of a bias: the layer, and how it comes to the norm. */
+enum { ADDED_SECOND, ADDED_FIRST, ADDED_APART, ALONE, OF_RMS, USED_TWICE, BIAS_WAYS };
+
+static ignis_tensor behind_a_bias(int way, ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b)
+{
+    ignis_tensor sum, h;
+    if (way == ALONE)
+        return ignis_layer_norm(y, w, b, 0);
+    if (way == ADDED_APART) {
+        sum = ignis_add(x, y);
+        h = ignis_layer_norm(sum, w, b, 0);
+    } else {
+        h = way == OF_RMS ? ignis_add_rms_norm(x, y, w, 0, &sum)
+                          : ignis_add_layer_norm(way == ADDED_FIRST ? y : x, way == ADDED_FIRST ? x : y, w, b, 0, &sum);
+    }
+    h = ignis_add(sum, h);
+    return way == USED_TWICE ? ignis_add(h, y) : h;
+}
+
+/*  How often columns were added up by a kernel of its own. */
+static int64_t columns_summed(void)
+{
+    static ignis_profile_row rows[64];
+    int count, i;
+    int64_t sums = 0;
+    CHECK_OK(ignis_profile_end(NULL, NULL));
+    count = ignis_profile_rows(rows, COUNT_OF(rows));
+    CHECK(count > 0 && count <= COUNT_OF(rows));
+    for (i = 0; i < count; i++)
+        if (strcmp(rows[i].name, "ignis_sum_columns") == 0)
+            sums += rows[i].count;
+    return sums;
+}
+
+/*  The gradient of a bias is the sum of the columns of what its layer gets, which is found with a leaf in the layer's place. */
+static void check_bias_behind(int way, bool mlp, ignis_dtype dtype, int64_t n, bool one_pass)
+{
+    const int rows = 70, k = 24; /* more rows than one step of sums has */
+    double *expected = numbers(n), *gradients, *got, *values;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x = tensor_noise(IGNIS_SHAPE(rows, n), dtype, 1, true), in = tensor_noise(IGNIS_SHAPE(rows, k), dtype, 2, false);
+    ignis_tensor weight = tensor_noise(IGNIS_SHAPE(n, k), dtype, 3, true), bias = tensor_noise(IGNIS_SHAPE(n), dtype, 4, true);
+    ignis_tensor w = tensor_noise(IGNIS_SHAPE(n), dtype, 5, true), b = tensor_noise(IGNIS_SHAPE(n), dtype, 6, true), y, leaf;
+    int64_t sums;
+    int i, pass;
+    y = mlp ? ignis_mlp(in, tensor_noise(IGNIS_SHAPE(k, k), dtype, 7, true), tensor_noise(IGNIS_SHAPE(k), dtype, 8, true), weight, bias,
+                        IGNIS_ACTIVATION_GELU)
+            : ignis_linear(in, weight, bias);
+    values = tensor_values(y);
+    leaf = tensor_of(values, IGNIS_SHAPE(rows, n), dtype, true);
+    free(values);
+    free(backward_from(behind_a_bias(way, x, leaf, w, b), dtype, 9, 0));
+    gradients = array_values(ignis_tensor_grad(leaf));
+    for (i = 0; i < rows * n; i++)
+        expected[i % n] += gradients[i];
+    CHECK_OK(ignis_profile_begin());
+    free(backward_from(behind_a_bias(way, x, y, w, b), dtype, 9, 0));
+    sums = columns_summed();
+    if (dtype != IGNIS_F32)                                  /* of which cuBLASLt adds them up beside its products */
+        CHECK_INT(sums, (one_pass ? 0 : 1) + (mlp ? 1 : 0)); /* the lower layer has its own */
+    got = array_values(ignis_tensor_grad(bias));
+    CHECK_ALL("bias behind a norm", dtype, n, got, expected, n, rounding_of(dtype), largest(expected, n) * 0.05);
+    free(got);
+    CHECK_OK(ignis_zero_grad(bias));
+    if (!mlp)
+        y = behind_a_bias(way, x, ignis_linear(in, weight, bias), w, b);
+    for (pass = 0; pass < (mlp ? 0 : 2); pass++) { /* the same graph twice, and added to what is there */
+        leaf = noise_at(shape_of(y), dtype, 9, 0, 1, 0, false);
+        CHECK_OK(pass ? ignis_backward(y, ignis_tensor_data(leaf)) : ignis_backward_retain(y, ignis_tensor_data(leaf)));
+        got = array_values(ignis_tensor_grad(bias));
+        for (i = 0; pass && i < n; i++)
+            expected[i] *= 2;
+        CHECK_ALL("the same again", dtype, n, got, expected, n, 2 * rounding_of(dtype), largest(expected, n) * 0.05);
+        free(got);
+    }
+    free(gradients), free(expected);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(norm_sums_the_gradient_of_a_bias_behind_it)
+{
+    ignis_dtype dtype;
+    int way;
+    ignis_desc desc = test_desc(NULL);
+    desc.matmul = IGNIS_MATMUL_CUBLASLT; /* which leaves such sums to a kernel of their own */
+    SETUP(&desc);
+    EACH_FLOAT(dtype)
+    for (way = 0; way < BIAS_WAYS; way++) {
+        const int64_t pack = 16 / (int64_t)ignis_dtype_size(dtype);
+        check_bias_behind(way, way == OF_RMS, dtype, 33 * pack, way != USED_TWICE);
+        check_bias_behind(way, way != OF_RMS, dtype, 96 * pack, way != USED_TWICE);
+        check_bias_behind(way, way == ALONE, dtype, 33 * pack + 1, false); /* by kernels that have no such sums */
+    }
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 TEST(norm_of_no_rows)
 {
     static const int64_t columns[] = {5, 800};
