@@ -19194,8 +19194,12 @@ static ignis__array *ignis__walk_sum(int input)
 /*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__walk_sum in it. */
 static void ignis__walk_sum_taken(int input) { ignis__tensor_thread_now()->walk->taken |= (uint64_t)1 << input; }
 
-/*  The entry that made a tensor; null: none did. */
-static const ignis__node *ignis__walk_maker(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).node; }
+/*  For a backward function that is running: the entry of its walk's tape that made a tensor; null: none did. */
+static const ignis__node *ignis__walk_maker(ignis__tensor *tensor)
+{
+    ignis__standing standing = ignis__tensor_standing(tensor);
+    return standing.tape == ignis__tensor_thread_now()->walk->tape ? standing.node : NULL;
+}
 
 static void ignis__walk_sums_drop(ignis__walk *walk)
 {
@@ -24751,12 +24755,13 @@ typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
     ignis__builtin warp, block, add_warp, add_block, averages, columns, rows, rows_backward; /* of the last two the first of four */
+    ignis__builtin even_backward;                                                            /* the fourth */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
         IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,        \
-        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_EVEN
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
@@ -24882,7 +24887,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
         plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
-    work->sums_dx = work->sums_dx && plan.threads && ignis__norm_is_even(dtype, work->n, true);
+    work->sums_dx = work->sums_dx && plan.threads && plan.builtin == norm->even_backward;
     if (plan.threads) {
         ignis__norm_partials(op, norm->rms, work, wide, plan.blocks);
         ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);

@@ -602,7 +602,7 @@ static void check_bias_behind(int way, bool mlp, ignis_dtype dtype, int64_t n, b
 TEST(norm_sums_the_gradient_of_a_bias_behind_it)
 {
     ignis_dtype dtype;
-    int way;
+    int way, room;
     ignis_desc desc = test_desc(NULL);
     desc.matmul = IGNIS_MATMUL_CUBLASLT; /* which leaves such sums to a kernel of their own */
     SETUP(&desc);
@@ -613,6 +613,12 @@ TEST(norm_sums_the_gradient_of_a_bias_behind_it)
         check_bias_behind(way, way != OF_RMS, dtype, 96 * pack, way != USED_TWICE);
         check_bias_behind(way, way == ALONE, dtype, 33 * pack + 1, false); /* by kernels that have no such sums */
     }
+    room = ignis__devices[0].info.shared_per_block;
+    for (way = 0; way < 2; way++) { /* in the second turn there is no room for the kernel that has them */
+        check_bias_behind(ADDED_SECOND, false, IGNIS_F16, 400 * 8, way == 0);
+        ignis__devices[0].info.shared_per_block = 48 << 10;
+    }
+    ignis__devices[0].info.shared_per_block = room;
     CHECK_INT(memory().live_blocks, 0);
 }
 
