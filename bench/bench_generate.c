@@ -10,8 +10,7 @@
         of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json
         weights=q4_0,q8_0,q4_k,q6_k among the words: those of a GGUF file whose matrices are random blocks
 
-    Under a launcher that ignis_comm_init knows, each rank has a GPU and its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b.
-    Weights, and shares, are those of one rank then.
+    On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and shares, are those of one then.
 */
 #define _GNU_SOURCE
 #define IGNIS_IMPLEMENTATION

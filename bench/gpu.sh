@@ -18,7 +18,7 @@
 #   attention   the kernels for compute capability 9.0: tests, the same under the checkers of memory and of races, speed beside cuDNN
 #   comm        several GPUs: tests
 #   collective  several GPUs: collective operations beside NCCL
-#   parallel    several GPUs: data-parallel training beside DistributedDataParallel
+#   parallel    several GPUs: data-parallel training beside DistributedDataParallel, and tokens a second of models that they share
 #
 # TOTAL=580: seconds for all of it; what does not fit is stopped, or left out. LOGS=build/gpu: where the logs go, a file for each part.
 # With IGNIS_SIM=1 it all runs on the simulator, in tiny sizes, without the peers, to see that it works.
@@ -35,6 +35,11 @@ build() {
     programs=
     for name; do programs="$programs $out/$name"; done
     make -s -j"$(nproc)" $programs
+}
+
+# A folder in memory, as long as the part takes.
+room_for_models() {
+    folder=$(mktemp -d /dev/shm/ignis.XXXXXX) && trap 'rm -rf "$folder"' EXIT && trap 'exit 1' TERM || exit 1
 }
 
 # Seconds that a part may take.
@@ -78,7 +83,7 @@ part() {
     peers) for peer in torch cupy matmul; do $python bench/peer_$peer.py || exit 1; done ;;
     generate)
         models=${MODELS:-gpt2 llama-1b llama-8b} batch=batch=${BATCH:-1,64}
-        folder=$(mktemp -d /dev/shm/ignis.XXXXXX) && trap 'rm -rf "$folder"' EXIT && trap 'exit 1' TERM || exit 1
+        room_for_models
         build bench_generate && $out/bench_generate "folder=$folder" $batch $models &&
             $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k $models &&
             $python bench/peer_generate.py "folder=$folder" $batch compile $models ;;
@@ -106,10 +111,12 @@ part() {
             echo "$n GPUs" && beside "$logs/ignis-$n.txt" "$logs/nccl-$n.txt"
         done ;;
     parallel)
-        build bench_parallel || exit 1
+        build bench_parallel bench_generate || exit 1
+        room_for_models
         for n in 1 2 4 8; do
             [ "$n" -le "$gpus" ] && [ "$gpus" -gt 1 ] || continue
-            sh examples/launch.sh "$n" $out/bench_parallel && $python bench/peer_parallel.py "$n" || exit 1
+            sh examples/launch.sh "$n" $out/bench_parallel && $python bench/peer_parallel.py "$n" &&
+                sh examples/launch.sh "$n" $out/bench_generate "folder=$folder" ${MODELS:-llama-1b llama-8b} || exit 1
         done ;;
     *) echo "there is no part $1" && exit 2 ;;
     esac
