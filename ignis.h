@@ -24756,13 +24756,12 @@ typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
     ignis__builtin warp, block, add_warp, add_block, averages, columns, rows, rows_backward; /* of the last two the first of four */
-    ignis__builtin even_backward;                                                            /* the fourth */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
         IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,        \
-        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_EVEN
+        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
@@ -24777,6 +24776,7 @@ typedef struct ignis__norm_backward_work {
 /*  How the kernels of norm_odd.cuh are launched. No threads: they cannot be. */
 typedef struct ignis__norm_plan {
     ignis__builtin builtin;
+    bool even; /* that is one of those named _even */
     unsigned threads;
     int64_t blocks;
     size_t shared;
@@ -24829,6 +24829,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
     if (ignis__norm_is_even(dtype, n, backward) &&
         (int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (backward ? 3 : 2) <= info->shared_per_block - 2048) {
         plan.builtin = (ignis__builtin)((int)builtin + count);
+        plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
         turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks together, which are to have equally many */
         plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
@@ -24888,7 +24889,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
         plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
-    work->sums_dx = work->sums_dx && plan.threads && plan.builtin == norm->even_backward;
+    work->sums_dx = work->sums_dx && plan.even;
     if (plan.threads) {
         ignis__norm_partials(op, norm->rms, work, wide, plan.blocks);
         ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);
@@ -24912,8 +24913,14 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
 static bool ignis__bias_is_in(ignis__tensor *tensor)
 {
     const ignis__node *node = ignis__walk_maker(tensor);
-    const ignis__mlp *mlp = node && node->backward_fn == ignis__mlp_backward ? (const ignis__mlp *)node->params : NULL;
-    int bias = mlp ? mlp->bias[mlp->count - 1] : node && node->backward_fn == ignis__linear_backward && node->input_count > 2 ? 2 : 0;
+    const ignis__mlp *mlp;
+    int bias = 0;
+    if (node && node->backward_fn == ignis__linear_backward && node->input_count > 2) {
+        bias = 2;
+    } else if (node && node->backward_fn == ignis__mlp_backward) {
+        mlp = (const ignis__mlp *)node->params;
+        bias = mlp->bias[mlp->count - 1];
+    }
     return bias > 0 && node->needed[bias];
 }
 
@@ -24975,12 +24982,13 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
             to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
         ignis__op_launch(&op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), count, 1, 512, 1, 0, params);
     }
-    if (!op.ok || !sums)
-        return ignis__op_give(&op, args, args->input_count, gradients);
-    ignis__op_hand_over(&op, sums, 0);
-    known.id = sums->slot.handle;
+    if (op.ok && sums) {
+        ignis__op_hand_over(&op, sums, 0);
+        known.id = sums->slot.handle;
+    }
     status = ignis__op_give(&op, args, args->input_count, gradients);
-    ignis__walk_sums_leave(args->grad_inputs[0], known);
+    if (known.id)
+        ignis__walk_sums_leave(args->grad_inputs[0], known);
     return status;
 }
 

@@ -20,7 +20,7 @@
         blocks.cu                   66 lines    2531 bytes
         blocks.cuh                  89 lines    4553 bytes
         channel_norm.cu            418 lines   19075 bytes
-        collective.cu              627 lines   29685 bytes
+        collective.cu              627 lines   29747 bytes
         collective.cuh             331 lines   15709 bytes
         depthwise.cu               332 lines   14930 bytes
         elementwise.cu              72 lines    2976 bytes
@@ -45,7 +45,7 @@
         norm.cu                    198 lines   12078 bytes
         norm.cuh                   173 lines    7450 bytes
         norm_add.cu                 32 lines    2877 bytes
-        norm_grad.cu               328 lines   15686 bytes
+        norm_grad.cu               328 lines   15722 bytes
         norm_odd.cu                230 lines   10314 bytes
         norm_odd.cuh               283 lines   11169 bytes
         optim.cu                   399 lines   18002 bytes
@@ -1810,7 +1810,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "    posts and awaits them in every block.",
     "",
     "    The first two, which take little longer than a launch, may be launched before what is ahead of them has ended, and let what is behind them",
-    "    begin: products load their weights while a sum over the ranks is on its way.",
+    "    begin: products load their weights while a sum over the ranks is on its way. The others wait, too, as all kernels of a program do or none.",
     "*/",
     "#include \"ignis.cuh\"",
     "#include \"collective.cuh\"",
@@ -13139,7 +13139,7 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "",
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Each block leaves one row of partial sums of dw, and of db.",
     "    before: dx is that and what x has as its gradient already, from elsewhere; or null. Kernels named _even also leave partial sums of the columns",
-    "    of dx where partial_dx is not null: the gradient of a bias that was added to x.",
+    "    of dx where partial_dx is not null: the gradient of the bias of a layer whose result is x, or went into x by a sum.",
     "*/",
     "#include \"norm_odd.cuh\"",
     "",
@@ -13417,11 +13417,11 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "            }",
     "            if (has && j < left) {",
     "                const auto rounded = ignis_pack_round<T>(values);",
-    "                ignis_store(dx + (r + j) * n + column, rounded);",
     "                if (partial_dx)",
     "#pragma unroll",
     "                    for (int i = 0; i < PACK; i++)",
     "                        sums_dx[i] += ignis_wide_at(rounded, i);",
+    "                ignis_store(dx + (r + j) * n + column, rounded);",
     "            }",
     "        }",
     "        fetch_before(r + step);",
@@ -16956,7 +16956,7 @@ static const ignis__source ignis__sources[] = {
     {"blocks.cu", 0xa14976fa31359b2aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_blocks_cu, 66)},
     {"blocks.cuh", 0x2f6457d725664975ULL, ignis__lines_blocks_cuh, 89},
     {"channel_norm.cu", 0xa478fd8e1c39ad9cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_channel_norm_cu, 418)},
-    {"collective.cu", 0x13c2c3df441149b8ULL, ignis__lines_collective_cu, 627},
+    {"collective.cu", 0x4722e3e4eb70f582ULL, ignis__lines_collective_cu, 627},
     {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
     {"depthwise.cu", 0x31cc5d163dd29c90ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_depthwise_cu, 332)},
     {"elementwise.cu", 0x0ef9c0985b9f6067ULL, ignis__lines_elementwise_cu, 72},
@@ -16981,7 +16981,7 @@ static const ignis__source ignis__sources[] = {
     {"norm.cu", 0x3a46c6605b9a12b3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 198)},
     {"norm.cuh", 0xb01d01bc3676d797ULL, ignis__lines_norm_cuh, 173},
     {"norm_add.cu", 0xad6c72524dc7d9a5ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_add_cu, 32)},
-    {"norm_grad.cu", 0x70e24868a8ecb33bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 328)},
+    {"norm_grad.cu", 0x26b4512baacb57ceULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 328)},
     {"norm_odd.cu", 0x6145a51c7339ac6aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_odd_cu, 230)},
     {"norm_odd.cuh", 0xe7656069105f1a44ULL, ignis__lines_norm_odd_cuh, 283},
     {"optim.cu", 0x475f0b6e842dcc4bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_optim_cu, 399)},

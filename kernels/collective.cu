@@ -15,7 +15,7 @@
     posts and awaits them in every block.
 
     The first two, which take little longer than a launch, may be launched before what is ahead of them has ended, and let what is behind them
-    begin: products load their weights while a sum over the ranks is on its way.
+    begin: products load their weights while a sum over the ranks is on its way. The others wait, too, as all kernels of a program do or none.
 */
 #include "ignis.cuh"
 #include "collective.cuh"

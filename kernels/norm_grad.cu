@@ -3,7 +3,7 @@
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Each block leaves one row of partial sums of dw, and of db.
     before: dx is that and what x has as its gradient already, from elsewhere; or null. Kernels named _even also leave partial sums of the columns
-    of dx where partial_dx is not null: the gradient of a bias that was added to x.
+    of dx where partial_dx is not null: the gradient of the bias of a layer whose result is x, or went into x by a sum.
 */
 #include "norm_odd.cuh"
 
@@ -281,11 +281,11 @@ __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *
             }
             if (has && j < left) {
                 const auto rounded = ignis_pack_round<T>(values);
-                ignis_store(dx + (r + j) * n + column, rounded);
                 if (partial_dx)
 #pragma unroll
                     for (int i = 0; i < PACK; i++)
                         sums_dx[i] += ignis_wide_at(rounded, i);
+                ignis_store(dx + (r + j) * n + column, rounded);
             }
         }
         fetch_before(r + step);
