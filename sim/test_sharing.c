@@ -804,7 +804,7 @@ static void test_meet(void)
     party_check(&a);
     party_check(&b);
     double took = seconds() - start;
-    CHECK(took < 5);
+    CHECK(took < 20);
     /* A wait for one device's stream has both run; polling it has, too. */
     party_meet(&a, b.flags, 102, 5);
     party_meet(&b, a.flags, 102, 5);
@@ -934,7 +934,7 @@ static void meet_peer(int socket, int device)
     party_meet(&p, flags, 1, 200);
     party_meet(&p, flags, 201, 1);
     party_check(&p);
-    CHECK(seconds() - start < 5);
+    CHECK(seconds() - start < 20);
     if (getenv("SHOW_TIME"))
         printf("[%s] %.0f us a round\n", streams, (seconds() - start) / 201 * 1e6);
     signal_peer(socket);

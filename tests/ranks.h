@@ -243,11 +243,8 @@ static int puppet(own_order *own)
     return ignis_shutdown() != IGNIS_OK ? 92 : test__state.failures ? 93 : 0;
 }
 
-#ifdef _WIN32 /* under Wine, where each wait goes through one more process */
-enum { PATIENCE = 40 };
-#else
-enum { PATIENCE = 20 };
-#endif
+/*  Seconds: the deadline of operations, and within which what takes milliseconds has to be done on any machine, however much else that does. */
+enum { PATIENCE = 40, PROMPT = 15 };
 static double patience = PATIENCE; /* the deadline of what is told */
 
 #ifdef _WIN32 /* whose io.h has one */
