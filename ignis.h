@@ -2869,7 +2869,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     v. The result is [seq, num_heads * head_dim], or with the batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the
     three parts, where qkv begins at a multiple of 16 bytes; elsewhere f16 and bf16 use no tensor cores. desc may be null for all defaults.
     With rope q and k turn first as by ignis_rope, into memory of their own, where they stay for backward; its num_heads is 0, or that of q and k
-    together. Without, rope is null.
+    together. Without, rope is null; the backward of f16 and bf16 on compute capability 9.0 then also adds up the gradient of the projection's bias.
     Returns: the tensor, or no handle.
     Errors: those of ignis_sdpa and ignis_rope.
     Ownership: as ignis_tensor_from_host.
@@ -20559,6 +20559,22 @@ IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_ba
     return ignis__op_leave(op);
 }
 
+/*  The same, where the sums of the columns of the first gradient are known, for ignis__walk_sums_leave; null: they are not. */
+static ignis_status ignis__op_give_with_sums(ignis__op *op, const ignis_backward_args *args, int count, ignis__array *const *gradients,
+                                             ignis__array *sums)
+{
+    ignis_array known = IGNIS__ZERO;
+    ignis_status status;
+    if (op->ok && sums) {
+        ignis__op_hand_over(op, sums, 0);
+        known.id = sums->slot.handle;
+    }
+    status = ignis__op_give(op, args, count, gradients);
+    if (known.id)
+        ignis__walk_sums_leave(args->grad_inputs[0], known);
+    return status;
+}
+
 /*  The same for a single input. */
 static ignis_status ignis__op_give_one(ignis__op *op, const ignis_backward_args *args, ignis__array *gradient)
 {
@@ -24949,8 +24965,6 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
     int64_t n;
     ignis_dtype dtype;
-    ignis_array known = IGNIS__ZERO;
-    ignis_status status;
     int partial_count, count = norm->rms ? 1 : 2, i;
     void *params[] = {&to[0], &to[1], &to[2], &work.partial_w, &partial_count, &n};
     if (!ignis__op_begin_backward(&op, norm->call, args))
@@ -24982,14 +24996,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
             to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
         ignis__op_launch(&op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), count, 1, 512, 1, 0, params);
     }
-    if (op.ok && sums) {
-        ignis__op_hand_over(&op, sums, 0);
-        known.id = sums->slot.handle;
-    }
-    status = ignis__op_give(&op, args, args->input_count, gradients);
-    if (known.id)
-        ignis__walk_sums_leave(args->grad_inputs[0], known);
-    return status;
+    return ignis__op_give_with_sums(&op, args, args->input_count, gradients, sums);
 }
 
 /*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
@@ -27510,7 +27517,7 @@ static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool n
 
 /*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
 typedef struct ignis__attention_scratch {
-    ignis__address lse, delta, grad_q, turns, next;
+    ignis__address lse, delta, grad_q, turns, next, sums;
     int rows, section;
 } ignis__attention_scratch;
 
@@ -27549,7 +27556,8 @@ static int ignis__attention_backward_section(const ignis__attention *p)
     return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : 2);
 }
 
-static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+/*  sums: room for those of 64 rows of each column, which the kernels' source describes; 0: nobody wants them. */
+static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sums)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
     int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
@@ -27570,6 +27578,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.delta = scratch.lse + (ignis__address)(rows * 4);
     scratch.turns = scratch.delta + (ignis__address)(rows * 4);
     scratch.next = scratch.turns + (ignis__address)(turns * 4);
+    scratch.sums = sums;
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     scratch.section = ignis__attention_backward_section(p);
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
@@ -27615,7 +27624,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     if (p.bias_dtype)
         gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &p);
     if (wgmma)
-        ignis__attention_backward_wgmma(&op, dtype, &p);
+        ignis__attention_backward_wgmma(&op, dtype, &p, 0);
     else
         ignis__attention_backward_run(&op, dtype, &p);
     return ignis__op_give(&op, args, p.bias_dtype ? 4 : 3, gradients);
@@ -27816,12 +27825,31 @@ static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis_
         ignis__attention_parts(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
 }
 
+/*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
+    Returns those sums, or null. */
+static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed)
+{
+    int parts = (int)(ignis__ceil_div(p->sk, 64) * p->batches);
+    int64_t n = (int64_t)(p->heads + 2 * p->kv_heads) * p->head_dim;
+    ignis__address partial = 0, to = 0;
+    ignis__array *sums = NULL;
+    void *params[] = {&to, &to, &to, &partial, &parts, &n};
+    if (summed)
+        partial = ignis__op_write(op, ignis__op_new_row(op, parts * n, IGNIS_F32));
+    ignis__attention_backward_wgmma(op, dtype, p, partial);
+    if (!summed)
+        return NULL;
+    to = ignis__op_write(op, sums = ignis__op_new_row(op, n, dtype));
+    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), 1, 1, 512, 1, 0, params);
+    return sums;
+}
+
 static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *p = &packed.attention;
     ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, q and k that have turned, their frequencies */
-    ignis__array *gradients[2];
+    ignis__array *gradients[2], *sums = NULL;
     ignis__address address;
     int next;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
@@ -27838,13 +27866,13 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     if (op.ok)
         ignis__attention_parts(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
     if (ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p))
-        ignis__attention_backward_wgmma(&op, op.in[1]->dtype, p);
+        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__bias_is_behind());
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
     if (packed.rope.heads) /* back, where they are */
         ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row,
                          next + 1 < op.count ? op.in[next + 1] : NULL, -1);
-    return ignis__op_give(&op, args, p->bias_dtype ? 2 : 1, gradients);
+    return ignis__op_give_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
 }
 
 /*  An array for so many heads of each row of qkv. */

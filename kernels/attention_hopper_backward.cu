@@ -8,6 +8,7 @@
         ignis_sdpa_backward_rows    delta and lse of each query, as the next kernel wants them; all its words begin at 0
         ignis_sdpa_backward         a block has keys and walks over tiles of queries; grad_q is added up in float, tile by tile
         ignis_sdpa_backward_finish  rounds grad_q
+    The last two also add up the columns of what they give, if somebody wants these sums: the gradient of a projection's bias.
 
     With P = 2^(x - lse), of scores x that include the scale, and dP = grad_out v^T:
         dS = P (dP - delta)     grad_v = P^T grad_out     grad_k = scale dS^T q     grad_q = scale dS k
@@ -42,9 +43,29 @@ struct backward_scratch {
     float *grad_q;      /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them */
     uint32_t *turns;    /* [batch, heads, tiles][TURNS]: how many blocks have added to the tile */
     uint32_t *next;     /* the place in the order that the next block takes */
+    float *sums;        /* of columns, of SUMMED rows each: [batch, parts of the rows][heads, those of keys, of values][HEAD_DIM]; or null */
     int rows;
     int section; /* heads of keys that are walked at a time, so that what they read again stays in the L2 cache */
 };
+
+/* >>sums -------------------------------------------------------------------------------------------------------- */
+
+constexpr int SUMMED = 64, PAIRS = HEAD_DIM / 2; /* rows of a sum; of columns, each of which a thread adds up */
+
+/*  The sums of two columns of SUMMED rows in shared memory. from(row): where a row has both. */
+template <typename From> __device__ inline void sum_pair(const Attention &p, const backward_scratch &s, int b, int part, int head, int pair, From from)
+{
+    float2 sum = make_float2(0, 0);
+#pragma unroll 16
+    for (int row = 0; row < SUMMED; row++) {
+        const ignis_pack<T, 2> two = *(const ignis_pack<T, 2> *)from(row);
+        sum.x += float(two[0]);
+        sum.y += float(two[1]);
+    }
+    const long long parts = (p.sk + SUMMED - 1) / SUMMED, place = (b * parts + part) * (p.heads + 2 * p.kv_heads) + head;
+    if (part < parts)
+        *(float2 *)(s.sums + place * HEAD_DIM + 2 * pair) = sum;
+}
 
 /* >>rows -------------------------------------------------------------------------------------------------------- */
 
@@ -790,8 +811,17 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         store_tile(&grad_k, base + K_AT, KEYS, walk.block * KEYS, walk.kv_h, walk.b);
         store_tile(&grad_v, base + V_AT, KEYS, walk.block * KEYS, walk.kv_h, walk.b);
         ignis_ptx_bulk_commit();
-        ignis_ptx_bulk_wait<0>();
     }
+    if (s.sums) { /* while they are stored */
+        constexpr int parts = KEYS / SUMMED;
+        const int pair = (threadIdx.x - 128) % PAIRS, item = (threadIdx.x - 128) / PAIRS, part = item % parts, of_v = item / parts;
+        if (of_v < 2)
+            sum_pair(p, s, walk.b, walk.block * parts + part, p.heads + of_v * p.kv_heads + walk.kv_h, pair, [&](int row) {
+                return shared + chunk_at(of_v ? V_AT : K_AT, KEYS, part * SUMMED + row, pair / 4) + pair % 4 * 4;
+            });
+    }
+    if (threadIdx.x == 128)
+        ignis_ptx_bulk_wait<0>();
 }
 
 /* >>finish ------------------------------------------------------------------------------------------------------ */
@@ -824,4 +854,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Att
         if (first + row < p.sq && chunk * 8 < HEAD_DIM)
             *(uint4 *)(to + (first + row) * p.grad_q.row + chunk * 8) = *(const uint4 *)(rows + row * STRIDE + chunk * 16);
     }
+    const int pair = threadIdx.x % PAIRS, part = threadIdx.x / PAIRS;
+    if (s.sums && part < QUERIES / SUMMED)
+        sum_pair(p, s, b, first / SUMMED + part, h, pair, [&](int row) { return rows + (part * SUMMED + row) * STRIDE + pair * 4; });
 }

@@ -350,4 +350,19 @@ static inline ignis_tensor user_sum(ignis_tensor a)
     return user_result(made, &a, 1, &rule);
 }
 
+/*  How often columns were added up by a kernel of its own since ignis_profile_begin. */
+static inline int64_t columns_summed(void)
+{
+    static ignis_profile_row rows[64];
+    int count, i;
+    int64_t sums = 0;
+    CHECK_OK(ignis_profile_end(NULL, NULL));
+    count = ignis_profile_rows(rows, COUNT_OF(rows));
+    CHECK(count > 0 && count <= COUNT_OF(rows));
+    for (i = 0; i < count; i++)
+        if (strcmp(rows[i].name, "ignis_sum_columns") == 0)
+            sums += rows[i].count;
+    return sums;
+}
+
 #endif /* TENSOR_H */

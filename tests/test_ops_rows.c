@@ -539,21 +539,6 @@ static ignis_tensor behind_a_bias(int way, ignis_tensor x, ignis_tensor y, ignis
     return way == USED_TWICE ? ignis_add(h, y) : h;
 }
 
-/*  How often columns were added up by a kernel of its own. */
-static int64_t columns_summed(void)
-{
-    static ignis_profile_row rows[64];
-    int count, i;
-    int64_t sums = 0;
-    CHECK_OK(ignis_profile_end(NULL, NULL));
-    count = ignis_profile_rows(rows, COUNT_OF(rows));
-    CHECK(count > 0 && count <= COUNT_OF(rows));
-    for (i = 0; i < count; i++)
-        if (strcmp(rows[i].name, "ignis_sum_columns") == 0)
-            sums += rows[i].count;
-    return sums;
-}
-
 /*  The gradient of a bias is the sum of the columns of what its layer gets, which is found with a leaf in the layer's place. */
 static void check_bias_behind(int way, bool mlp, ignis_dtype dtype, int64_t n, bool one_pass)
 {
