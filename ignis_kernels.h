@@ -33,7 +33,7 @@
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   244 lines   10163 bytes
-        gemv_blocks.cu             414 lines   17998 bytes
+        gemv_blocks.cu             414 lines   18101 bytes
         gemv_mma.cu                409 lines   19345 bytes
         generate.cu                533 lines   22685 bytes
         generate.cuh                37 lines    1683 bytes
@@ -63,7 +63,7 @@
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
-        weights_blocks.cuh         311 lines   14259 bytes
+        weights_blocks.cuh         314 lines   14404 bytes
 */
 #include <stdint.h>
 
@@ -5248,10 +5248,11 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "        sum += pair + __shfl_xor_sync(0xffffffff, pair, 2);",
     "    }",
     "",
-    "    /*  sum[n] += weights times rows 8 n and on of x, as the C of mma has them. x_of(b, n): high and low bytes, two words each, of elements 8 t to 8 t + 7 of",
-    "        block b of row 8 n + lane / 4; scales_of_x(b, n, sums): of rows 8 n + 2 t and the next, and their sums. */",
+    "    /*  sum[n] += weights times rows 8 n and on of x, of which there are `rows`, a multiple of 8, as the C of mma has them. x_of(b, n): high and low bytes,",
+    "        two words each, of elements 8 t to 8 t + 7 of block b of row 8 n + lane / 4; scales_of_x(b, n, sums): of rows 8 n + 2 t and the next, and their",
+    "        sums. */",
     "    template <int N, typename Of, typename Scales>",
-    "    static __device__ void add(float (&sum)[N][4], const unit &w, int number, const Of &x_of, const Scales &scales_of_x)",
+    "    static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of, const Scales &scales_of_x)",
     "    {",
     "        const int t = threadIdx.x % 4, quad = threadIdx.x % 32 - t;",
     "        const scales own = scales_of(w, number);",
@@ -5274,7 +5275,7 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "            }",
     "            operand(a[b], w, b, more, 6 - 2 * t);",
     "        }",
-    "        constexpr bool ahead = N < 8 || __CUDA_ARCH__ >= 900; /* else there are spills */",
+    "        constexpr bool apart = N == 8 && __CUDA_ARCH__ < 900; /* a branch each: else the compiler puts sums off until there are spills */",
     "        uint4 x[2][UNIT];",
     "        float2 of[2][UNIT];",
     "        float sums[2][UNIT][2];",
@@ -5289,8 +5290,10 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "#pragma unroll",
     "        for (int n = 0; n < N; n++) {",
     "            float pair[4], y[4];",
-    "            if (ahead ? n + 1 < N : n > 0)",
-    "                fetch(ahead ? n + 1 : n);",
+    "            if (apart && 8 * n >= rows)",
+    "                break;",
+    "            if (n + 1 < N)",
+    "                fetch(n + 1);",
     "            if (N > 1)",
     "                __syncwarp(); /* or else the compiler loads what it needs one by one, to save registers that there are */",
     "#pragma unroll",
@@ -11417,7 +11420,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "};",
     "",
     "struct pieces_in_registers : piece_order {",
-    "    static constexpr int units = 1, slots = weights::halves ? 2 : 3;",
+    "    static constexpr int units = 1, slots = weights::halves || weights::bytes ? 2 : 3;",
     "    weights::unit loaded[slots];",
     "",
     "    __device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)",
@@ -11614,7 +11617,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "    const gemv_mma_params &p = all.product;",
     "    uint4 *const memory = shared_memory();",
     "    constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;",
-    "    constexpr int ring = N == 8 ? 1 : 2;",
+    "    constexpr int ring = N == 8 || (N == 1 && weights::halves && __CUDA_ARCH__ < 900) ? 1 : 2; /* as registers allow */",
     "    float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */",
     "    const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;",
     "    const slice_of_k k(p.k);",
@@ -11649,7 +11652,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "                const int unit = k.first + step * ring + i;",
     "                if (unit < k.last)",
     "                    weights::add<N>(",
-    "                        sum, loaded[i], unit,",
+    "                        sum, rows, loaded[i], unit,",
     "                        [&](int block, int n) {",
     "                            if (8 * n >= rows)",
     "                                return make_uint4(0, 0, 0, 0);",
@@ -17002,7 +17005,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x670cb19bedf8d1eeULL, ignis__lines_gemv_cuh, 244},
-    {"gemv_blocks.cu", 0x1c64dcdd0425d282ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 414)},
+    {"gemv_blocks.cu", 0x22b672c301b4108dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 414)},
     {"gemv_mma.cu", 0xa493e5a401627c85ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 409)},
     {"generate.cu", 0x3d7e023920b840a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 533)},
     {"generate.cuh", 0x52f429877f1bcf31ULL, ignis__lines_generate_cuh, 37},
@@ -17032,7 +17035,7 @@ static const ignis__source ignis__sources[] = {
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_upsample_cu, 152)},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},
-    {"weights_blocks.cuh", 0x97f54feaa03aa1a7ULL, ignis__lines_weights_blocks_cuh, 311},
+    {"weights_blocks.cuh", 0x4326d3a9f3d05661ULL, ignis__lines_weights_blocks_cuh, 314},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -134,7 +134,7 @@ struct piece_order {
 };
 
 struct pieces_in_registers : piece_order {
-    static constexpr int units = 1, slots = weights::halves ? 2 : 3;
+    static constexpr int units = 1, slots = weights::halves || weights::bytes ? 2 : 3;
     weights::unit loaded[slots];
 
     __device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)
@@ -331,7 +331,7 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
     const gemv_mma_params &p = all.product;
     uint4 *const memory = shared_memory();
     constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;
-    constexpr int ring = N == 8 ? 1 : 2;
+    constexpr int ring = N == 8 || (N == 1 && weights::halves && __CUDA_ARCH__ < 900) ? 1 : 2; /* as registers allow */
     float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */
     const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;
     const slice_of_k k(p.k);
@@ -366,7 +366,7 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
                 const int unit = k.first + step * ring + i;
                 if (unit < k.last)
                     weights::add<N>(
-                        sum, loaded[i], unit,
+                        sum, rows, loaded[i], unit,
                         [&](int block, int n) {
                             if (8 * n >= rows)
                                 return make_uint4(0, 0, 0, 0);

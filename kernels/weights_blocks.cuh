@@ -230,10 +230,11 @@ template <int type> struct blocks_rows {
         sum += pair + __shfl_xor_sync(0xffffffff, pair, 2);
     }
 
-    /*  sum[n] += weights times rows 8 n and on of x, as the C of mma has them. x_of(b, n): high and low bytes, two words each, of elements 8 t to 8 t + 7 of
-        block b of row 8 n + lane / 4; scales_of_x(b, n, sums): of rows 8 n + 2 t and the next, and their sums. */
+    /*  sum[n] += weights times rows 8 n and on of x, of which there are `rows`, a multiple of 8, as the C of mma has them. x_of(b, n): high and low bytes,
+        two words each, of elements 8 t to 8 t + 7 of block b of row 8 n + lane / 4; scales_of_x(b, n, sums): of rows 8 n + 2 t and the next, and their
+        sums. */
     template <int N, typename Of, typename Scales>
-    static __device__ void add(float (&sum)[N][4], const unit &w, int number, const Of &x_of, const Scales &scales_of_x)
+    static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of, const Scales &scales_of_x)
     {
         const int t = threadIdx.x % 4, quad = threadIdx.x % 32 - t;
         const scales own = scales_of(w, number);
@@ -256,7 +257,7 @@ template <int type> struct blocks_rows {
             }
             operand(a[b], w, b, more, 6 - 2 * t);
         }
-        constexpr bool ahead = N < 8 || __CUDA_ARCH__ >= 900; /* else there are spills */
+        constexpr bool apart = N == 8 && __CUDA_ARCH__ < 900; /* a branch each: else the compiler puts sums off until there are spills */
         uint4 x[2][UNIT];
         float2 of[2][UNIT];
         float sums[2][UNIT][2];
@@ -271,8 +272,10 @@ template <int type> struct blocks_rows {
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float pair[4], y[4];
-            if (ahead ? n + 1 < N : n > 0)
-                fetch(ahead ? n + 1 : n);
+            if (apart && 8 * n >= rows)
+                break;
+            if (n + 1 < N)
+                fetch(n + 1);
             if (N > 1)
                 __syncwarp(); /* or else the compiler loads what it needs one by one, to save registers that there are */
 #pragma unroll

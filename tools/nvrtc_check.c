@@ -9,9 +9,10 @@
         --first         only the first variant of each program
 
     Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without one
-    nothing is checked. Prints registers and compile times, and fails on an error, on any word of the compiler that is not
-    expected (such as the notes C7508 to C7520 on products of warpgroups that it could not let run beside other work), and on
-    spilled registers, or on more of them than a program's line in the table allows: none of this shows in the simulator.
+    nothing is checked. Prints registers, behind a + the bytes of those that are spilled, and compile times, and fails on an
+    error, on any word of the compiler that is not expected (such as the notes C7508 to C7520 on products of warpgroups that it
+    could not let run beside other work), and on spilled registers, or on more of them than a program's line in the table allows
+    for the architecture: none of this shows in the simulator.
     Some programs have such a fault on purpose; not to notice it is a failure, too.
 */
 #define _GNU_SOURCE
@@ -340,58 +341,59 @@ static const struct {
     int source; /* -1: user_kernel; -2: planted_kernel; -3: formula_kernel */
     const char *const *variants;
     int first_arch, last_arch; /* 0: all */
-    int spills;                /* bytes that a kernel may spill */
+    int spills[3];             /* bytes that a kernel may spill: on sm_75, from sm_80 to 89, from sm_90 on */
 } programs[] = {
-    {-1, only_one, 0, 0, 0},
-    {-2, planted, 90, 90, 0},
-    {-3, formula, 0, 0, 0},
-    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, 0},
-    {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
-    {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, 0},
-    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, 0},
-    {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, 0},
-    {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, 0},
-    {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, 0},
-    {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 16}, /* sm_90: rms_norm_block of bf16, in 64 registers */
-    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 24},  /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
-    {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, 40}, /* layer_norm_rows_backward of 16 bits, likewise */
-    {IGNIS__SOURCE_CHANNEL_NORM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, 12}, /* sm_100: averages of 16 bits, where the compiler holds to 40 and 48 registers */
-    {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 56}, /* sm_120: cross_entropy_warp of f64 */
-    {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},
-    {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, 0},
-    {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, 0},
-    {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, 20}, /* sm_100: sort_count of 16 bits; sm_90: of u8, 4 */
-    {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 8}, /* sm_100: f64 */
-    {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper, 90, 90, 0},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, 28}, /* outside of the products */
-    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, 68}, /* gradients of k and v in f64, heads of 256 with all variants */
-    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0,
-     104}, /* heads of 64: the gradient of a bias on sm_100 and up; forward 48 on sm_90, 4 before */
-    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, 44}, /* heads of 256 with all variants: the thread that copies */
-    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, 56},
-    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 8}, /* sm_90: heads of 256 with all variants */
-    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, 16},   /* sm_120; 4 on sm_90 */
-    {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, 12}, /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
-    {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_GEMV_BLOCKS_CU, halves_of_blocks, 80, 0, 88},   /* sm_80: 64 rows of Q6_K; 64 on sm_90 */
-    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, 48}, /* sm_90 and up; 4 before */
-    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 16},           /* products of i32 of 8 ranks: 8 bytes on sm_90a */
+    {-1, only_one, 0, 0, {0, 0, 0}},
+    {-2, planted, 90, 90, {0, 0, 0}},
+    {-3, formula, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, {0, 0, 0}},
+    {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_90: rms_norm_block of bf16, in 64 registers */
+    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, {4, 0, 24}},   /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
+    {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, {24, 0, 40}}, /* layer_norm_rows_backward of 16 bits, likewise */
+    {IGNIS__SOURCE_CHANNEL_NORM_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, {0, 0, 12}}, /* sm_100: averages of 16 bits, in 40 and 48 registers */
+    {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, {0, 0, 56}}, /* sm_120: cross_entropy_warp of f64 */
+    {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, {0, 0, 20}}, /* sm_100: sort_count of 16 bits; sm_90: of u8, 4 */
+    {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, {0, 0, 8}}, /* sm_100: f64 */
+    {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper, 90, 90, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, {0, 0, 28}}, /* outside of the products */
+    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, {36, 0, 68}}, /* gradients of k and v in f64, heads of 256 with all variants */
+    /* heads of 64: the gradient of a bias on sm_100 and up; forward 48 on sm_90 */
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, {0, 4, 104}},
+    /* heads of 256 with all variants: the thread that copies */
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, {0, 0, 44}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, {0, 0, 56}},
+    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, {0, 0, 8}}, /* sm_90: heads of 256 with all variants */
+    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}},   /* sm_120; 4 on sm_90 */
+    {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, {0, 0, 12}}, /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
+    {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GEMV_BLOCKS_CU, halves_of_blocks, 80, 0, {0, 0, 64}}, /* 64 rows of Q6_K */
+    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0, 0, 48}},
+    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}}, /* products of i32 of 8 ranks: 8 bytes on sm_90a */
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
@@ -466,7 +468,7 @@ typedef struct job {
     char *log;
     int kernels;
     char kernel[MAX_KERNELS][48];
-    int registers[MAX_KERNELS];
+    int registers[MAX_KERNELS], spilled[MAX_KERNELS];
 } job;
 
 static job *jobs[MAX_JOBS];
@@ -484,6 +486,8 @@ static int is_skipped(int program, const char *arch)
 {
     return atoi(arch) < programs[program].first_arch || (programs[program].last_arch && atoi(arch) > programs[program].last_arch);
 }
+
+static int allowed(const job *j) { return programs[j->program].spills[(atoi(j->arch) >= 80) + (atoi(j->arch) >= 90)]; }
 
 static char *join(const ignis__source *source)
 {
@@ -513,7 +517,9 @@ static void read_log(job *j)
             if (++j->kernels == MAX_KERNELS)
                 abort();
         } else if (stack && sscanf(stack, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores, &loads) == 2) {
-            j->spills += stores > programs[j->program].spills;
+            j->spills += stores > allowed(j);
+            if (j->kernels)
+                j->spilled[j->kernels - 1] += stores;
         } else if (sscanf(line, "ptxas info    : Used %d registers", &registers) == 1 && j->kernels) {
             j->registers[j->kernels - 1] = registers;
         } else {
@@ -656,8 +662,13 @@ static void print_table(job *const *row, int count)
     printf("\n");
     for (int k = first->kernels - 1; k >= 0; k--) { /* the compiler takes the last one first */
         printf("    %-50s", first->kernel[k]);
-        for (int i = 0; i < count; i++)
-            printf("  %7d", k < row[i]->kernels ? row[i]->registers[k] : -1);
+        for (int i = 0; i < count; i++) {
+            char text[32];
+            int at = snprintf(text, sizeof text, "%d", k < row[i]->kernels ? row[i]->registers[k] : -1);
+            if (k < row[i]->kernels && row[i]->spilled[k])
+                snprintf(text + at, sizeof text - (size_t)at, "+%d", row[i]->spilled[k]);
+            printf("  %7s", text);
+        }
         printf("\n");
     }
     for (int i = 0; i < count; i++) {
