@@ -63,7 +63,7 @@
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
-        weights_blocks.cuh         314 lines   14404 bytes
+        weights_blocks.cuh         314 lines   14405 bytes
 */
 #include <stdint.h>
 
@@ -5275,7 +5275,7 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "            }",
     "            operand(a[b], w, b, more, 6 - 2 * t);",
     "        }",
-    "        constexpr bool apart = N == 8 && __CUDA_ARCH__ < 900; /* a branch each: else the compiler puts sums off until there are spills */",
+    "        constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900; /* a branch each: else the compiler puts sums off until there are spills */",
     "        uint4 x[2][UNIT];",
     "        float2 of[2][UNIT];",
     "        float sums[2][UNIT][2];",
@@ -17035,7 +17035,7 @@ static const ignis__source ignis__sources[] = {
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_upsample_cu, 152)},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},
-    {"weights_blocks.cuh", 0x4326d3a9f3d05661ULL, ignis__lines_weights_blocks_cuh, 314},
+    {"weights_blocks.cuh", 0x0320f0a4e13c0b30ULL, ignis__lines_weights_blocks_cuh, 314},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

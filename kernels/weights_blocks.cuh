@@ -257,7 +257,7 @@ template <int type> struct blocks_rows {
             }
             operand(a[b], w, b, more, 6 - 2 * t);
         }
-        constexpr bool apart = N == 8 && __CUDA_ARCH__ < 900; /* a branch each: else the compiler puts sums off until there are spills */
+        constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900; /* a branch each: else the compiler puts sums off until there are spills */
         uint4 x[2][UNIT];
         float2 of[2][UNIT];
         float sums[2][UNIT][2];
