@@ -42986,6 +42986,7 @@ typedef struct ignis__generate_row {
     double temperature, top_p, min_p, penalty;
     uint64_t seed;
     int32_t window, biases, masked;
+    ignis__address draws;
 } ignis__generate_row;
 
 typedef struct ignis__generate_rows {
@@ -43020,7 +43021,7 @@ typedef struct ignis__paged {
 } ignis__paged;
 
 typedef struct ignis__draw {
-    ignis__address logits, scores, rows, biases, draws, parts, masks;
+    ignis__address logits, scores, rows, biases, parts, masks;
     int64_t stride;
     int vocab, bias_room, mask_room;
 } ignis__draw;
@@ -43490,11 +43491,10 @@ typedef struct ignis__engine {
     ignis__device *device;
     ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *draws, *parts, *masks,
-        *gathered, *numbers, *turning, *ended, *mine,
-        *said; /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended:
-                                                                zeros, see attention_paged.cu; mine: logits from this rank's first one on; said: to
-                                                                other ranks; all of these are claimed */
+    /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
+       rank's first one on; said: to other ranks; all of these are claimed */
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *parts, *masks,
+        *gathered, *numbers, *turning, *ended, *mine, *said;
     int context, step_rows, splits, pages;
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
@@ -43504,9 +43504,9 @@ typedef struct ignis__engine {
         ignis__spare_event *drawn;           /* behind it */
         const ignis_sampling_desc *sampling; /* of the call of ignis_generate that has it drawn, which settles it before it returns */
         void *stream;
-        int length, slot;            /* of the sequence without the token; of `draws` */
-        ignis__generate_draw *draws; /* [2], pinned */
+        int length; /* of the sequence without the token */
     } ahead;
+    ignis__generate_draw *draws; /* [step_rows][2], pinned: of tokens behind even and odd positions */
     struct {
         int runs;
         ignis__capture *capture;
@@ -43554,8 +43554,8 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
     for (i = 0; (entered || lost) && i < 16; i++)
         if (e->steps[i / 8][i % 8].capture)
             ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
-    if (e->ahead.draws)
-        (void)ignis__pinned_give(call, e->device, e->ahead.draws, 2 * sizeof *e->ahead.draws);
+    if (e->draws)
+        (void)ignis__pinned_give(call, e->device, e->draws, 2 * e->step_rows * (int64_t)sizeof *e->draws);
     if (entered)
         ignis__device_leave(&binding);
     while ((grammar = e->grammars) != NULL) {
@@ -43729,7 +43729,6 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
          ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
          ignis__engine_room(call, e, &e->masks, e->step_rows, (m->vocab + 31) / 32, IGNIS_I32) &&
-         ignis__engine_room(call, e, &e->draws, e->step_rows, (int64_t)sizeof(ignis__generate_draw), IGNIS_U8) &&
          ignis__engine_room(call, e, &e->gathered, 2, (int64_t)e->context * m->kv_heads * m->head_dim, m->dtype) &&
          ignis__engine_room(call, e, &e->parts, e->step_rows, (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
          ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
@@ -43739,6 +43738,8 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         (void)ignis__op_write(&op, e->cache); /* takes its memory, or there is none */
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);
+        e->draws = (ignis__generate_draw *)ignis__pinned_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
+        op.ok = op.ok && e->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK;
     }
     if (ok) {
@@ -43883,7 +43884,6 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, b
     p.scores = ignis__op_write(op, e->scores);
     p.rows = ignis__op_write(op, e->rows);
     p.biases = ignis__op_write(op, e->biases);
-    p.draws = ignis__op_write(op, e->draws);
     p.parts = ignis__op_write(op, e->parts);
     p.stride = e->logits->shape.dim[1];
     p.vocab = e->model->vocab;
@@ -44243,8 +44243,10 @@ static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d
     return true;
 }
 
-static void ignis__sampling_row(const ignis_sampling_desc *d, ignis__generate_row *row)
+/*  How the token behind a row is drawn, and where it is told. number: of the row in its step. */
+static void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d, ignis__generate_row *row)
 {
+    row->draws = (ignis__address)(uintptr_t)(e->draws + 2 * number);
     row->temperature = d->temperature;
     row->top_k = d->top_k;
     row->top_p = d->top_p;
@@ -44337,7 +44339,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
     static const ignis_sampling_desc greedy = IGNIS__ZERO;
     ignis__engine *e = sequences[0]->engine;
     ignis__generate_row rows[IGNIS__STEP_ROWS];
-    ignis__generate_draw drawn[IGNIS__STEP_ROWS];
+    const ignis__generate_draw *draw;
     ignis__address biases, address;
     ignis__op op;
     uint32_t said = 0;
@@ -44375,7 +44377,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
             if (!s)
                 continue;
             ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
-            ignis__sampling_row(d, &rows[i]);
+            ignis__sampling_row(e, i, d, &rows[i]);
             if (draws && d->bias_count)
                 op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
                                                        d->biases, d->bias_count * (int64_t)sizeof *d->biases);
@@ -44388,10 +44390,8 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
         ignis__engine_step(&op, e, width, draws);
         if (e->model->parallel.size > 1)
             op.ok = ignis__engine_agrees(&op, e, said);
-        if (draws) {
-            address = ignis__op_write(&op, e->draws);
-            op.ok = op.ok && ignis__copy_to_host(&op.work, drawn, address, some * (int64_t)sizeof *drawn);
-        }
+        if (draws)
+            op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream));
         if (logits) {
             address = ignis__op_write(&op, e->logits);
             op.ok = op.ok && ignis__copy_to_host(&op.work, logits, address, e->model->vocab * (int64_t)sizeof *logits);
@@ -44401,8 +44401,9 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
             s->cached = s->length;
             if (!draws)
                 continue;
-            s->ids[s->length] = drawn[i].id;
-            s->next_log_prob = drawn[i].log_prob;
+            draw = &e->draws[2 * i + (s->length - 1) % 2];
+            s->ids[s->length] = draw->id;
+            s->next_log_prob = draw->log_prob;
         }
     }
     for (i = 0; op.ok && draws && i < count; i++) {
@@ -44842,25 +44843,24 @@ static bool ignis__generate_check(const char *call, const ignis_generate_desc *d
     return true;
 }
 
-/*  Queues the step of a token, whose id may still be known to the device alone; what it draws comes to a slot of ahead.draws when the event has.
-    Null: a failure. */
+/*  Queues the step of a token, whose id may still be known to the device alone; what it draws is in `draws` when the event has come. goes_on:
+    it is behind the step of the token before, which has left its row as this one needs it. Null: a failure. */
 static ignis__spare_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position, const ignis_sampling_desc *sampling,
-                                                 int slot)
+                                                 bool goes_on)
 {
     ignis__engine *e = s->engine;
     ignis__spare_event *drawn = NULL;
     ignis__generate_row row;
-    ignis__address from;
     ignis__op op;
     if (!ignis__next_begin(&op, call, e->device))
         return NULL;
     ignis__sequence_take_pages(&op, s, position, position + 1);
-    ignis__sequence_row(&op, s, position, &row);
-    ignis__sampling_row(sampling, &row);
-    ignis__step_rows(&op, e->model->dtype, e->rows, &row, 1);
+    if (!goes_on) {
+        ignis__sequence_row(&op, s, position, &row);
+        ignis__sampling_row(e, 0, sampling, &row);
+        ignis__step_rows(&op, e->model->dtype, e->rows, &row, 1);
+    }
     ignis__engine_step(&op, e, 1, true);
-    from = ignis__op_write(&op, e->draws);
-    op.ok = op.ok && ignis__copy_down(&op.work, e->ahead.draws + slot, from, sizeof *e->ahead.draws);
     if (op.ok)
         drawn = ignis__event_record(call, e->device, e->ahead.stream = op.work.stream);
     op.ok = op.ok && drawn;
@@ -44876,7 +44876,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
     ignis__spare_event *drawn = NULL, *next = NULL;
     const ignis__grammar_state *state;
     ignis__binding binding;
-    int slot = 0;
+    const ignis__generate_draw *draw;
     int32_t id = -2;
     bool ok, alone, fails = false;
     if (ignis__capture_refuses(call)) /* which the caller's text_fn has begun */
@@ -44885,7 +44885,6 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
     if (e->ahead.sequence == s && e->ahead.length == s->length && e->ahead.sampling == sampling &&
         e->ahead.stream == ignis__stream_now(e->device)) {
         drawn = e->ahead.drawn;
-        slot = e->ahead.slot;
         e->ahead.sequence = NULL;
     }
     ignis__engine_settle(call, e);
@@ -44900,23 +44899,22 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         id = s->ids[s->length - 1];
     fails = id == -2 && !alone && !ignis__model_plain(call, s->model); /* with a token drawn ahead, too */
     ok = id == -2 && !alone && !fails;
-    if (ok && !e->ahead.draws)
-        ok = (e->ahead.draws = (ignis__generate_draw *)ignis__pinned_take(call, e->device, 2 * sizeof *e->ahead.draws)) != NULL;
     if (ok && !drawn)
         drawn = ignis__sampling_check(call, sampling, e->model->vocab) &&
                         ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->length - 1, s->length))
-                    ? ignis__generate_queue(call, s, s->length - 1, sampling, slot)
+                    ? ignis__generate_queue(call, s, s->length - 1, sampling, false)
                     : NULL;
     if (ok && drawn && goes_on && s->length + 1 < e->context && !sampling->bias_count &&
         ignis__sequence_pages_needed(s, s->length, s->length + 1) <= e->free_count) {
-        next = ignis__generate_queue(call, s, s->length, sampling, 1 - slot);
+        next = ignis__generate_queue(call, s, s->length, sampling, true);
         fails = !next; /* then this token is not there either */
     }
     if (drawn) {
         if (ignis__device_enter(call, e->device, &binding)) {
             if (!IGNIS__CUDA_FAILED(call, e->device, cuEventSynchronize, (drawn->event)) && !fails) {
-                id = e->ahead.draws[slot].id;
-                s->log_prob = e->ahead.draws[slot].log_prob;
+                draw = &e->draws[(s->length - 1) % 2];
+                id = draw->id;
+                s->log_prob = draw->log_prob;
                 s->cached = s->length;
                 s->ids[s->length++] = id;
                 s->sent = s->length;
@@ -44930,7 +44928,6 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         e->ahead.drawn = next;
         e->ahead.sampling = sampling;
         e->ahead.length = s->length;
-        e->ahead.slot = 1 - slot;
         if (id < 0) /* then it comes behind a token that is not there */
             ignis__engine_settle(call, e);
     }

@@ -35,8 +35,8 @@
         gemv.cuh                   244 lines   10163 bytes
         gemv_blocks.cu             414 lines   18101 bytes
         gemv_mma.cu                409 lines   19345 bytes
-        generate.cu                533 lines   22685 bytes
-        generate.cuh                37 lines    1683 bytes
+        generate.cu                532 lines   22763 bytes
+        generate.cuh                40 lines    1794 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 387 lines   23862 bytes
         image.cuh                   63 lines    2688 bytes
@@ -3539,6 +3539,8 @@ static const char *const ignis__lines_generate_cuh[] = {
     "",
     "constexpr int PAGE = 16; /* tokens of a page of the cache; the host has the same */",
     "",
+    "struct generate_draw;",
+    "",
     "/*  ignis.h has the same struct as ignis__generate_row. */",
     "struct generate_row {",
     "    int32_t *ids;         /* of the sequence: ids[position] is this row's token */",
@@ -3552,6 +3554,7 @@ static const char *const ignis__lines_generate_cuh[] = {
     "    int32_t window;       /* latest tokens that count for the penalty; 0: all */",
     "    int32_t biases;       /* of the row */",
     "    int32_t masked;       /* its mask says which tokens may be drawn */",
+    "    generate_draw *draws; /* two, in the host's memory: of even and of odd positions */",
     "};",
     "",
     "/*  The keys, or the values, of a layer: [pages, kv_heads, PAGE, head_dim]. */",
@@ -12463,9 +12466,8 @@ static const char *const ignis__lines_generate_cu[] = {
     "struct draw_params {",
     "    const float *logits; /* [rows, stride] */",
     "    float *scores;       /* room for as many */",
-    "    const generate_row *rows;",
+    "    generate_row *rows;",
     "    const logit_bias *biases; /* [rows, bias_room] */",
-    "    generate_draw *draws;",
     "    draw_part *parts; /* [rows, PARTS] */",
     "    const uint32_t *masks; /* [rows, mask_room]: a bit for each token, of rows that are masked */",
     "    long long stride;",
@@ -12535,13 +12537,13 @@ static const char *const ignis__lines_generate_cu[] = {
     "    }",
     "}",
     "",
-    "/*  Draws the token behind each row's, writes it to the sequence, and tells it. In the order of Hugging Face's processors: bias, repetition",
-    "    penalty, the mask of a grammar, temperature, top k, top p, min p. grid = rows. */",
+    "/*  Draws the token behind each row's, writes it to the sequence, tells the host, and makes the row that of this token. In the order of Hugging Face's",
+    "    processors: bias, repetition penalty, the mask of a grammar, temperature, top k, top p, min p. grid = rows. */",
     "extern \"C\" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(draw_params p)",
     "{",
     "    __shared__ draw_memory memory;",
     "    __shared__ draw_part whole;",
-    "    const generate_row &place = p.rows[blockIdx.x];",
+    "    generate_row &place = p.rows[blockIdx.x];",
     "    const float *logits = p.logits + blockIdx.x * p.stride;",
     "    const logit_bias *biases = p.biases + (long long)blockIdx.x * p.bias_room;",
     "    const uint32_t *mask = p.masks + (long long)blockIdx.x * p.mask_room;",
@@ -12550,11 +12552,11 @@ static const char *const ignis__lines_generate_cu[] = {
     "    const float infinity = ignis_infinity<float>();",
     "    const bool as_they_are = place.temperature == 0 && place.biases == 0 && place.penalty == 1 && !place.masked; /* scores are logits: the likeliest */",
     "    const auto put = [&](int id, int kept, float x) {",
-    "        generate_draw &draw = p.draws[blockIdx.x];",
+    "        generate_draw &draw = place.draws[place.position % 2];",
     "        draw.id = id;",
     "        draw.kept = kept;",
     "        draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);",
-    "        place.ids[place.position + 1] = id;",
+    "        place.ids[++place.position] = id; /* the row is the next one's; no thread reads it here any more */",
     "    };",
     "    ignis_grid_dependency_wait();",
     "    if (place.position < 0)",
@@ -17007,8 +17009,8 @@ static const ignis__source ignis__sources[] = {
     {"gemv.cuh", 0x670cb19bedf8d1eeULL, ignis__lines_gemv_cuh, 244},
     {"gemv_blocks.cu", 0x22b672c301b4108dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 414)},
     {"gemv_mma.cu", 0xa493e5a401627c85ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 409)},
-    {"generate.cu", 0x3d7e023920b840a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 533)},
-    {"generate.cuh", 0x52f429877f1bcf31ULL, ignis__lines_generate_cuh, 37},
+    {"generate.cu", 0xafeecf698bbf8262ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 532)},
+    {"generate.cuh", 0x6fe3b1d099e567f2ULL, ignis__lines_generate_cuh, 40},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x52a1b9c6fcb53a0cULL, ignis__lines_hopper_cuh, 387},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},

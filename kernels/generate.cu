@@ -348,9 +348,8 @@ constexpr int PARTS = 64, PART_THREADS = 256;
 struct draw_params {
     const float *logits; /* [rows, stride] */
     float *scores;       /* room for as many */
-    const generate_row *rows;
+    generate_row *rows;
     const logit_bias *biases; /* [rows, bias_room] */
-    generate_draw *draws;
     draw_part *parts; /* [rows, PARTS] */
     const uint32_t *masks; /* [rows, mask_room]: a bit for each token, of rows that are masked */
     long long stride;
@@ -420,13 +419,13 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_p
     }
 }
 
-/*  Draws the token behind each row's, writes it to the sequence, and tells it. In the order of Hugging Face's processors: bias, repetition
-    penalty, the mask of a grammar, temperature, top k, top p, min p. grid = rows. */
+/*  Draws the token behind each row's, writes it to the sequence, tells the host, and makes the row that of this token. In the order of Hugging Face's
+    processors: bias, repetition penalty, the mask of a grammar, temperature, top k, top p, min p. grid = rows. */
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(draw_params p)
 {
     __shared__ draw_memory memory;
     __shared__ draw_part whole;
-    const generate_row &place = p.rows[blockIdx.x];
+    generate_row &place = p.rows[blockIdx.x];
     const float *logits = p.logits + blockIdx.x * p.stride;
     const logit_bias *biases = p.biases + (long long)blockIdx.x * p.bias_room;
     const uint32_t *mask = p.masks + (long long)blockIdx.x * p.mask_room;
@@ -435,11 +434,11 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(d
     const float infinity = ignis_infinity<float>();
     const bool as_they_are = place.temperature == 0 && place.biases == 0 && place.penalty == 1 && !place.masked; /* scores are logits: the likeliest */
     const auto put = [&](int id, int kept, float x) {
-        generate_draw &draw = p.draws[blockIdx.x];
+        generate_draw &draw = place.draws[place.position % 2];
         draw.id = id;
         draw.kept = kept;
         draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);
-        place.ids[place.position + 1] = id;
+        place.ids[++place.position] = id; /* the row is the next one's; no thread reads it here any more */
     };
     ignis_grid_dependency_wait();
     if (place.position < 0)

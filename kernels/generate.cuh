@@ -7,6 +7,8 @@
 
 constexpr int PAGE = 16; /* tokens of a page of the cache; the host has the same */
 
+struct generate_draw;
+
 /*  ignis.h has the same struct as ignis__generate_row. */
 struct generate_row {
     int32_t *ids;         /* of the sequence: ids[position] is this row's token */
@@ -20,6 +22,7 @@ struct generate_row {
     int32_t window;       /* latest tokens that count for the penalty; 0: all */
     int32_t biases;       /* of the row */
     int32_t masked;       /* its mask says which tokens may be drawn */
+    generate_draw *draws; /* two, in the host's memory: of even and of odd positions */
 };
 
 /*  The keys, or the values, of a layer: [pages, kv_heads, PAGE, head_dim]. */

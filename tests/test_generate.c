@@ -582,13 +582,13 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
            *logits = (double *)calloc((size_t)(rows * stride), sizeof(double));
     ignis__array *logit_room = room(IGNIS_SHAPE(rows, stride), IGNIS_F32), *scores = room(IGNIS_SHAPE(rows, stride), IGNIS_F32);
     ignis__array *row_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
-    ignis__array *draw_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
+    ignis__array *draw_room = room(IGNIS_SHAPE(2 * rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
     ignis__array *parts = room(IGNIS_SHAPE(rows * IGNIS__DRAW_PARTS * IGNIS__DRAW_PART), IGNIS_U8);
     ignis__array *mask_room = room(IGNIS_SHAPE(rows, vocab / 32 + 1), IGNIS_I32);
     uint32_t *masks = (uint32_t *)calloc((size_t)(rows * (vocab / 32 + 1)), sizeof *masks);
     ignis__array *bias_room = room(IGNIS_SHAPE(rows * 8 * 8), IGNIS_U8), *ids = room(IGNIS_SHAPE(rows * (HISTORY + 1)), IGNIS_I32);
     ignis__generate_row *row = (ignis__generate_row *)calloc((size_t)rows, sizeof *row);
-    ignis__generate_draw *draws = (ignis__generate_draw *)calloc((size_t)rows, sizeof *draws);
+    ignis__generate_draw *draws = (ignis__generate_draw *)calloc((size_t)(2 * rows), sizeof *draws);
     ignis__generate_bias *biases = (ignis__generate_bias *)calloc((size_t)rows * 8, sizeof *biases);
     int32_t *history = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *history), *after;
     ignis__draw p;
@@ -621,24 +621,26 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         row[r].top_k = c->top_k, row[r].window = c->window, row[r].biases = c->biases;
         row[r].masked = c->masked != 0;
         row[r].seed = seed << 32 | (uint64_t)r;
+        row[r].draws = ignis__op_write(&op, draw_room) + (ignis__address)(2 * r) * sizeof *draws;
     }
     ignis__step_rows(&op, IGNIS_F32, row_room, row, rows);
     memset(&p, 0, sizeof p);
     p.logits = ignis__op_read(&op, logit_room), p.scores = ignis__op_write(&op, scores);
-    p.rows = ignis__op_read(&op, row_room), p.biases = ignis__op_read(&op, bias_room), p.draws = ignis__op_write(&op, draw_room),
+    p.rows = ignis__op_read(&op, row_room), p.biases = ignis__op_read(&op, bias_room);
     p.parts = ignis__op_write(&op, parts);
     p.stride = stride, p.vocab = vocab, p.bias_room = 8;
     p.masks = ignis__op_read(&op, mask_room), p.mask_room = vocab / 32 + 1;
     ignis__step_draw(&op, rows, IGNIS_F32, &p);
     step_end(&op);
-    CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * rows));
+    CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * 2 * rows));
     after = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *after);
     CHECK_OK(ignis_array_to_host_raw(handle_of(ids), after, (int64_t)sizeof *after * rows * (HISTORY + 1)));
     for (r = 0; r < rows; r++) {
         const double *own = logits + r * stride;
         uint32_t counter[4] = {HISTORY, 0, 0, 0};
         double below = 0, most = -HUGE_VAL, sum = 0, u;
-        int id = draws[r].id, kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8, probability);
+        const ignis__generate_draw *draw = &draws[2 * r + (HISTORY - 1) % 2];
+        int id = draw->id, kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8, probability);
         philox(counter, (uint32_t)r, (uint32_t)seed);
         u = (counter[1] + counter[0] / 4294967296.0) / 4294967296.0;
         if (id < 0 || id >= vocab) {
@@ -647,7 +649,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         }
         for (i = 0; i < id; i++)
             below += probability[i];
-        differ += kept != draws[r].kept;
+        differ += kept != draw->kept;
         if (c->temperature == 0)
             CHECK(probability[id] == 1);
         else
@@ -656,7 +658,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
             most = own[i] > most ? own[i] : most;
         for (i = 0; i < vocab; i++)
             sum += own[i] == own[i] ? exp(own[i] - most) : 0;
-        CHECK_CLOSE((double)draws[r].log_prob, own[id] - most - log(sum), 1e-5);
+        CHECK_CLOSE((double)draw->log_prob, own[id] - most - log(sum), 1e-5);
         CHECK_INT(after[r * (HISTORY + 1) + HISTORY], id);
     }
     CHECK_INT(differ, 0);
@@ -1303,7 +1305,7 @@ TEST(a_step_in_parts_is_done_whole_or_not_at_all)
     for (i = 0; i < COUNT; i++)
         CHECK_OK(ignis_sequence_truncate(s[i], 4));
     for (at = 1; at < 20 && (at == 1 || status != IGNIS_OK); at++) {
-        fault_arm("cuMemcpyDtoH", at, 2);
+        fault_arm("cuStreamSynchronize", at, 2);
         status = ignis_sequence_next_all(s, COUNT, sampling, drawn[1]);
         fault_disarm();
         ignis_status_clear();
@@ -1667,6 +1669,40 @@ TEST(a_token_drawn_ahead_is_nobody_elses)
     test_model_end(&t);
 }
 
+/*  A token of a text is one graph, and nothing else but the number of a new page: the draw tells the host and goes on to the next row by itself. */
+TEST(a_token_is_one_launch)
+{
+    static const char *const counted[] = {"cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2"};
+    ignis_generate_desc desc;
+    ignis_sequence sequence;
+    test_model t;
+    int most, i, counts[2][COUNT_OF(counted)];
+    SETUP(NULL);
+    write_tokenizer(test_folder);
+    chain_begin(&t, "abcdefz");
+    for (most = 8; most <= 40; most += 32) {
+        int pass;
+        for (pass = 0; pass < 2; pass++) { /* compiled and captured, then counted */
+            sequence = ignis_sequence_begin(t.handle);
+            CHECK_OK(ignis_sequence_text(sequence, "a", 1));
+            memset(&desc, 0, sizeof desc);
+            desc.max_tokens = most;
+            desc.end_count = -1;
+            fault_reset_counts();
+            CHECK_OK(ignis_generate(sequence, &desc));
+            CHECK_INT(ignis_sequence_length(sequence), 1 + most);
+            for (i = 0; i < COUNT_OF(counted); i++)
+                counts[most > 8][i] = fault_count(counted[i]);
+            CHECK_OK(ignis_sequence_free(sequence));
+        }
+    }
+    CHECK_INT(counts[1][0] - counts[0][0], 32);
+    CHECK_INT(counts[1][1] - counts[0][1], 2); /* pages of 16 tokens */
+    CHECK_INT(counts[1][2] - counts[0][2], 0);
+    CHECK_INT(counts[1][3] - counts[0][3], 0);
+    test_model_end(&t);
+}
+
 /*  Begins a capture that it does not end. */
 static bool capture_between(const char *text, size_t size, void *user_data)
 {
@@ -1968,8 +2004,7 @@ TEST(generated_texts_of_a_grammar)
 
 /* failures ------------------------------------------------------------------------------------------------------- */
 
-/*  A text in eight steps, of which one fails while calls of a name do (null: allocations on the host). What failed is done again, and the text is the
-    same. */
+/*  A text in steps, of which one fails while calls of a name do (null: allocations on the host). What failed is done again, and the text is the same. */
 enum { FAULT_DRAWN = 6 };
 
 static bool fault_step(int step, const test_model *t, ignis_sequence *s, const ignis_sampling_desc *sampling, int32_t *drawn)
@@ -1995,7 +2030,11 @@ static bool fault_step(int step, const test_model *t, ignis_sequence *s, const i
         drawn[step - 3] = both[0];
         return true;
     }
-    return step == 8 ? ignis_sequence_text(s[0], "H", 1) == IGNIS_OK : ignis_generate(s[0], NULL) == IGNIS_OK;
+    if (step == 8) {
+        float logits[260];
+        return ignis_sequence_logits(s[0], logits, COUNT_OF(logits)) == IGNIS_OK;
+    }
+    return step == 9 ? ignis_sequence_text(s[0], "H", 1) == IGNIS_OK : ignis_generate(s[0], NULL) == IGNIS_OK;
 }
 
 static void check_faults(const char *prefix, int stride)
@@ -2019,7 +2058,7 @@ static void check_faults(const char *prefix, int stride)
         reached = at == 0; /* the first time nothing fails */
         if (at)
             fault_plan(prefix, at, 2, &counter, false);
-        for (step = 0; step < 10; step++) {
+        for (step = 0; step < 11; step++) {
             if (fault_step(step, &t, s, &sampling, drawn))
                 continue;
             CHECK(ignis_status_last() != IGNIS_OK);
@@ -2112,8 +2151,9 @@ TEST(a_grammar_for_which_memory_runs_out)
 
 TEST(each_launch_fails_once) { check_faults("cuLaunchKernel", 31); }
 TEST(each_graph_call_fails_once) { check_faults("cuGraphInst", 1); }
+TEST(each_wait_fails_once) { check_faults("cuStreamSynchronize", 5); }
 TEST(each_capture_fails_once) { check_faults("cuStreamBegin", 1); }
-TEST(each_copy_fails_once) { check_faults("cuMemcpy", 17); }
+TEST(each_copy_fails_once) { check_faults("cuMemcpy", 1); }
 TEST(each_host_allocation_fails_once) { check_faults(NULL, 37); }
 
 int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
