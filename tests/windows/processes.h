@@ -107,6 +107,8 @@ static inline process process_start(const char *role)
     PROCESS_INFORMATION info;
     DWORD mode = PIPE_READMODE_MESSAGE;
     HANDLE ours, theirs;
+    BOOL started = FALSE;
+    int tries;
     snprintf(name, sizeof name, "\\\\.\\pipe\\ignis-test-%d-%d", (int)GetCurrentProcessId(), serial++);
     ours = CreateNamedPipeA(name, PIPE_ACCESS_DUPLEX | FILE_FLAG_FIRST_PIPE_INSTANCE, PIPE_TYPE_MESSAGE | PIPE_READMODE_MESSAGE | PIPE_WAIT,
                             1, 65536, 65536, 0, NULL);
@@ -125,8 +127,15 @@ static inline process process_start(const char *role)
     start.hStdError = GetStdHandle(STD_ERROR_HANDLE);
     GetModuleFileNameA(NULL, self, sizeof self);
     snprintf(line, sizeof line, "\"%s\" --role \"%s\"", self, role);
-    fflush(stdout);
-    if (CreateProcessA(self, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &info)) {
+    for (tries = 0; tries < 3 && !started; tries++) { /* of two dozen, Wine on a busy machine once did not start one */
+        fflush(stdout);
+        started = CreateProcessA(self, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &info);
+        if (!started) {
+            printf("CreateProcessA failed with error %lu: %s\n", (unsigned long)GetLastError(), line);
+            Sleep(1000);
+        }
+    }
+    if (started) {
         child.pid = (int)info.dwProcessId;
         child.handle = info.hProcess;
         process__children[serial % 64].socket = child.socket;
