@@ -127,7 +127,7 @@ static inline process process_start(const char *role)
     start.hStdError = GetStdHandle(STD_ERROR_HANDLE);
     GetModuleFileNameA(NULL, self, sizeof self);
     snprintf(line, sizeof line, "\"%s\" --role \"%s\"", self, role);
-    for (tries = 0; tries < 3 && !started; tries++) { /* of two dozen, Wine on a busy machine once did not start one */
+    for (tries = 0; tries < 3 && !started; tries++) { /* Wine on a busy machine may not start one of many */
         fflush(stdout);
         started = CreateProcessA(self, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &info);
         if (!started) {
