@@ -24955,6 +24955,14 @@ static bool ignis__bias_is_behind(void)
     return false;
 }
 
+/*  The sums of the columns of one to three matrices of the wide type, one behind the other, of so many rows each. */
+static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices, ignis__address partial, int rows,
+                                int64_t n)
+{
+    void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
+    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0, params);
+}
+
 /*  Saved: x, w, rstd, and mean of layer_norm. */
 static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
@@ -24966,7 +24974,6 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     int64_t n;
     ignis_dtype dtype;
     int partial_count, count = norm->rms ? 1 : 2, i;
-    void *params[] = {&to[0], &to[1], &to[2], &work.partial_w, &partial_count, &n};
     if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
     dtype = op.in[1]->dtype;
@@ -24994,7 +25001,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
             to[i] = ignis__op_write(&op, gradients[1 + i]);
         if (work.sums_dx)
             to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
-        ignis__op_launch(&op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), count, 1, 512, 1, 0, params);
+        ignis__sum_partials(&op, dtype, to, count, work.partial_w, partial_count, n);
     }
     return ignis__op_give_with_sums(&op, args, args->input_count, gradients, sums);
 }
@@ -27831,16 +27838,15 @@ static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, 
 {
     int parts = (int)(ignis__ceil_div(p->sk, 64) * p->batches);
     int64_t n = (int64_t)(p->heads + 2 * p->kv_heads) * p->head_dim;
-    ignis__address partial = 0, to = 0;
-    ignis__array *sums = NULL;
-    void *params[] = {&to, &to, &to, &partial, &parts, &n};
+    ignis__address partial = 0, to[3] = {0, 0, 0};
+    ignis__array *sums;
     if (summed)
         partial = ignis__op_write(op, ignis__op_new_row(op, parts * n, IGNIS_F32));
     ignis__attention_backward_wgmma(op, dtype, p, partial);
     if (!summed)
         return NULL;
-    to = ignis__op_write(op, sums = ignis__op_new_row(op, n, dtype));
-    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), 1, 1, 512, 1, 0, params);
+    to[0] = ignis__op_write(op, sums = ignis__op_new_row(op, n, dtype));
+    ignis__sum_partials(op, dtype, to, 1, partial, parts, n);
     return sums;
 }
 

@@ -448,18 +448,23 @@ TEST(sdpa_packed_has_the_bits_of_its_parts)
                 check_packed(packed_case_of(&packed_cases[i], turns != 0), float_dtypes[d]);
 }
 
+#define NEEDS_WGMMA()                             \
+    do {                                          \
+        ignis_device_info device;                 \
+        CHECK_OK(ignis_device_query(0, &device)); \
+        if (device.compute_major != 9)            \
+            SKIP("the device has no wgmma");      \
+    } while (0)
+
 /*  By the kernels of compute capability 9.0, whose maps have the strides of the whole. */
 TEST(sdpa_packed_has_the_bits_of_its_parts_with_wgmma)
 {
     static const attention_case c = {2, 4, 2, 64, 131, 131, IGNIS_MASK_CAUSAL};
     ignis_desc desc = test_desc(NULL);
-    ignis_device_info device;
     int turns;
     desc.attention = IGNIS_ATTENTION_WGMMA;
     SETUP(&desc);
-    CHECK_OK(ignis_device_query(0, &device));
-    if (device.compute_major != 9)
-        SKIP("the device is not of compute capability 9.0");
+    NEEDS_WGMMA();
     for (turns = 0; turns < 2; turns++) {
         fault_reset_counts();
         check_packed(packed_case_of(&c, turns != 0), IGNIS_BF16);
@@ -512,14 +517,11 @@ TEST(sdpa_packed_sums_the_gradient_of_a_bias_behind_it)
         {0, 2, 1, 72, 130, 130, IGNIS_MASK_NONE},   {2, 1, 1, 256, 65, 65, IGNIS_MASK_CAUSAL}, {0, 2, 2, 136, 64, 64, IGNIS_MASK_CAUSAL},
     };
     ignis_desc desc = test_desc(NULL);
-    ignis_device_info device;
     int i;
     desc.attention = IGNIS_ATTENTION_WGMMA;
     desc.matmul = IGNIS_MATMUL_CUBLASLT; /* which leaves such sums to a kernel of their own */
     SETUP(&desc);
-    CHECK_OK(ignis_device_query(0, &device));
-    if (device.compute_major != 9)
-        SKIP("the device is not of compute capability 9.0");
+    NEEDS_WGMMA();
     for (i = 0; i < COUNT_OF(behind); i++)
         check_bias_of_packed(packed_case_of(&behind[i], false), i % 2 ? IGNIS_F16 : IGNIS_BF16, true);
     check_bias_of_packed(packed_case_of(&behind[0], true), IGNIS_BF16, false); /* what turns back is not what has been added up */
@@ -624,14 +626,11 @@ static ignis_desc wgmma_desc(void)
 
 static int not_by_wgmma(void) { return test_log_count(IGNIS_DIAG_UNSUPPORTED); }
 
-#define SETUP_WGMMA()                             \
-    do {                                          \
-        ignis_device_info device;                 \
-        ignis_desc setup = wgmma_desc();          \
-        SETUP(&setup);                            \
-        CHECK_OK(ignis_device_query(0, &device)); \
-        if (device.compute_major != 9)            \
-            SKIP("the device has no wgmma");      \
+#define SETUP_WGMMA()                    \
+    do {                                 \
+        ignis_desc setup = wgmma_desc(); \
+        SETUP(&setup);                   \
+        NEEDS_WGMMA();                   \
     } while (0)
 
 /*  The values alone, of inputs between -factor and factor. The caller frees them. */

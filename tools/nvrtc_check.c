@@ -343,54 +343,54 @@ static const struct {
     int first_arch, last_arch; /* 0: all */
     int spills[3];             /* bytes that a kernel may spill: on sm_75, from sm_80 to 89, from sm_90 on */
 } programs[] = {
-    {-1, only_one, 0, 0, {0, 0, 0}},
-    {-2, planted, 90, 90, {0, 0, 0}},
-    {-3, formula, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, {0, 0, 0}},
-    {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0, 0, 0}},
+    {-1, only_one, 0, 0, {0}},
+    {-2, planted, 90, 90, {0}},
+    {-3, formula, 0, 0, {0}},
+    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, {0}},
+    {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, {0}},
+    {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, {0}},
+    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {0}},
+    {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, {0}},
+    {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0}},
+    {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, {0}},
+    {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_90: rms_norm_block of bf16, in 64 registers */
-    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, {4, 0, 24}},   /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
     {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, {24, 0, 40}}, /* layer_norm_rows_backward of 16 bits, likewise */
-    {IGNIS__SOURCE_CHANNEL_NORM_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_CHANNEL_NORM_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, {0, 0, 12}}, /* sm_100: averages of 16 bits, in 40 and 48 registers */
-    {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, {0, 0, 56}}, /* sm_120: cross_entropy_warp of f64 */
-    {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, {0}},
+    {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, {0}},
+    {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, {0}},
     {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, {0, 0, 20}}, /* sm_100: sort_count of 16 bits; sm_90: of u8, 4 */
     {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, {0, 0, 8}}, /* sm_100: f64 */
-    {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper, 90, 90, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper, 90, 90, {0}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, {0, 0, 28}}, /* outside of the products */
-    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, {0, 0, 0}},
-    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, {36, 0, 68}}, /* gradients of k and v in f64, heads of 256 with all variants */
     /* heads of 64: the gradient of a bias on sm_100 and up; forward 48 on sm_90 */
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, {0, 4, 104}},
     /* heads of 256 with all variants: the thread that copies */
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, {0, 0, 44}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, {0, 0, 56}},
-    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, {0, 0, 8}}, /* sm_90: heads of 256 with all variants */
-    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}},   /* sm_120; 4 on sm_90 */
     {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, {0, 0, 12}}, /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
-    {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_BLOCKS_CU, halves_of_blocks, 80, 0, {0, 0, 64}}, /* sm_90: 64 rows of Q4_K; 28 on sm_100: 8 of Q6_K */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0, 0, 48}},
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}}, /* products of i32 of 8 ranks: 8 bytes on sm_90a */
