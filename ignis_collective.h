@@ -8805,18 +8805,39 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
     return ok;
 }
 
-/*  Reads what has come from a rank, and sends it what was left. False: nothing more will come. */
-static bool ignis__job_drain(ignis__job *job, int rank)
+/*  Reads what has come from a rank, and sends it what was left. Any thread may. */
+static void ignis__job_read(ignis__job *job, int rank)
 {
     ignis__wire *wire = job->links[rank].wire;
     ignis__trouble trouble;
-    ignis__wire_push(wire);
-    while (ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
-        if (!ignis__job_deliver(job, rank, wire))
-            return false;
-        ignis__inbox_next(wire);
+    bool ended, valid = true;
+    ignis__mutex_lock(&wire->receive_lock);
+    ignis__mutex_lock(&job->lock);
+    ended = job->links[rank].ended;
+    ignis__mutex_unlock(&job->lock);
+    if (!ended) {
+        ignis__wire_push(wire);
+        while (valid && ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
+            valid = ignis__job_deliver(job, rank, wire);
+            ignis__inbox_next(wire);
+        }
+        if (!valid || trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* nothing more will come */
+            ignis__mutex_lock(&job->lock);
+            job->links[rank].ended = true;
+            ignis__job_rank_died(job, rank);
+            ignis__mutex_unlock(&job->lock);
+        }
     }
-    return trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    ignis__mutex_unlock(&wire->receive_lock);
+}
+
+/*  Reads what all ranks of this host have said up to now, though the watcher has not got to it. */
+static void ignis__job_catch_up(ignis__job *job)
+{
+    int i;
+    for (i = 0; job->links && i < job->size; i++)
+        if (job->links[i].wire)
+            ignis__job_read(job, i);
 }
 
 static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
@@ -8846,12 +8867,8 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         ignis__lookout_wait(lookout, ticking ? IGNIS__JOB_TICK_MS : -1);
         for (i = 0; i < job->size; i++) {
             const ignis__wire *wire = lookout->wire[i];
-            if (!wire || !(lookout->stirs[i] || ignis__atomic_load(&wire->unsent)) || ignis__job_drain(job, i))
-                continue;
-            ignis__mutex_lock(&job->lock);
-            job->links[i].ended = true;
-            ignis__job_rank_died(job, i);
-            ignis__mutex_unlock(&job->lock);
+            if (wire && (lookout->stirs[i] || ignis__atomic_load(&wire->unsent)))
+                ignis__job_read(job, i);
         }
     }
 }
@@ -10228,10 +10245,11 @@ typedef struct ignis__making {
 
 enum { IGNIS__PROBE_BYTES = 64 };
 
-/*  Begins what all ranks of a communicator do together: only one thing at a time. */
+/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up before shall not count in it. */
 static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
 {
     ignis__mutex_lock(&comm->joint);
+    ignis__job_catch_up(comm->job);
     memset(joint, 0, sizeof *joint);
     joint->job = comm->job;
     joint->watch = &comm->watch;
@@ -10500,7 +10518,7 @@ static void ignis__comm_watch_nccl(ignis__comm *comm)
         ignis__nccl_abort(comm->memory->nccl);
 }
 
-/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
+/*  What the job says of a member, on the thread that reads it. One that leaves may do so after the last operation, while this rank is still
     in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {

@@ -33,11 +33,51 @@
 #define IGNIS__JOB_SILENCE_S 3
 #include "fault.h"
 
+/*  What the thread that reads what other ranks say asks first: it may be late. */
+#ifdef _WIN32
+#include <windows.h>
+static BOOL WINAPI peek_late(HANDLE pipe, void *data, DWORD size, DWORD *got, DWORD *available, DWORD *left);
+#define PeekNamedPipe peek_late
+#else
+#include <poll.h>
+static int poll_late(struct pollfd *polls, nfds_t count, int ms);
+#define poll poll_late
+#endif
+
 #include "ranks.h"
 
 #ifndef _WIN32
 #include <arpa/inet.h>
 #include <sys/ioctl.h>
+#endif
+
+/* --- a thread that reads late -------------------------------------------------------------------------------------------- */
+
+enum { DOZE_MS = 2000 };
+static uint64_t doze_until_ns; /* till then, threads but the one that obeys do not read */
+static pthread_t obeys;
+
+static void doze(void)
+{
+    while ((uint64_t)ignis__monotonic_ns() < ignis__atomic_load(&doze_until_ns) && !pthread_equal(pthread_self(), obeys))
+        ignis__sleep_us(1000);
+}
+
+#ifdef _WIN32
+#undef PeekNamedPipe
+static BOOL WINAPI peek_late(HANDLE pipe, void *data, DWORD size, DWORD *got, DWORD *available, DWORD *left)
+{
+    doze();
+    return PeekNamedPipe(pipe, data, size, got, available, left);
+}
+#else
+#undef poll
+static int poll_late(struct pollfd *polls, nfds_t count, int ms)
+{
+    int ready = poll(polls, count, ms);
+    doze();
+    return ready;
+}
 #endif
 
 /* --- what puppets do for these tests ----------------------------------------------------------------------------------- */
@@ -47,6 +87,7 @@ enum {
     PREPARE,    /* compiles what FAULT launches */
     FAULT,      /* a kernel that writes to a wild address */
     DIFFER,     /* what rank 0 calls otherwise than the others, in the way `color` */
+    DOZE,       /* for DOZE_MS nothing is read of what other ranks say */
     BITS        /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
 };
 
@@ -133,6 +174,10 @@ static void own(const command *todo, ignis_comm comm, outcome *result)
     case FAULT: fault_begin(); break;
     case DIFFER: differ(comm, todo->color); break;
     case BITS: result->hash = bits(comm); break;
+    case DOZE:
+        obeys = pthread_self();
+        ignis__atomic_store(&doze_until_ns, (uint64_t)ignis__monotonic_ns() + DOZE_MS * 1000000ull);
+        break;
     default: break;
     }
 }
@@ -1627,6 +1672,30 @@ TEST(survivors_have_to_name_the_same_ranks)
     all_reduce(ranks, 3, 1, 1000, 1);
     all_do(ranks, 3, WITHOUT, 1, 2, 0, 0); /* nobody is named */
     all_reduce(ranks, 3, 2, 1000, 1);
+    finish(ranks, 3);
+    folder_end();
+}
+
+/*  What a rank had said, and has given up since, is known to a call that begins afterwards, though nobody has read it yet. */
+TEST(what_was_given_up_before_a_call_does_not_count_in_it)
+{
+    process ranks[3];
+    outcome result;
+    int i;
+    NEEDS(3);
+    start(ranks, 3, "");
+    all(ranks, 3, INIT, 0, 0);
+    tell(&ranks[0], WITHOUT, 0, 1, 1 << 1, 0);
+    ignis__sleep_us(300000); /* rank 1 reads it */
+    tell(&ranks[1], DOZE, 0, 0, 0, 0);
+    CHECK_WENT_WELL(hear(&ranks[1]));
+    tell(&ranks[2], SHRINK, 0, 1, 0, 0);
+    for (i = 0; i < 3; i += 2) {
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
+    }
+    all(ranks, 3, SHRINK, 0, 1);
+    all_reduce(ranks, 3, 1, 1000, 1);
     finish(ranks, 3);
     folder_end();
 }
