@@ -10245,11 +10245,9 @@ typedef struct ignis__making {
 
 enum { IGNIS__PROBE_BYTES = 64 };
 
-/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up before shall not count in it. */
-static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
+/*  What ranks of a communicator that is being made do together: nobody else has it yet. */
+static void ignis__joint_first(ignis__joint *joint, ignis__comm *comm)
 {
-    ignis__mutex_lock(&comm->joint);
-    ignis__job_catch_up(comm->job);
     memset(joint, 0, sizeof *joint);
     joint->job = comm->job;
     joint->watch = &comm->watch;
@@ -10257,9 +10255,17 @@ static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__jo
     joint->count = comm->size;
     joint->me = comm->rank;
     joint->key = comm->watch.key;
+    joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
+}
+
+/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up before shall not count in it. */
+static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
+{
+    ignis__mutex_lock(&comm->joint);
+    ignis__job_catch_up(comm->job);
+    ignis__joint_first(joint, comm);
     joint->attempt = ++comm->attempts;
     joint->print = IGNIS__JOINT_PRINT(kind, hash);
-    joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
 static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
@@ -10695,10 +10701,12 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
-    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_INIT, 0);
-    making.joint.attempt = joint ? joint->attempt : 0;
-    making.joint.print = joint ? joint->print : 0;
-    making.joint.key = joint ? joint->key : comm->watch.key;
+    ignis__joint_first(&making.joint, comm);
+    if (joint) {
+        making.joint.attempt = joint->attempt;
+        making.joint.print = joint->print;
+        making.joint.key = joint->key;
+    }
     making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
     if (!making.all) {
         making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
@@ -10723,7 +10731,6 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
             ok = false;
         }
     }
-    ignis__mutex_unlock(&comm->joint);
     if (joint) {
         joint->attempt = making.joint.attempt;
         joint->failed = making.joint.failed;
