@@ -78,14 +78,14 @@ static void results_free(results *r)
         free(r->value[i]), free(r->size[i]);
 }
 
-static void add_to(results *r, int which, int64_t at, double x)
+OPTIMIZED static void add_to(results *r, int which, int64_t at, double x)
 {
     r->value[which][at] += x;
     r->size[which][at] += fabs(x);
 }
 
 /*  By the definition. */
-static results reference(const scenario *s, const double *x, const double *w, const double *bias, const double *g)
+OPTIMIZED static results reference(const scenario *s, const double *x, const double *w, const double *bias, const double *g)
 {
     results r = results_make(s);
     int oh = out_side(s, 0), ow = out_side(s, 1), c = s->channels / s->groups, o = s->outs / s->groups, n, p, q, f, i, j, k;

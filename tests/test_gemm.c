@@ -136,7 +136,7 @@ static void compare(const char *what, const scenario *s, ignis_dtype dtype, int6
 
 /*  Compares everything that a scenario gives with sums in double. Stops at the first failure.
     `rounding`: of the factors, or of the product before more is done to it. */
-static void check_rounding(scenario s, ignis_dtype dtype, int processors, double rounding)
+OPTIMIZED static void check_rounding(scenario s, ignis_dtype dtype, int processors, double rounding)
 {
     operands o = operands_make(&s, dtype);
     double unit = unit_of(dtype), sums = dtype == IGNIS_F64 ? ldexp(1, -53) : ldexp(1, -24), gelu = dtype == IGNIS_F64 ? 1e-9 : 1e-6;

@@ -139,10 +139,11 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
 }
 
 /*  type: of blocks, or 0; other: of the second half of the rows. */
-static void check_product_of(ignis_dtype dtype, int type, int other, int rows, int n, int k, ignis__gemv_kind kind, bool gated, bool biased)
+OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, int rows, int n, int k, ignis__gemv_kind kind, bool gated,
+                                       bool biased)
 {
-    int before = room_count, parts = gated ? 2 : 1, r, c, i, j;
-    double *x, *w, *b = NULL, *start, *got, *alone;
+    int before = room_count, parts = gated ? 2 : 1, groups = (k + 31) / 32, r, c, i;
+    double *x, *w, *b = NULL, *start, *got, *alone, *most;
     ignis_dtype out_dtype = kind == IGNIS__GEMV_ADD ? ignis__wide_dtype(dtype) : kind == IGNIS__GEMV_LOGITS ? IGNIS_F32 : dtype;
     int width = kind == IGNIS__GEMV_LOGITS ? n + 3 : n;
     ignis__array *x_room = room_noise(IGNIS_SHAPE(rows, k), dtype, 1, 1, &x);
@@ -170,17 +171,19 @@ static void check_product_of(ignis_dtype dtype, int type, int other, int rows, i
     got = numbers_of(out);
     alone = numbers_of(single);
     CHECK(k % (int)ignis__pack_elements(dtype) != 0 || memcmp(got, alone, sizeof *got * (size_t)(rows * width)) == 0);
+    most = (double *)calloc((size_t)(rows * groups + 1), sizeof *most); /* of each 32 numbers of a row of x */
+    for (r = 0; r < rows; r++)
+        for (i = 0; i < k; i++)
+            most[r * groups + i / 32] = fmax(most[r * groups + i / 32], fabs(x[r * k + i]));
     for (r = 0; r < rows; r++)
         for (c = 0; c < n; c++) {
             double sum[2] = {0, 0}, y;
-            double size = 0, rounded = 0, most, allowed;
+            double size = 0, rounded = 0, allowed;
             for (i = 0; i < k * parts; i++) {
                 double term = x[r * k + i % k] * w[(c + i / k * n) * k + i % k];
                 sum[i / k] += term;
                 size += fabs(term);
-                for (j = i % k / 32 * 32, most = 0; j < i % k / 32 * 32 + 32 && j < k; j++)
-                    most = fmax(most, fabs(x[r * k + j]));
-                rounded += fabs(w[(c + i / k * n) * k + i % k]) * most;
+                rounded += fabs(w[(c + i / k * n) * k + i % k]) * most[r * groups + i % k / 32];
             }
             y = sum[0] + (b ? b[c] : 0);
             if (gated)
@@ -204,7 +207,7 @@ static void check_product_of(ignis_dtype dtype, int type, int other, int rows, i
                 break;
             }
         }
-    free(x), free(w), free(b), free(start), free(got), free(alone);
+    free(x), free(w), free(b), free(start), free(got), free(alone), free(most);
     rooms_end(before);
 }
 

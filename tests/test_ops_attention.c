@@ -34,7 +34,7 @@ static ignis_sdpa_desc sdpa_desc_of(const attention_case *c)
 enum { OUT, GRAD_Q, GRAD_K, GRAD_V, RESULTS };
 static const char *const result_names[RESULTS] = {"the value", "the gradient of q", "the gradient of k", "the gradient of v"};
 
-static void reference_row(const attention_case *c, double *const in[4], double *const results[RESULTS], int b, int h, int i)
+OPTIMIZED static void reference_row(const attention_case *c, double *const in[4], double *const results[RESULTS], int b, int h, int i)
 {
     int d, j, dim = c->head_dim, kv_h = h / (c->heads / c->kv_heads);
     int seen = c->mask == IGNIS_MASK_NONE ? c->sk : i + c->sk - c->sq + 1;

@@ -97,7 +97,7 @@ static bool sees(const masked_case *c, int b, int i, int j, bool decode)
 }
 
 /*  One query of one head. in: q, k, v, the bias, the gradient of the result; results: their gradients, the result. */
-static void reference_row(const masked_case *c, double *const in[], double *const results[], int b, int h, int i, bool decode)
+OPTIMIZED static void reference_row(const masked_case *c, double *const in[], double *const results[], int b, int h, int i, bool decode)
 {
     int d, j, dim = c->head_dim, kv_h = h / (c->heads / c->kv_heads);
     int64_t q_at = ((int64_t)(b * c->sq + i) * c->heads + h) * dim, k_row = (int64_t)c->kv_heads * dim;
