@@ -55,11 +55,11 @@ static int poll_late(struct pollfd *polls, nfds_t count, int ms);
 
 enum { DOZE_MS = 2000 };
 static uint64_t doze_until_ns; /* till then, threads but the one that obeys do not read */
-static pthread_t obeys;
+static __thread bool obeys;
 
 static void doze(void)
 {
-    while ((uint64_t)ignis__monotonic_ns() < ignis__atomic_load(&doze_until_ns) && !pthread_equal(pthread_self(), obeys))
+    while ((uint64_t)ignis__monotonic_ns() < ignis__atomic_load(&doze_until_ns) && !obeys)
         ignis__sleep_us(1000);
 }
 
@@ -175,7 +175,7 @@ static void own(const command *todo, ignis_comm comm, outcome *result)
     case DIFFER: differ(comm, todo->color); break;
     case BITS: result->hash = bits(comm); break;
     case DOZE:
-        obeys = pthread_self();
+        obeys = true;
         ignis__atomic_store(&doze_until_ns, (uint64_t)ignis__monotonic_ns() + DOZE_MS * 1000000ull);
         break;
     default: break;
