@@ -8810,12 +8810,9 @@ static void ignis__job_read(ignis__job *job, int rank)
 {
     ignis__wire *wire = job->links[rank].wire;
     ignis__trouble trouble;
-    bool ended, valid = true;
+    bool valid = true;
     ignis__mutex_lock(&wire->receive_lock);
-    ignis__mutex_lock(&job->lock);
-    ended = job->links[rank].ended;
-    ignis__mutex_unlock(&job->lock);
-    if (!ended) {
+    if (!job->links[rank].ended) { /* which changes with both locks taken */
         ignis__wire_push(wire);
         while (valid && ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
             valid = ignis__job_deliver(job, rank, wire);
@@ -8831,7 +8828,7 @@ static void ignis__job_read(ignis__job *job, int rank)
     ignis__mutex_unlock(&wire->receive_lock);
 }
 
-/*  Reads what all ranks of this host have said up to now, though the watcher has not got to it. */
+/*  Reads what has come from other ranks up to now, though the watcher has not got to it. */
 static void ignis__job_catch_up(ignis__job *job)
 {
     int i;

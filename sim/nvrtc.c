@@ -233,33 +233,33 @@ static char *compiler_version(void)
     return text ? text : strdup("");
 }
 
-static void choose_machine(int is_clang)
+static void choose_machine(void)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
         list_add(&toolchain.flags, "-march=x86-64-v3");
-    if (!is_clang)
+    if (!toolchain.is_clang)
         list_add(&toolchain.flags, "-mtls-dialect=gnu2"); /* shared memory is thread-local: twice as fast */
 #else
-    if (!is_clang)
+    if (!toolchain.is_clang)
         list_add(&toolchain.flags, "-mno-outline-atomics"); /* which would ask a C library that kernels do not have */
 #endif
 }
 
 /* Strict aliasing is off because kernels pun types; GNU unique symbols are, because they would make modules share
    the variables of templates. */
-static void choose_flags(int is_clang)
+static void choose_flags(void)
 {
     list *f = &toolchain.flags;
     const char *lane = environment("IGNIS_SIM_SANITIZE", "");
     list_add_words(
         f, "-w -Wno-psabi -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti -fno-threadsafe-statics "
            "-fno-math-errno -fno-trapping-math -fstack-clash-protection -Wl,-Bsymbolic -fdiagnostics-color=never");
-    if (!is_clang)
+    if (!toolchain.is_clang)
         list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");
     else
         list_add_words(f, "-fno-caret-diagnostics -fno-spell-checking");
-    choose_machine(is_clang);
+    choose_machine();
     if (strcmp(lane, "address") == 0)
         list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -nostartfiles -fsanitize=address,undefined "
                           "-fno-sanitize=vptr -fno-sanitize-recover=undefined -DSIM_ADDRESS_SANITIZER");
@@ -271,7 +271,7 @@ static void choose_flags(int is_clang)
     }
     /* Calls before each store, and nothing else of a sanitizer: see shim_hopper.h. */
     toolchain.tracking = *lane ? ""
-                         : is_clang
+                         : toolchain.is_clang
                              ? "-DSIM_TRACKS_STORES -fsanitize=kernel-address -mllvm -asan-instrumentation-with-call-threshold=0 -mllvm "
                                "-asan-stack=0 -mllvm -asan-globals=0 -mllvm -asan-instrument-reads=0"
                              : "-DSIM_TRACKS_STORES -fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0 --param "
@@ -284,7 +284,7 @@ static void toolchain_setup(void)
     toolchain.compiler = strdup(environment("IGNIS_SIM_CXX", "g++"));
     char *version = compiler_version();
     toolchain.is_clang = strstr(version, "clang") != NULL;
-    choose_flags(toolchain.is_clang);
+    choose_flags();
     uint64_t h = hash(0xcbf29ce484222325u + SIM_SOURCE_HASH, version);
     h = hash(h, toolchain.compiler);
     for (size_t i = 0; i < sizeof embedded / sizeof embedded[0]; i++)
