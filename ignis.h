@@ -6507,6 +6507,7 @@ enum {
     IGNIS__CU_ATTRIBUTE_MAJOR = 75,
     IGNIS__CU_ATTRIBUTE_MINOR = 76,
     IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
+    IGNIS__CU_ATTRIBUTE_CLUSTERS = 120,
     IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
     IGNIS__CU_STREAM_NON_BLOCKING = 1,
     IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
@@ -6574,6 +6575,7 @@ typedef struct ignis__device {
     void *context;
     void *stream; /* Ignis' own */
     ignis_device_info info;
+    int clusters; /* whether blocks can come in clusters */
     ignis__foreign_stream *foreign;
     ignis__spare_event *events;
     uint64_t no_dependents; /* own kernels come from PTX for devices that know no dependent launch, and do not wait */
@@ -6678,6 +6680,8 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
     for (i = 0; i < IGNIS__COUNT(facts); i++)
         if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (facts[i].into, facts[i].attribute, device->handle)))
             return false;
+    if (IGNIS__CUDA(cuDeviceGetAttribute, (&device->clusters, IGNIS__CU_ATTRIBUTE_CLUSTERS, device->handle)) != 0)
+        device->clusters = 0; /* the driver is older than they are */
     info->l2_bytes = l2;
     info->memory_total = (int64_t)total;
     if (!ignis__cuda.cuDeviceGetLuid || IGNIS__CUDA(cuDeviceGetLuid, ((char *)info->luid, &info->node_mask, device->handle)) != 0) {
@@ -12227,7 +12231,8 @@ static bool ignis__program_is_own(const ignis__program *program)
 static void ignis__program_range(const ignis__program *program, int *first, int *last)
 {
     bool own = ignis__program_is_own(program), wgmma = own && strstr(program->name, "hopper");
-    *first = wgmma ? 90 : own && strstr(program->name, "_mma.") ? 80 : 0;
+    bool clusters = own && program->option_count && strstr(program->options[0], "-DIGNIS_CLUSTERS");
+    *first = wgmma || clusters ? 90 : own && strstr(program->name, "_mma.") ? 80 : 0;
     *last = wgmma ? 90 : IGNIS__EVERY_ARCH;
 }
 
@@ -13943,7 +13948,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32")     \
     X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64")     \
     X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")     \
-    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")     \
+    X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma")
 #else
 #define IGNIS__BUILTINS_MODELS(X)
 #endif
@@ -14275,7 +14281,8 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
 #ifdef IGNIS_MODELS
     case IGNIS__SOURCE_GEMV_MMA_CU:
     case IGNIS__SOURCE_GEMV_BLOCKS_CU:
-    case IGNIS__SOURCE_ATTENTION_PAGED_CU: return true;
+    case IGNIS__SOURCE_ATTENTION_PAGED_CU:
+    case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU: return true;
     case IGNIS__SOURCE_GENERATE_CU:
         return builtin == IGNIS__BUILTIN_GENERATE_EMBED || builtin == IGNIS__BUILTIN_GENERATE_PARTS ||
                builtin == IGNIS__BUILTIN_GENERATE_DRAW;
@@ -43414,21 +43421,44 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
 /*  Bytes of wide numbers that the attention of so many rows takes. */
 static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
 
+/*  Records what other devices, or other numbers of rows, take for attention. */
+IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim)
+{
+    char define[64];
+    if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
+        return;
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    ignis__request_own(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, define, 0, 79);
+    ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CLUSTERS=1", head_dim);
+    ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, define, 90, IGNIS__EVERY_ARCH);
+}
+
 /*  Attention of rows, of which the scratch memory has room for so many at a time. */
 static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
 {
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2 }; /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster */
+    const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
-    int group = p.heads / p.kv_heads, heads = group < 2 ? 1 : 2, size = (int)ignis__dtypes[dtype].size, some;
-    int64_t passes = ignis__ceil_div(group, heads), blocks;
-    ignis__builtin builtin = (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
-    unsigned threads = size == 2 && p.head_dim > 64 ? 256 : 128;
-    char define[32];
+    int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, head_dim = 64, some;
+    bool mma = size == 2 && device->info.compute_major >= 8, clustered;
+    int heads = mma ? HEADS : group < 2 ? 1 : 2;
+    int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
+    ignis__builtin builtin = mma ? IGNIS__BUILTIN_PAGED_MMA : (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
+    size_t arrivals;
+    char define[64];
     void *params[] = {&p};
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256);
+    while (head_dim < p.head_dim)
+        head_dim *= 2;
+    arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
+    ignis__step_attention_request(op, dtype, group, head_dim);
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
-        blocks = ignis__ceil_div(8 * op->work.device->info.multiprocessors, passes * p.kv_heads * some); /* what fills the device */
-        ignis__op_launch(op, builtin, dtype, define, blocks < p.splits ? blocks : p.splits, passes * p.kv_heads, some, threads, 1, 0,
+        clustered = mma && device->clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
+        blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);                          /* what fills the device */
+        blocks = clustered ? CLUSTER : ignis__clamp(blocks, 1, p.splits);
+        snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d%s", head_dim, clustered ? " -DIGNIS_CLUSTERS=1" : "");
+        ignis__op_launch(op, builtin, dtype, define, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0,
                          params);
         p.q += (ignis__address)((int64_t)some * p.q_row * size);
         p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
@@ -46790,6 +46820,7 @@ static int ignis__dry_attribute(int *value, int attribute, int device)
     case IGNIS__CU_ATTRIBUTE_MAJOR: *value = info->compute_major; break;
     case IGNIS__CU_ATTRIBUTE_MINOR: *value = info->compute_minor; break;
     case IGNIS__CU_ATTRIBUTE_SHARED_OPTIN: *value = info->shared_per_block; break;
+    case IGNIS__CU_ATTRIBUTE_CLUSTERS: *value = info->compute_major >= 9; break;
     default: *value = 0;
     }
     return 0;

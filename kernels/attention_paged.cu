@@ -1,54 +1,17 @@
 // SPDX-License-Identifier: MIT
-/*  attention_paged.cu - attention of new tokens over a cache of pages
+/*  attention_paged.cu - attention of new tokens over a cache of pages: see attention_paged.cuh
 
-    Each row is a token at a place of its sequence, and sees the keys up to that place. Keys are shared out in splits, of which there are SPLITS at
-    most; blocks take them in turn, and what splits have found is combined in their order by the block that ends last. Splits follow from the place
-    alone, so a row has the same bits whatever other rows there are, however many blocks, and however large the cache is. Positions and pages lie in device memory: a captured launch
-    goes on with the sequences.
-
-    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads,
+    For f32 and f64, and for f16 and bf16 below sm_80. One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads,
     too. head_dim is a multiple of 8.
 */
-#include "ignis.cuh"
-#include "attention.cuh"
-#include "generate.cuh"
+#include "attention_paged.cuh"
 
-#ifndef IGNIS_HEAD_DIM
-#define IGNIS_HEAD_DIM 64
-#endif
-
-typedef ignis_type<IGNIS_T> T;
-typedef ignis_wide<T> W;
-template <typename> struct pair_of {
-    typedef float2 type;
-};
-template <> struct pair_of<double> {
-    typedef double2 type;
-};
-typedef pair_of<W>::type W2;
-
-constexpr int SPLIT = 64, SPLITS = 32; /* keys of a split are a multiple of that, and there are at most so many; the host has the same */
-constexpr int WARPS = ignis_is_half<T> && IGNIS_HEAD_DIM > 64 ? 8 : 4;
-constexpr int BLOCKS = ignis_is_half<T> ? 16 / WARPS : 1; /* of a multiprocessor: the kernel behind this one begins beside it */
+constexpr int WARPS = 4;
 constexpr int PACK = 16 / sizeof(T);
 constexpr int LANES = IGNIS_HEAD_DIM / PACK < 32 ? IGNIS_HEAD_DIM / PACK : 32; /* that have a key */
 constexpr int CHUNKS = IGNIS_HEAD_DIM / LANES / PACK;                          /* packs that a lane has of it */
 constexpr int KEYS = WARPS * (32 / LANES);                                     /* that the block's warps have side by side */
 constexpr int BATCH = sizeof(T) == 8 ? 1 : 4;                                  /* of those that are loaded at a time */
-
-/*  ignis.h has the same struct. */
-struct paged_params {
-    const T *q; /* [rows, heads, head_dim], rows of q_row elements */
-    T *out;     /* [rows, heads * head_dim] */
-    const T *k, *v;
-    const generate_row *rows;
-    W *scratch; /* [rows, heads, splits, 2 + head_dim]: the greatest score, the sum of 2^(score - greatest), that of 2^(score - greatest) v */
-    uint32_t *ended; /* [rows, heads]: blocks that have ended, of each group of heads; zeros before and behind the launch */
-    long long q_row;
-    double scale;
-    int heads, kv_heads, head_dim, splits;
-    int settled; /* kernels ahead write no keys and values of the row's sequence but those of the row itself */
-};
 
 /*  A lane's part of a row; zeros behind its end. */
 __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int head_dim)
@@ -78,63 +41,16 @@ __device__ inline void convert_again(ignis_pack<T> (&parts)[BATCH][CHUNKS])
 
 template <int G> struct findings {
     W top[WARPS][G], sum[WARPS][G], out[WARPS][G][IGNIS_HEAD_DIM];
-    bool is_last;
 };
-
-/*  What all splits of heads have found, together; the block's threads share the elements of `heads` rows. */
-__device__ inline void combine(const paged_params &p, int first_h, int heads, int splits)
-{
-    constexpr int AT_A_TIME = sizeof(W) == 8 ? 8 : 12; /* loaded side by side: each round waits for memory */
-    const long long size = 2 + p.head_dim, first = (long long)blockIdx.z * p.heads + first_h;
-    for (int at = 2 * threadIdx.x; at < heads * p.head_dim; at += 64 * WARPS) {
-        const long long head = first + at / p.head_dim;
-        const W *parts = p.scratch + head * p.splits * size;
-        const int d = at % p.head_dim;
-        W top = -ignis_infinity<W>(), sum = 0, x = 0, y = 0;
-        for (int from = 0; from < splits; from += AT_A_TIME) {
-            W2 tops[AT_A_TIME], found[AT_A_TIME];
-            W higher = top;
-#pragma unroll
-            for (int i = 0; i < AT_A_TIME; i++)
-                if (from + i < splits) { /* not by L1: other blocks have written it */
-                    const W *part = parts + (from + i) * size;
-                    tops[i] = __ldcg((const W2 *)part), found[i] = __ldcg((const W2 *)(part + 2 + d));
-                }
-#pragma unroll
-            for (int i = 0; i < AT_A_TIME; i++)
-                if (from + i < splits)
-                    higher = max(higher, tops[i].x);
-            const W factor = power_of_2(top - higher); /* of what there was before; each split has a key, so that `higher` is a number */
-            sum *= factor;
-            x *= factor;
-            y *= factor;
-            top = higher;
-#pragma unroll
-            for (int i = 0; i < AT_A_TIME; i++)
-                if (from + i < splits) {
-                    const W weight = power_of_2(tops[i].x - top);
-                    sum += weight * tops[i].y;
-                    x += weight * found[i].x;
-                    y += weight * found[i].y;
-                }
-        }
-        T *out = p.out + head * p.head_dim + d;
-        out[0] = T(splits > 0 ? x / sum : W(0));
-        out[1] = T(splits > 0 ? y / sum : W(0));
-    }
-}
 
 /*  G query heads of a group, over a split's keys. */
 template <int G> __device__ inline void walk(const paged_params &p, findings<G> &found)
 {
     const generate_row &row = p.rows[blockIdx.z];
-    const int group = p.heads / p.kv_heads, passes = (group + G - 1) / G;
-    const int kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * G;
-    const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int end = row.position + 1, tiles = (end + SPLIT - 1) / SPLIT, keys = SPLIT * ((tiles + SPLITS - 1) / SPLITS);
-    const int splits = end > 0 ? (end + keys - 1) / keys : 0, blocks = min(splits, (int)gridDim.x);
-    int from = blockIdx.x * keys, to = min(end, from + keys);
+    const paged_heads heads(p, G); /* the last ones may be fewer; then the first is done again */
+    const paged_splits splits(row);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;
+    int from = blockIdx.x * splits.keys, to = min(end, from + splits.keys);
     const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim}; /* values lie as keys do */
     const W scale = W(p.scale * 1.44269504088896340736);
     ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];
@@ -145,7 +61,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
     const auto find = [&](int at) {
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-            place[j] = cache.offset(row.pages, key_of(at, j), kv_h);
+            place[j] = cache.offset(row.pages, key_of(at, j), heads.kv);
     };
     const auto fetch = [&](int at, bool old, bool fresh) {
 #pragma unroll
@@ -162,7 +78,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
     }
     ignis_grid_dependency_wait();
     if (end <= 0 && blockIdx.x == 0) /* a row that is not there gives zeros */
-        combine(p, first_h, heads, 0);
+        combine_by_the_last(p, heads, 0);
     if (from >= end)
         return;
 
@@ -171,7 +87,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
 #pragma unroll
     for (int g = 0; g < G; g++) {
         ignis_pack<T> part[CHUNKS];
-        load_row(part, p.q + blockIdx.z * p.q_row + (first_h + (g < heads ? g : 0)) * p.head_dim, p.head_dim);
+        load_row(part, p.q + blockIdx.z * p.q_row + (heads.first + (g < heads.count ? g : 0)) * p.head_dim, p.head_dim);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
@@ -179,7 +95,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
                 q[g][c][i] = W(part[c][i]) * scale;
     }
 
-    for (int split = blockIdx.x; split < splits; split += gridDim.x) {
+    for (int split = blockIdx.x; split < splits.count; split += gridDim.x) {
         W out[G][CHUNKS][PACK], top[G], sum[G];
 #pragma unroll
         for (int g = 0; g < G; g++) {
@@ -241,9 +157,9 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
         }
 
         /* The keys of a warp, then the warps; those of the next split are on their way meanwhile. */
-        if (split + (int)gridDim.x < splits) {
-            from = (split + gridDim.x) * keys;
-            to = min(end, from + keys);
+        if (split + (int)gridDim.x < splits.count) {
+            from = (split + gridDim.x) * splits.keys;
+            to = min(end, from + splits.keys);
             find(from);
             fetch(from, true, true);
         }
@@ -266,7 +182,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
                 }
         }
         __syncthreads();
-        for (int at = threadIdx.x; at < heads * p.head_dim; at += 32 * WARPS) {
+        for (int at = threadIdx.x; at < heads.count * p.head_dim; at += 32 * WARPS) {
             const int g = at / p.head_dim, d = at % p.head_dim;
             W block_top = found.top[0][g], block_sum = 0, x = 0;
             for (int w = 1; w < WARPS; w++)
@@ -276,9 +192,9 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
                 block_sum += found.sum[w][g] * factor;
                 x += found.out[w][g][d] * factor;
             }
-            W *result = p.scratch + (((long long)blockIdx.z * p.heads + first_h + g) * p.splits + split) * (2 + p.head_dim);
-            if (splits == 1) { /* nobody else has a part of it */
-                p.out[((long long)blockIdx.z * p.heads + first_h + g) * p.head_dim + d] = T(x / block_sum);
+            W *result = heads.found(p, g, split);
+            if (splits.count == 1) { /* nobody else has a part of it */
+                heads.out(p)[at] = T(x / block_sum);
                 continue;
             }
             result[2 + d] = x;
@@ -288,29 +204,16 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
             }
         }
     }
-    if (splits == 1)
-        return;
-    __syncthreads();
-    if (blocks > 1) {
-        uint32_t *ended = p.ended + (long long)blockIdx.z * p.heads + first_h;
-        if (threadIdx.x == 0) {
-            found.is_last = ignis_ptx_atom_add_acq_rel(ended, 1) == blocks - 1;
-            if (found.is_last)
-                *ended = 0;
-        }
-        __syncthreads();
-        if (!found.is_last)
-            return;
-    }
-    combine(p, first_h, heads, splits);
+    if (splits.count > 1)
+        combine_by_the_last(p, heads, splits.count);
 }
 
 /*  grid = blocks that share out the splits, kv_heads * ceil(heads / kv_heads / G), rows. */
-#define PAGED(G)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) ignis_attention_paged_##G(paged_params p) \
-    {                                                                                                          \
-        __shared__ findings<G> found;                                                                          \
-        walk<G>(p, found);                                                                                     \
+#define PAGED(G)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_paged_##G(paged_params p) \
+    {                                                                                                     \
+        __shared__ findings<G> found;                                                                     \
+        walk<G>(p, found);                                                                                \
     }
 PAGED(1)
 PAGED(2)

@@ -110,6 +110,25 @@ __device__ inline void ignis_ptx_st_volatile_shared(uint32_t to, uint32_t x)
     asm volatile("st.volatile.shared::cta.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
 
+/*  A cluster is blocks that run at the same time and see each other's shared memory. Its barrier is for all of their threads; what one wrote before
+    it arrived, the others see behind the wait. */
+__device__ inline void ignis_ptx_cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+
+__device__ inline void ignis_ptx_cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+
+/*  What an address of this block's shared memory is in a block of the cluster; and a store there. That block has begun, and has not ended. */
+__device__ inline uint32_t ignis_ptx_mapa(uint32_t at, uint32_t block)
+{
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(block));
+    return there;
+}
+
+__device__ inline void ignis_ptx_st_cluster(uint32_t to, float2 x)
+{
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x.x), "f"(x.y) : "memory");
+}
+
 /* >>copies ------------------------------------------------------------------------------------------------------ */
 
 /*  A tensor in global memory, as cuTensorMapEncodeTiled describes it; a kernel takes it as const __grid_constant__ ignis_tensor_map. */

@@ -2733,7 +2733,7 @@ static const struct { int first, last, value; } attributes[] = {
     {92, 94, 0}, {95, 95, 1}, {96, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
     {99, 99, 1}, {100, 101, 0}, {102, 103, 1}, {104, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
     {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
-    {112, 121, 0}, {122, 123, 1}, {124, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
+    {112, 119, 0}, {121, 121, 0}, {122, 123, 1}, {124, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
 };
 /* clang-format on */
 
@@ -2743,6 +2743,7 @@ static int attribute_value(int attribute, CUdevice device, int *out)
     case 33: *out = sim.contexts[device].number + 1; return SUCCESS; /* PCI bus */
     case 75: *out = sim.cc / 10; return SUCCESS;
     case 76: *out = sim.cc % 10; return SUCCESS;
+    case 120: *out = sim.cc >= 90 && sim_has_clusters(); return SUCCESS;
     default: break;
     }
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)

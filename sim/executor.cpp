@@ -162,6 +162,7 @@ typedef struct sim_thread {
     unsigned new_polls;
     struct mbarrier *barrier; /* that it waits at, for the end of a phase of that parity */
     unsigned parity;
+    unsigned cluster_phase; /* of the cluster's barrier, counted from 1, that it has arrived at and not waited for; else 0 */
     sim_place at;
 } sim_thread;
 
@@ -218,6 +219,8 @@ typedef struct worker {
     unsigned ready_head, ready_count;
     warp warps[MAX_WARPS];
     barrier barriers[MAX_BARRIERS];
+    struct cluster *cluster; /* of a kernel without: NULL */
+    unsigned cluster_arrived;
     struct async *async, *async_memory;       /* async: NULL for a kernel that has nothing to do with hopper.h */
     uint64_t progress, last_seen, last_stall; /* events that let threads go on; how many when it was looked at, or nobody could go on */
     unsigned quiet;                           /* what the thread sanitizer is not to see: so many around it */
@@ -823,6 +826,87 @@ static int runtime_mbarrier_wait(void *p, unsigned parity, int may_wait, sim_pla
     return (b->phase & 1) != parity;
 }
 
+/* Blocks that run at the same time, each on an OS thread of its own. */
+struct cluster {
+    pthread_mutex_t lock;
+    unsigned blocks, ended, arrived, phase; /* arrived: blocks whose threads all have, in this phase, which is counted from 1 */
+    struct worker *members[64];             /* that are running */
+};
+
+/* With its lock: a block has arrived, or ended. */
+static void cluster_count(struct cluster *c)
+{
+    if (c->arrived + c->ended < c->blocks)
+        return;
+    c->arrived = 0;
+    __atomic_fetch_add(&c->phase, 1, __ATOMIC_RELEASE);
+}
+
+/* A thread has arrived, or exited. */
+static void cluster_block_arrives(worker *w)
+{
+    if (!w->cluster_arrived || w->cluster_arrived < w->live)
+        return;
+    w->cluster_arrived = 0;
+    pthread_mutex_lock(&w->cluster->lock);
+    w->cluster->arrived++;
+    cluster_count(w->cluster);
+    pthread_mutex_unlock(&w->cluster->lock);
+}
+
+static struct cluster *cluster_of(worker *w, sim_place at)
+{
+    if (!w->cluster)
+        give_up(w, SIM_ILLEGAL_INSTRUCTION, "an instruction for clusters, in a kernel without __cluster_dims__", at);
+    return w->cluster;
+}
+
+static void runtime_cluster_arrive(sim_place at)
+{
+    worker *w = this_worker;
+    struct cluster *c = cluster_of(w, at);
+    sim_thread *t = &w->threads[w->current];
+    if (t->cluster_phase)
+        give_up(w, SIM_LAUNCH_FAILED, "arrives twice at the barrier of its cluster, and has not waited", at);
+    t->cluster_phase = __atomic_load_n(&c->phase, __ATOMIC_ACQUIRE);
+    w->cluster_arrived++;
+    count_progress(w);
+    cluster_block_arrives(w);
+}
+
+static void runtime_cluster_wait(sim_place at)
+{
+    worker *w = this_worker;
+    struct cluster *c = cluster_of(w, at);
+    sim_thread *t = &w->threads[w->current];
+    if (!t->cluster_phase)
+        give_up(w, SIM_LAUNCH_FAILED, "waits at the barrier of its cluster, and has not arrived", at);
+    while (__atomic_load_n(&c->phase, __ATOMIC_ACQUIRE) == t->cluster_phase)
+        yield_to_others(w, true);
+    t->cluster_phase = 0;
+    w->vain_rounds = 0;
+}
+
+static char *runtime_cluster_memory(unsigned block, unsigned offset, unsigned bytes, sim_place at)
+{
+    worker *w = this_worker;
+    struct cluster *c = cluster_of(w, at);
+    char sentence[160], *memory = NULL;
+    if (block >= c->blocks || (uint64_t)offset + bytes > w->block.dynamic_size) {
+        snprintf(sentence, sizeof sentence, "byte %u of the shared memory of block %u of a cluster: there are %u blocks, with %llu bytes",
+                 offset, block, c->blocks, w->block.dynamic_size);
+        give_up(w, SIM_ILLEGAL_ADDRESS, sentence, at);
+    }
+    pthread_mutex_lock(&c->lock);
+    memory = c->members[block] ? c->members[block]->dynamic_shared : NULL;
+    pthread_mutex_unlock(&c->lock);
+    if (!memory) {
+        snprintf(sentence, sizeof sentence, "shared memory of block %u of the cluster, which has not begun, or has ended", block);
+        give_up(w, SIM_ILLEGAL_ADDRESS, sentence, at);
+    }
+    return memory + offset;
+}
+
 static void runtime_set_registers(unsigned count, int more, sim_place at)
 {
     worker *w = this_worker;
@@ -880,7 +964,10 @@ static sim_runtime runtime = {0,
                               runtime_set_registers,
                               runtime_wgmma,
                               runtime_wgmma_commit,
-                              runtime_wgmma_wait};
+                              runtime_wgmma_wait,
+                              runtime_cluster_arrive,
+                              runtime_cluster_wait,
+                              runtime_cluster_memory};
 
 /* A thread is through. Others may have waited for it only. */
 static void thread_exit(worker *w)
@@ -911,6 +998,8 @@ static void thread_exit(worker *w)
         give_up(w, SIM_LAUNCH_FAILED, "this thread exited while others wait for it in __syncthreads", b->at);
     if (!b->expected && barrier_complete(w, b))
         barrier_release(w, b, SIM_BARRIER_SYNC);
+    if (w->cluster)
+        cluster_block_arrives(w);
 }
 
 /* -------------------------------------------------------------------------------------------------- blocks */
@@ -940,7 +1029,8 @@ typedef struct job {
     void *const *args;
     uint64_t blocks, next;       /* next is taken with an atomic add */
     uint64_t progress_at;        /* when a block was last seen to go on; atomic */
-    uint64_t multiplier, offset; /* of the permutation of the blocks in random order */
+    uint64_t multiplier, offset; /* of the permutation of the blocks, or clusters, in random order */
+    struct cluster *clusters;    /* all; of a kernel without: NULL */
     int failed;                  /* code of the first failure */
     char *text;
     size_t text_size;
@@ -1048,6 +1138,7 @@ static void prepare_threads(worker *w)
     unsigned n = w->thread_count;
     for (unsigned i = 0; i < n; i++) {
         w->threads[i].state = UNSTARTED;
+        w->threads[i].cluster_phase = 0;
         w->order[i] = (unsigned short)(settings.order == ORDER_REVERSE ? n - 1 - i : i);
     }
     if (settings.order == ORDER_RANDOM)
@@ -1065,6 +1156,7 @@ static void prepare_threads(worker *w)
     for (int i = 0; i < MAX_BARRIERS; i++)
         w->barriers[i].arrived = w->barriers[i].waiting_count = 0;
     w->live = n;
+    w->cluster_arrived = 0;
     w->started = w->ready_head = w->ready_count = 0;
     w->yields = w->vain_rounds = w->stalls = 0;
 }
@@ -1129,6 +1221,18 @@ static int check_block(worker *w)
     return w->failure = SIM_LAUNCH_FAILED;
 }
 
+/* A block begins, or ends. */
+static void cluster_member(struct cluster *c, unsigned rank, worker *w)
+{
+    pthread_mutex_lock(&c->lock);
+    c->members[rank] = w;
+    if (!w) {
+        c->ended++;
+        cluster_count(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
 static int run_block(worker *w, uint64_t index)
 {
     const job *j = w->job;
@@ -1153,7 +1257,14 @@ static int run_block(worker *w, uint64_t index)
         return failed ? failed : check_block(w);
     }
     prepare_threads(w);
+    unsigned rank = (unsigned)(index % (uint64_t)w->kernel->facts.cluster);
+    w->cluster = j->clusters ? &j->clusters[index / (uint64_t)w->kernel->facts.cluster] : NULL;
+    if (w->cluster)
+        cluster_member(w->cluster, rank, w);
     int code = run_fibers(w);
+    if (w->cluster)
+        cluster_member(w->cluster, rank, NULL);
+    w->cluster = NULL;
     /* Blocks follow each other in the same shared memory: they must not look like racing with each other. */
     if (__tsan_acquire && (j->kernel->entry->flags & SIM_KERNEL_SHARED || w->block.dynamic_size)) {
         __tsan_acquire(&w->end_fence);
@@ -1164,11 +1275,14 @@ static int run_block(worker *w, uint64_t index)
 
 /* ------------------------------------------------------------------------------------------------- launches */
 
+/* Those of a cluster follow each other: there may be more blocks than run at the same time. */
 static uint64_t block_in_order(const job *j, uint64_t i)
 {
+    uint64_t each = (uint64_t)j->kernel->facts.cluster;
     switch (settings.order) {
     case ORDER_REVERSE: return j->blocks - 1 - i;
-    case ORDER_RANDOM: return (uint64_t)(((unsigned __int128)i * j->multiplier + j->offset) % j->blocks);
+    case ORDER_RANDOM:
+        return (uint64_t)(((unsigned __int128)(i / each) * j->multiplier + j->offset) % (j->blocks / each)) * each + i % each;
     default: return i;
     }
 }
@@ -1402,11 +1516,12 @@ static void choose_block_order(job *j)
         j->multiplier = 1;
         return;
     }
-    uint64_t launch = settings.seed + __atomic_fetch_add(&state, 1, __ATOMIC_RELAXED);
-    j->offset = random_next(&launch) % j->blocks;
+    uint64_t launch = settings.seed + __atomic_fetch_add(&state, 1, __ATOMIC_RELAXED),
+             count = j->blocks / (uint64_t)j->kernel->facts.cluster;
+    j->offset = random_next(&launch) % count;
     do
-        j->multiplier = random_next(&launch) % j->blocks | 1;
-    while (gcd(j->multiplier, j->blocks) != 1);
+        j->multiplier = random_next(&launch) % count | 1;
+    while (gcd(j->multiplier, count) != 1);
 }
 
 /* ---------------------------------------------------------------------------------------------------- faults */
@@ -1576,6 +1691,31 @@ static bool dimensions_valid(const sim_launch *l, const loaded_kernel *k, uint64
     return *blocks && threads && threads <= (uint64_t)k->facts.max_threads;
 }
 
+static bool clusters_begin(job *j)
+{
+    uint64_t each = (uint64_t)j->kernel->facts.cluster, count = j->blocks / each;
+    j->clusters = (struct cluster *)calloc(count, sizeof *j->clusters);
+    for (uint64_t i = 0; j->clusters && i < count; i++) {
+        pthread_mutex_init(&j->clusters[i].lock, NULL);
+        j->clusters[i].blocks = (unsigned)each;
+        j->clusters[i].phase = 1;
+    }
+    return j->clusters != NULL;
+}
+
+static void clusters_end(job *j)
+{
+    for (uint64_t i = 0; j->clusters && i < j->blocks / (uint64_t)j->kernel->facts.cluster; i++)
+        pthread_mutex_destroy(&j->clusters[i].lock);
+    free(j->clusters);
+}
+
+extern "C" int sim_has_clusters(void)
+{
+    setup();
+    return !settings.sanitized;
+}
+
 extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const *args, char *text, size_t text_size)
 {
     const loaded_kernel *k = (const loaded_kernel *)kernel;
@@ -1596,6 +1736,13 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
                  kernel->name);
         return SIM_LAUNCH_FAILED;
     }
+    if (kernel->cluster > 1 && (settings.sanitized || launch->grid[0] % (unsigned)kernel->cluster != 0)) {
+        snprintf(
+            text, text_size,
+            "kernel %s: %u blocks along x, in clusters of %d; these have to be whole, and under a sanitizer the simulator has no clusters",
+            kernel->name, launch->grid[0], kernel->cluster);
+        return SIM_INVALID_CLUSTER;
+    }
     j.kernel = k;
     j.launch = launch;
     j.args = args;
@@ -1603,9 +1750,13 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
     j.text_size = text_size;
     pthread_mutex_init(&j.lock, NULL);
     choose_block_order(&j);
+    if (kernel->cluster > 1 && !clusters_begin(&j)) {
+        snprintf(text, text_size, "kernel %s: no memory for its clusters", kernel->name);
+        return SIM_OUT_OF_MEMORY;
+    }
     if (settings.sanitized)
         pthread_mutex_lock(&k->module->one_at_a_time);
-    bool spins = (k->facts.spins || launch->together) && !settings.sanitized;
+    bool spins = (k->facts.spins || launch->together || j.clusters) && !settings.sanitized;
     if (spins && j.blocks > 1)
         crew_call(&j, (unsigned)(j.blocks < SIM_MAX_TOGETHER ? j.blocks : SIM_MAX_TOGETHER) - 1);
     run_blocks(worker_get(), &j, !spins && settings.workers > 1 && j.blocks > 1);
@@ -1615,6 +1766,7 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
         dismiss(&j);
     if (settings.sanitized)
         pthread_mutex_unlock(&k->module->one_at_a_time);
+    clusters_end(&j);
     pthread_mutex_destroy(&j.lock);
     return j.failed;
 }
@@ -1692,6 +1844,7 @@ static bool module_list_kernels(sim_module *m)
         k->facts.param_sizes = e->sizes;
         k->facts.param_offsets = e->offsets;
         k->facts.spins = (e->flags & SIM_KERNEL_SPINS) != 0;
+        k->facts.cluster = e->cluster;
         k->facts.max_threads = e->max_threads < MAX_THREADS ? e->max_threads : MAX_THREADS;
         if (e->address && dladdr(e->address, &symbol) && symbol.dli_saddr == e->address)
             k->mangled = symbol.dli_sname;

@@ -975,12 +975,12 @@ static void write_source(rewriter *r)
     copy_gap(r, r->token_count);
 }
 
-/* The first argument of __launch_bounds__ where the table can say it: names of template parameters, or of constants in
+/* The first argument of an attribute where the table can say it: names of template parameters, or of constants in
    a namespace, mean nothing there. */
-static void write_bounds(rewriter *r, const chunk *c)
+static void write_first_of(rewriter *r, const chunk *c, const char *attribute, const char *otherwise)
 {
-    for (int i = c->begin; i + 2 < c->end; i++)
-        if (is(r, i, "__launch_bounds__")) {
+    for (int i = c ? c->begin : 0; c && i + 2 < c->end; i++)
+        if (is(r, i, attribute)) {
             int end = skip_brackets(r, i + 1) - 1, k = i + 2;
             sim_buffer value = {0};
             for (; k < end && !is(r, k, ","); k++) {
@@ -991,21 +991,20 @@ static void write_bounds(rewriter *r, const chunk *c)
             if (value.length && (k == end || is(r, k, ",")))
                 sim_print(r->out, "(int)(%s)", value.text);
             else
-                sim_print(r->out, "1024");
+                sim_print(r->out, "%s", otherwise);
             free(value.text);
             return;
         }
-    sim_print(r->out, "1024");
+    sim_print(r->out, "%s", otherwise);
 }
 
 static void write_entry(rewriter *r, const chunk *c, const char *name, const char *expression, unsigned taint, int wants_mangled_name)
 {
     const char *strip = expression + strspn(expression, "& ");
     sim_print(r->out, "SIM_ENTRY(\"%s\", %d, ", name, wants_mangled_name);
-    if (c)
-        write_bounds(r, c);
-    else
-        sim_print(r->out, "1024");
+    write_first_of(r, c, "__launch_bounds__", "1024");
+    sim_print(r->out, ", ");
+    write_first_of(r, c, "__cluster_dims__", "1");
     sim_print(r->out, ", %s | %s | %s | %s, &%s),\n", taint & TAINT_WAITS ? "0" : "SIM_KERNEL_LOOP",
               taint & TAINT_SHARED ? "SIM_KERNEL_SHARED" : "0", taint & TAINT_SPINS ? "SIM_KERNEL_SPINS" : "0",
               taint & TAINT_ASYNC ? "SIM_KERNEL_ASYNC" : "0", strip);
@@ -1101,7 +1100,7 @@ static void write_table(rewriter *r, const char *const *expressions, int express
     }
     for (int i = 0; i < expression_count; i++)
         lowered[i] = write_name_expression(r, expressions[i]);
-    sim_print(r->out, "# 1 \"kernel table\"\n{ 0, 0, 0, 0, 0, 0, 0, 0 } };\nSIM_MODULE(sim_kernel_table, %d)\n", r->entry_count);
+    sim_print(r->out, "# 1 \"kernel table\"\n{ 0, 0, 0, 0, 0, 0, 0, 0, 0 } };\nSIM_MODULE(sim_kernel_table, %d)\n", r->entry_count);
 }
 
 int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered, sim_buffer *out,

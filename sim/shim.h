@@ -539,10 +539,10 @@ template <class... A, void (*Kernel)(A...)> struct sim_kernel_of<Kernel> : sim_p
 
 #define SIM_ADDRESS_0(kernel) 0
 #define SIM_ADDRESS_1(kernel) (const void *)kernel
-#define SIM_ENTRY(name, has_address, max_threads, flags, ...)                                                               \
+#define SIM_ENTRY(name, has_address, max_threads, cluster, flags, ...)                                                      \
     {                                                                                                                       \
         name, SIM_ADDRESS_##has_address((__VA_ARGS__)), sim_kernel_of<__VA_ARGS__>::run, sim_kernel_of<__VA_ARGS__>::count, \
-            sim_kernel_of<__VA_ARGS__>::sizes, sim_kernel_of<__VA_ARGS__>::offsets.at, max_threads, flags                   \
+            sim_kernel_of<__VA_ARGS__>::sizes, sim_kernel_of<__VA_ARGS__>::offsets.at, max_threads, cluster, flags          \
     }
 
 #define SIM_MODULE(table, count) \

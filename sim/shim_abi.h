@@ -9,7 +9,7 @@
 #ifndef SIM_SHIM_ABI_H
 #define SIM_SHIM_ABI_H
 
-#define SIM_ABI_VERSION 4
+#define SIM_ABI_VERSION 5
 #define SIM_WARP 32
 
 enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD }; /* which sanitizer a module was built with */
@@ -95,6 +95,11 @@ typedef struct sim_runtime {
     void (*wgmma)(sim_wgmma *product);
     void (*wgmma_commit)(void);
     void (*wgmma_wait)(unsigned pending);
+
+    /* The barrier of a cluster, and the dynamic shared memory of one of its blocks. */
+    void (*cluster_arrive)(sim_place at);
+    void (*cluster_wait)(sim_place at);
+    char *(*cluster_memory)(unsigned block, unsigned offset, unsigned bytes, sim_place at);
 } sim_runtime;
 
 typedef struct sim_entry_point {
@@ -104,7 +109,7 @@ typedef struct sim_entry_point {
     void (*run)(void *const *args, const unsigned *begin, const unsigned *end);
     int param_count;
     const __SIZE_TYPE__ *sizes, *offsets;
-    int max_threads;
+    int max_threads, cluster; /* blocks of a cluster, along x */
     unsigned flags;
 } sim_entry_point;
 

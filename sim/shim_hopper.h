@@ -45,6 +45,33 @@ SIM_DEVICE void sim_ptx_fence_proxy_async() { sim_rt->fence_async(); }
 SIM_DEVICE void sim_ptx_setmaxnreg_inc_sync_u32(unsigned n, SIM_AT) { sim_set_registers(n, 1, SIM_HERE); }
 SIM_DEVICE void sim_ptx_setmaxnreg_dec_sync_u32(unsigned n, SIM_AT) { sim_set_registers(n, 0, SIM_HERE); }
 
+/* -------------------------------------------------------------------------------------------------- clusters */
+
+/* Addresses of other blocks' shared memory are those of this block's dynamic one, with the number of the block, counted from 1, above them. */
+SIM_QUIET void sim_cluster_arrive(sim_place at) { SIM_WAIT(sim_rt->cluster_arrive(at)); }
+SIM_QUIET void sim_cluster_wait(sim_place at) { SIM_WAIT(sim_rt->cluster_wait(at)); }
+SIM_DEVICE void sim_ptx_bar_cluster_arrive(SIM_AT) { sim_cluster_arrive(SIM_HERE); }
+SIM_DEVICE void sim_ptx_bar_cluster_wait(SIM_AT) { sim_cluster_wait(SIM_HERE); }
+SIM_DEVICE void sim_ptx_mapa_shared__cluster_u32(unsigned &d, unsigned a, unsigned block, SIM_AT)
+{
+    if (a >> 24 != 0x40 || block >= 0x3f)
+        sim_fail(719, "mapa: the simulator maps dynamic shared memory of this block, to up to 63 blocks", SIM_HERE);
+    d = a | (block + 1) << 24;
+}
+SIM_DEVICE char *sim_cluster(sim_address a, unsigned bytes, sim_place at)
+{
+    unsigned block = (unsigned)a.value >> 24 & 0x3f;
+    return block ? sim_rt->cluster_memory(block - 1, (unsigned)a.value & 0xffffff, bytes, at) : sim_shared(a);
+}
+SIM_DEVICE void sim_ptx_st_shared__cluster_v2_b32(sim_address a, float s0, float s1, SIM_AT)
+{
+    float *p = (float *)sim_cluster(a, 8, SIM_HERE);
+    if (a.value % 8)
+        sim_fail(716, "misaligned address in st.shared::cluster.v2", SIM_HERE);
+    p[0] = s0;
+    p[1] = s1;
+}
+
 /* ---------------------------------------------------------------------------------------------------- copies */
 
 SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_mbarrier__complete_tx__bytes(sim_address to, sim_address from, unsigned bytes,

@@ -31,7 +31,8 @@ enum {
     SIM_ASSERT = 710,
     SIM_ILLEGAL_INSTRUCTION = 715,
     SIM_MISALIGNED_ADDRESS = 716,
-    SIM_LAUNCH_FAILED = 719
+    SIM_LAUNCH_FAILED = 719,
+    SIM_INVALID_CLUSTER = 912
 };
 
 #define SIM_MAX_PARAMS 128
@@ -46,6 +47,7 @@ typedef struct sim_kernel {
     int max_threads;             /* from __launch_bounds__, else 1024 */
     size_t static_shared;        /* bytes of static __shared__ memory, 0 where it is not known */
     int spins;                   /* it may wait for what other launches, devices or processes write */
+    int cluster;                 /* blocks of a cluster, from __cluster_dims__, else 1 */
 } sim_kernel;
 
 typedef struct sim_module sim_module;
@@ -89,6 +91,9 @@ int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const 
 /* True for an address inside simulated device memory of any device (implemented by driver.c; lets the executor
    tell a wild access of a kernel from a crash of the host program). `what` gets a sentence about the nearest block. */
 int sim_address_describe(const void *address, char *what, size_t what_size);
+
+/* Whether blocks of a cluster can run side by side: not under a sanitizer. */
+int sim_has_clusters(void);
 
 /* The result code of a fault that has ended all work of the process, or SIM_OK (implemented by driver.c). */
 int sim_fault(void);

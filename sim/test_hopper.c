@@ -275,6 +275,40 @@ static void test_pixels(build *b)
     free(in), free(out);
 }
 
+/* More clusters than run at the same time; then what must not be. */
+static void test_clusters(build *b)
+{
+    enum { CLUSTER = 4, BLOCKS = 60 * CLUSTER, BYTES = CLUSTER * 64 * 8 };
+    static const struct {
+        const char *kernel, *says;
+        int blocks;
+    } faulty[] = {{"clusters", "arrives twice at the barrier of its cluster", CLUSTER},
+                  {"clusters", "waits at the barrier of its cluster, and has not arrived", CLUSTER},
+                  {"clusters", "shared memory of block 4 of a cluster: there are 4 blocks, with 2048 bytes", CLUSTER},
+                  {"clusters", "of a cluster: there are 4 blocks, with 2048 bytes", CLUSTER},
+                  {"clusters", "5 blocks along x, in clusters of 4", CLUSTER + 1},
+                  {"no_clusters", "an instruction for clusters, in a kernel without __cluster_dims__", 1}};
+    float *out = calloc(BLOCKS * 64, sizeof *out);
+    int fault = 0, wrong = 0, code = run(b, "clusters", BLOCKS, 64, BYTES, (void *[]){&out, &fault});
+    if (in_lane("thread") || in_lane("address")) {
+        CHECK(code != 0);
+        CHECK_HAS(failure, "under a sanitizer the simulator has no clusters");
+        free(out);
+        return;
+    }
+    CHECK(code == 0);
+    for (int i = 0; i < BLOCKS * 64; i++) {
+        int first = i / 64 / CLUSTER * CLUSTER * 64 + i % 64;
+        wrong += out[i] != (float)(CLUSTER * first + 64 * CLUSTER * (CLUSTER - 1) / 2);
+    }
+    CHECK(wrong == 0);
+    for (fault = 1; fault <= (int)(sizeof faulty / sizeof *faulty); fault++) {
+        CHECK(run(b, faulty[fault - 1].kernel, (unsigned)faulty[fault - 1].blocks, 64, BYTES, (void *[]){&out, &fault}) != 0);
+        CHECK_HAS(failure, faulty[fault - 1].says);
+    }
+    free(out);
+}
+
 int main(int count, char **arguments)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -284,6 +318,7 @@ int main(int count, char **arguments)
         test_tf32_products();
         test_copies(&b);
         test_pixels(&b);
+        test_clusters(&b);
         test_faults(&b);
         discard(&b);
     } else {

@@ -242,6 +242,42 @@ extern "C" __global__ void __launch_bounds__(128) products(const ignis_bf16 *a, 
     one_product<0, 1, true>(shared, at, out + 5 * SIDE * SIDE);
 }
 
+/*  Each thread of a cluster's blocks gives a pair to each of them, which adds up what has come: out is [blocks][64]. Some leave ahead of the barrier, and
+    there may be a fault. */
+enum { RIGHT, TWICE, NEVER, NO_SUCH_BLOCK, NO_SUCH_BYTE };
+constexpr int CLUSTER = 4;
+
+__device__ void give_and_add_up(float *out, int fault)
+{
+    extern __shared__ float2 slots[]; /* [CLUSTER][64] */
+    const int rank = blockIdx.x % CLUSTER;
+    if (fault != NEVER)
+        ignis_ptx_cluster_arrive();
+    if (fault == TWICE)
+        ignis_ptx_cluster_arrive();
+    ignis_ptx_cluster_wait();
+    for (int i = 0; i < CLUSTER; i++) {
+        const int to = fault == NO_SUCH_BLOCK ? i + 1 : i, slot = fault == NO_SUCH_BYTE ? rank + 1 : rank;
+        ignis_ptx_st_cluster(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(&slots[slot * 64 + threadIdx.x]), to),
+                             make_float2((float)(blockIdx.x * 64 + threadIdx.x), 1));
+    }
+    if (blockIdx.x % 3 == 0 && threadIdx.x >= 32)
+        return;
+    ignis_ptx_cluster_arrive();
+    ignis_ptx_cluster_wait();
+    for (int i = threadIdx.x; i < 64; i += blockIdx.x % 3 == 0 ? 32 : 64) {
+        float2 sum = make_float2(0, 0);
+        for (int r = 0; r < CLUSTER; r++) {
+            sum.x += slots[r * 64 + i].x;
+            sum.y += slots[r * 64 + i].y;
+        }
+        out[blockIdx.x * 64 + i] = sum.y == CLUSTER ? sum.x : -1;
+    }
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) clusters(float *out, int fault) { give_and_add_up(out, fault); }
+extern "C" __global__ void __launch_bounds__(64) no_clusters(float *out, int fault) { give_and_add_up(out, fault); }
+
 /*  Nothing of sm_90a here, but in its program: stores to dynamic shared memory are nobody's business. */
 extern "C" __global__ void plain(float *out)
 {

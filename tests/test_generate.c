@@ -281,7 +281,7 @@ typedef struct cache_case {
     bool turns, normed;
 } cache_case;
 
-enum { SEQUENCES = 3, LONGEST = 300, SPLITS = (LONGEST + 63) / 64, PAGES_EACH = (LONGEST + 15) / 16, PAGES = SEQUENCES * PAGES_EACH };
+enum { SEQUENCES = 3, LONGEST = 2120, SPLITS = IGNIS__SPLITS, PAGES_EACH = (LONGEST + 15) / 16, PAGES = SEQUENCES * PAGES_EACH };
 
 /*  A model's attention over sequences, with all that is in device memory. */
 typedef struct attention_test {
@@ -307,7 +307,7 @@ static void attention_test_begin(attention_test *t, const cache_case *c, ignis_d
     for (s = 0; s < SEQUENCES; s++) { /* pages of one sequence lie scattered */
         int32_t pages[PAGES_EACH];
         for (i = 0; i < PAGES_EACH; i++, at++)
-            pages[i] = at * 7 % PAGES;
+            pages[i] = at * 11 % PAGES;
         t->ids[s] = room(IGNIS_SHAPE(LONGEST + 1), IGNIS_I32);
         t->pages[s] = room(IGNIS_SHAPE(PAGES_EACH), IGNIS_I32);
         ignis__step_words(&op, dtype, t->pages[s], 0, pages, PAGES_EACH);
@@ -485,11 +485,12 @@ static void check_attention(const cache_case *c, ignis_dtype dtype, const int le
 }
 
 static const cache_case cache_cases[] = {{4, 4, 64, true, false},  {6, 2, 80, true, true},  {4, 1, 128, true, true},
-                                         {7, 1, 64, false, false}, {8, 1, 16, true, false}, {2, 1, 256, true, false}};
+                                         {7, 1, 64, false, false}, {8, 1, 16, true, false}, {2, 1, 256, true, false},
+                                         {20, 2, 40, true, false}, {3, 1, 8, true, false}};
 
 TEST(attention_over_pages)
 {
-    static const int lengths[][SEQUENCES] = {{1, 17, 40}, {16, 5, 33}, {290, 257, 2}};
+    static const int lengths[][SEQUENCES] = {{1, 17, 40}, {16, 5, 33}, {290, 257, 2}, {2113, 70, 1}};
     int i;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(cache_cases); i++)
@@ -498,6 +499,8 @@ TEST(attention_over_pages)
     check_attention(&cache_cases[4], IGNIS_F32, lengths[2]); /* more than a split */
     check_attention(&cache_cases[2], IGNIS_BF16, lengths[2]);
     check_attention(&cache_cases[2], IGNIS_F64, lengths[2]);
+    check_attention(&cache_cases[6], IGNIS_F16, lengths[2]);  /* more heads than a block has */
+    check_attention(&cache_cases[7], IGNIS_BF16, lengths[3]); /* splits of several tiles */
 }
 
 /* the draw ------------------------------------------------------------------------------------------------------- */

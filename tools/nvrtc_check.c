@@ -222,15 +222,13 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=512",
                                                "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=512",
                                                NULL};
-static const char *const attention_paged[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
-                                              "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=64",
-                                              "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=64",
-                                              "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128",
-                                              "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=256",
-                                              "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=128",
-                                              "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=256",
-                                              SIZES_UP("-DIGNIS_T=2"),
-                                              NULL};
+static const char *const attention_paged[] = {SIZES_UP("-DIGNIS_T=3"), SIZES_UP("-DIGNIS_T=4"), NULL};
+#define PAGED_MMA(more)                                                                                                          \
+    {                                                                                                                            \
+        "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more, "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more, "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" more, \
+            "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" more, NULL                                                                        \
+    }
+static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention_paged_clusters[] = PAGED_MMA(" -DIGNIS_CLUSTERS=1");
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
 #define PATCHES(which) " -DIGNIS_PATCHES=" #which
@@ -392,8 +390,11 @@ static const struct {
     {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, {0, 0, 12}}, /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
     {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_BLOCKS_CU, halves_of_blocks, 80, 0, {0, 0, 64}}, /* sm_90: 64 rows of Q4_K; 28 on sm_100: 8 of Q6_K */
-    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0, 0, 48}},
-    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}}, /* products of i32 of 8 ranks: 8 bytes on sm_90a */
+    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
+    {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}},      /* heads of 64: in 96 registers */
+    {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
+    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}},                        /* products of i32 of 8 ranks: 8 bytes on sm_90a */
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
@@ -537,7 +538,7 @@ static void read_log(job *j)
 static int waits_late(int source)
 {
     return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_CU ||
-           source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
+           source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU || source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
 }
 
 /*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they touch global memory: if one of a
