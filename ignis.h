@@ -12231,8 +12231,10 @@ static bool ignis__program_is_own(const ignis__program *program)
 static void ignis__program_range(const ignis__program *program, int *first, int *last)
 {
     bool own = ignis__program_is_own(program), wgmma = own && strstr(program->name, "hopper");
-    bool clusters = own && program->option_count && strstr(program->options[0], "-DIGNIS_CLUSTERS");
-    *first = wgmma || clusters ? 90 : own && strstr(program->name, "_mma.") ? 80 : 0;
+    int i;
+    *first = wgmma ? 90 : own && strstr(program->name, "_mma.") ? 80 : 0;
+    for (i = 0; own && i < program->option_count; i++)
+        *first = strstr(program->options[i], "-DIGNIS_CLUSTERS") ? 90 : *first;
     *last = wgmma ? 90 : IGNIS__EVERY_ARCH;
 }
 
@@ -14239,8 +14241,8 @@ static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
     ignis__request_own(builtin, dtype, "", first, last);
 }
 
-/*  Whether the bundle has a kernel with these options. */
-static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+/*  Whether the bundle has a kernel with these options, for devices of a compute capability; 0: for any. */
+static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype, const char *define, int capability)
 {
     char name[256];
     uint32_t i;
@@ -14250,7 +14252,7 @@ static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builti
              ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
     for (i = 0; i < bundle->header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0)
+        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0 && (!capability || ignis__bundle_serves(&entry, capability)))
             return true;
     }
     return false;
@@ -14380,6 +14382,13 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
     return variant;
 }
 
+/*  Whether a variant can be had: compiled, or as somebody recorded it for this kind of device. */
+static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+{
+    return !ignis__compile_never || ignis__variant_find(device, builtin, dtype, define) ||
+           ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, device->info.compute_major * 10 + device->info.compute_minor);
+}
+
 /*  The function of a kernel in its module. Where one that should wait cannot, none is launched early. */
 IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin, const ignis__module *unit,
                                                 void **function)
@@ -14436,7 +14445,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     ignis__module *unit;
     if (function)
         return function;
-    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "")) { /* where it has a module of its own */
+    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0)) { /* where it has a module of its own */
         function = ignis__builtin_get_variant(call, device, builtin, dtype, "");
         ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
         return function;
@@ -14620,7 +14629,7 @@ IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, int sourc
     int builtin;
     for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
         if ((int)dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
-            (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, (ignis__builtin)builtin, dtype, "")))
+            (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, (ignis__builtin)builtin, dtype, "", 0)))
             ignis__builtin_get(warmup->call, warmup->device, (ignis__builtin)builtin, dtype);
 }
 
@@ -21168,9 +21177,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
     }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
-        if (direct && !p->patches.apart && ignis__compile_never &&
-            !ignis__variant_find(op->work.device, kernel->builtin, dtype, kernel->define) &&
-            !ignis__bundle_has(&ignis__the_bundle, IGNIS__BUILTIN_GEMM_HOPPER, dtype, kernel->define)) {
+        if (direct && !p->patches.apart && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
@@ -24370,9 +24377,7 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
 {
     ignis__builtin builtin = weights ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED;
     char define[32];
-    if (op->work.device->info.compute_major < 8 ||
-        (ignis__compile_never && !ignis__variant_find(op->work.device, builtin, dtype, plan->define) &&
-         !ignis__bundle_has(&ignis__the_bundle, builtin, dtype, plan->define)))
+    if (op->work.device->info.compute_major < 8 || !ignis__variant_exists(op->work.device, builtin, dtype, plan->define))
         return false;
     if (ignis__requests.path[0]) {
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p->patches_of);
@@ -43422,16 +43427,14 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
 static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
 
 /*  Records what other devices, or other numbers of rows, take for attention. */
-IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim)
+IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, const char *plain,
+                                                      const char *with_clusters)
 {
-    char define[64];
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__request_own(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, define, 0, 79);
-    ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CLUSTERS=1", head_dim);
-    ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, define, 90, IGNIS__EVERY_ARCH);
+    ignis__request_own(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, plain, 0, 79);
+    ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, plain, 80, IGNIS__EVERY_ARCH);
+    ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
 }
 
 /*  Attention of rows, of which the scratch memory has room for so many at a time. */
@@ -43441,25 +43444,27 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, head_dim = 64, some;
-    bool mma = size == 2 && device->info.compute_major >= 8, clustered;
+    bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered;
     int heads = mma ? HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
     ignis__builtin builtin = mma ? IGNIS__BUILTIN_PAGED_MMA : (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
     size_t arrivals;
-    char define[64];
+    char plain[32], with_clusters[64];
     void *params[] = {&p};
     while (head_dim < p.head_dim)
         head_dim *= 2;
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
-    ignis__step_attention_request(op, dtype, group, head_dim);
+    snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
+    ignis__step_attention_request(op, dtype, group, plain, with_clusters);
+    clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
-        clustered = mma && device->clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
-        blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);                          /* what fills the device */
+        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
+        blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);           /* what fills the device */
         blocks = clustered ? CLUSTER : ignis__clamp(blocks, 1, p.splits);
-        snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d%s", head_dim, clustered ? " -DIGNIS_CLUSTERS=1" : "");
-        ignis__op_launch(op, builtin, dtype, define, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0,
-                         params);
+        ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1,
+                         clustered ? arrivals : 0, params);
         p.q += (ignis__address)((int64_t)some * p.q_row * size);
         p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
         p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
