@@ -11,6 +11,8 @@
     in inline PTX) get an OS thread for every block, so that all of them go on. Such a load that finds what it found
     before lets another thread of the block run; when all have polled in vain, the OS thread sleeps a little.
 
+    So do the blocks of clusters (`__cluster_dims__` along x), a cluster after the other; under a sanitizer, which sees one OS thread, there are none.
+
     What it cannot run: a thread that spins on a plain or volatile load until another thread of its own block, or a
     block that has not begun, writes. Threads are not interrupted; they give way in barriers and warp functions,
     atomicCAS and atomicExch without success, __nanosleep, and those loads.
