@@ -17,7 +17,7 @@
         attention_mma.cu           577 lines   29894 bytes
         attention_paged.cu         219 lines    9507 bytes
         attention_paged.cuh        144 lines    5916 bytes
-        attention_paged_mma.cu     281 lines   12762 bytes
+        attention_paged_mma.cu     280 lines   12790 bytes
         attention_tiles.cuh        269 lines   11523 bytes
         blocks.cu                   66 lines    2531 bytes
         blocks.cuh                  89 lines    4553 bytes
@@ -8750,11 +8750,10 @@ static const char *const ignis__lines_attention_paged_mma_cu[] = {
     "#define IGNIS_CLUSTERS 0",
     "#endif",
     "constexpr bool CLUSTERED = IGNIS_CLUSTERS;",
-    "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS; /* of a team, which has a split at a time */",
+    "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS; /* query heads of a block; a team of warps has a split at a time */",
     "constexpr int CLUSTER = 8, TEAMS = CLUSTERED ? 2 : 1;                      /* blocks of a cluster, teams of a block; the host has the same */",
-    "constexpr int OWN = D / 32;               /* what a lane has: chunks of 8 elements of a key, or elements of a value */",
-    "constexpr int BLOCKS = (D == 64 ? 5 : D == 128 ? 3 : 2) / TEAMS; /* of a multiprocessor: the kernel behind this one begins beside it */",
-    "constexpr int ELEMENTS = HEADS * D;",
+    "constexpr int OWN = D / 32;                                                /* what a lane has: chunks of 8 elements of a key, elements of a value */",
+    "constexpr int BLOCKS = (D == 64 ? 5 : D == 128 ? 3 : 2) / TEAMS;           /* of a multiprocessor: the kernel behind this one begins beside it */",
     "static_assert(SPLIT == WARPS * PAGE && PAGE == 16, \"a warp has a page\");",
     "",
     "/*  What a lane has of a value. */",
@@ -8772,7 +8771,7 @@ static const char *const ignis__lines_attention_paged_mma_cu[] = {
     "/*  What the blocks of a cluster have found of a block's share of the elements. */",
     "struct arrivals {",
     "    float2 tops[SPLITS][HEADS]; /* the greatest score, and the sum */",
-    "    float2 found[SPLITS][ELEMENTS / CLUSTER / 2];",
+    "    float2 found[SPLITS][HEADS * D / CLUSTER / 2];",
     "};",
     "",
     "__device__ inline void send(float2 *to, int block, float x, float y)",
@@ -8835,7 +8834,7 @@ static const char *const ignis__lines_attention_paged_mma_cu[] = {
     "            for (int j = 0; j < 4; j++)",
     "                values[i][j] = at + PAGE * i + row_of(j) < to ? load_value(p.v + place(pages[i], row_of(j))) : value_part{};",
     "    };",
-    "    /* The same again of the row itself, which the kernels ahead have written meanwhile. */",
+    "    /* What fetch() has of the row itself may be from before the kernels ahead wrote it. */",
     "    const auto fetch_last = [&](int at) {",
     "        const int last = end - 1 - at, page = last / PAGE, r = last % PAGE;",
     "        if (last >= SPLIT)",
@@ -17348,7 +17347,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_mma.cu", 0x6178c0113cd49b84ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_mma_cu, 577)},
     {"attention_paged.cu", 0xc8a16ca0924d7270ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_cu, 219)},
     {"attention_paged.cuh", 0xee94ff4b03c5e733ULL, ignis__lines_attention_paged_cuh, 144},
-    {"attention_paged_mma.cu", 0x1ef66f9f642b5321ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_mma_cu, 281)},
+    {"attention_paged_mma.cu", 0x150eeb5aa045e985ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_mma_cu, 280)},
     {"attention_tiles.cuh", 0x6309a720e814ca37ULL, ignis__lines_attention_tiles_cuh, 269},
     {"blocks.cu", 0xa14976fa31359b2aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_blocks_cu, 66)},
     {"blocks.cuh", 0x2f6457d725664975ULL, ignis__lines_blocks_cuh, 89},

@@ -20,11 +20,10 @@
 #define IGNIS_CLUSTERS 0
 #endif
 constexpr bool CLUSTERED = IGNIS_CLUSTERS;
-constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS; /* of a team, which has a split at a time */
+constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS; /* query heads of a block; a team of warps has a split at a time */
 constexpr int CLUSTER = 8, TEAMS = CLUSTERED ? 2 : 1;                      /* blocks of a cluster, teams of a block; the host has the same */
-constexpr int OWN = D / 32;               /* what a lane has: chunks of 8 elements of a key, or elements of a value */
-constexpr int BLOCKS = (D == 64 ? 5 : D == 128 ? 3 : 2) / TEAMS; /* of a multiprocessor: the kernel behind this one begins beside it */
-constexpr int ELEMENTS = HEADS * D;
+constexpr int OWN = D / 32;                                                /* what a lane has: chunks of 8 elements of a key, elements of a value */
+constexpr int BLOCKS = (D == 64 ? 5 : D == 128 ? 3 : 2) / TEAMS;           /* of a multiprocessor: the kernel behind this one begins beside it */
 static_assert(SPLIT == WARPS * PAGE && PAGE == 16, "a warp has a page");
 
 /*  What a lane has of a value. */
@@ -42,7 +41,7 @@ struct team_memory {
 /*  What the blocks of a cluster have found of a block's share of the elements. */
 struct arrivals {
     float2 tops[SPLITS][HEADS]; /* the greatest score, and the sum */
-    float2 found[SPLITS][ELEMENTS / CLUSTER / 2];
+    float2 found[SPLITS][HEADS * D / CLUSTER / 2];
 };
 
 __device__ inline void send(float2 *to, int block, float x, float y)
@@ -105,7 +104,7 @@ extern "C" __global__ void
             for (int j = 0; j < 4; j++)
                 values[i][j] = at + PAGE * i + row_of(j) < to ? load_value(p.v + place(pages[i], row_of(j))) : value_part{};
     };
-    /* The same again of the row itself, which the kernels ahead have written meanwhile. */
+    /* What fetch() has of the row itself may be from before the kernels ahead wrote it. */
     const auto fetch_last = [&](int at) {
         const int last = end - 1 - at, page = last / PAGE, r = last % PAGE;
         if (last >= SPLIT)
