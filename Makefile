@@ -32,6 +32,9 @@ export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
 TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c)) $(OUT)/test_engine
+# Those that take a minute come first, so that none of them runs alone at the end.
+SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_ops conv gemm generate generate_parallel lora losses map map_table model ops_attention ops_rows sdpa_masks training)
+TESTS := $(filter $(SLOW),$(TESTS)) $(filter-out $(SLOW),$(TESTS))
 # What needs the headers of a graphics API is built where they are.
 VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local/include))
 OPENGL_HEADER := $(and $(wildcard /usr/include/EGL/eglext.h),$(wildcard /usr/include/GL/glext.h))
