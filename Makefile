@@ -136,7 +136,7 @@ apart_kind = $(if $(filter $2,$(MODELS)),models,$(if $(filter $2,$(FAULTS)),faul
 apart = $(if $(filter $2,$(WHOLE)),,-Dapart_$(apart_kind) -Ibuild/declared -include tests/apart.h $1/apart_$(apart_kind).o)
 # $(call implementations,FOLDER): those objects; $(implementation): what one is compiled with
 implementations = $(addprefix $1/apart_,plain.o faults.o models.o)
-implementation = -D$(basename $(@F)) -Ibuild/defined -I. -include tests/apart.h -x c -c /dev/null -o $@
+implementation = $(APART_CFLAGS) -D$(basename $(@F)) -Ibuild/defined -I. -include tests/apart.h -x c -c /dev/null -o $@
 
 build/declared/%: % tests/apart.awk
 	@mkdir -p $(@D)
@@ -351,7 +351,7 @@ lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
 
 # With stacks that are not used again, so that a pointer into one that has ended is seen. Null pointers fault by themselves, and pointers past the
 # end of all memory are none of ours: without looking for either, programs compile in four fifths of the time. Kernels are not optimized either:
-# that would take longer than it saves, but not under the thread sanitizer.
+# that would take longer than it saves, but not under the thread sanitizer, where optimizing what tests share saves more than it takes, too.
 test-asan:
 	ASAN_OPTIONS=detect_stack_use_after_return=1:$$ASAN_OPTIONS IGNIS_SIM_SANITIZE=address IGNIS_SIM_CXXFLAGS=-O0 IGNIS_MEMORY_BYPASS=1 \
 	    $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=asan STRICT= LANE_CFLAGS='-O0 -fsanitize=address,undefined -fno-sanitize=null,pointer-overflow' TESTS='$(call lane,asan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
@@ -359,7 +359,7 @@ test-asan:
 test-tsan:
 	@if grep -l 'pthread_create\|channels\.h\|ranks\.h' $(SERIAL:%=tests/test_%.c); then \
 	    echo "SERIAL in the Makefile names tests that start threads"; exit 1; fi
-	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan STRICT= LANE_CFLAGS='-O0 -fsanitize=thread' \
+	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan STRICT= LANE_CFLAGS='-O0 -fsanitize=thread' APART_CFLAGS=-O1 \
 	    TESTS='$(call lane,tsan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS) $(SERIAL:%=\%/test_%))'
 
 test-lazy:
