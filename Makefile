@@ -126,9 +126,9 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 # Test programs share compilations of the implementation, each of which takes ten times as long as a test: tests/apart.awk makes its private
 # names global, and leaves declarations of them to the tests. One is for tests with models, one for others whose driver calls fail by
 # tests/fault.h, one for the rest. Tests with macros that change the implementation are compiled with one of their own.
-MODELS := $(shell grep -l '^.define IGNIS_MODELS' tests/test_*.c)
-FAULTS := $(shell grep -lE '"(fault|sweep)\.h"' tests/test_*.c)
-WHOLE := $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/test_*.c)
+MODELS := $(shell grep -l '^.define IGNIS_MODELS' tests/*.c)
+FAULTS := $(shell grep -lE '"(fault|sweep)\.h"' tests/*.c)
+WHOLE := $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
 DECLARED := $(addprefix build/declared/,ignis.h ignis_collective.h tests/fault.h)
 APART := tests/apart.h $(DECLARED) $(DECLARED:build/declared/%=build/defined/%) ignis_kernels.h
 # $(call apart,FOLDER,TEST.C): what a test is compiled with, and the object in that folder
@@ -136,7 +136,7 @@ apart_kind = $(if $(filter $2,$(MODELS)),models,$(if $(filter $2,$(FAULTS)),faul
 apart = $(if $(filter $2,$(WHOLE)),,-Dapart_$(apart_kind) -Ibuild/declared -include tests/apart.h $1/apart_$(apart_kind).o)
 # $(call implementations,FOLDER): those objects; $(implementation): what one is compiled with
 implementations = $(addprefix $1/apart_,plain.o faults.o models.o)
-implementation = $(APART_CFLAGS) -D$(basename $(@F)) -Ibuild/defined -I. -include tests/apart.h -x c -c /dev/null -o $@
+implementation = -D$(basename $(@F)) -Ibuild/defined -I. -include tests/apart.h -x c -c /dev/null -o $@
 
 build/declared/%: % tests/apart.awk
 	@mkdir -p $(@D)
@@ -219,15 +219,19 @@ soak: $(SIMULATOR) $(SOAKS)
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
 # A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers; and a tenth as many models, each of which is a file on the
-# disk. It ends at the first sanitizer report.
+# disk. It ends at the first sanitizer report. Programs are not optimized: that would take longer to compile than 20,000 inputs take.
 FUZZ := 1000000
 FUZZED := bundle chat file grammar map text
 fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
 	@printf '%s\n' $(FUZZED:%='$(OUT)/fuzz_% $(FUZZ)') "$(OUT)/fuzz_model $$(($(FUZZ) / 10))" | xargs -P $(JOBS) -I{} sh -c '{}'
 
-$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS)
-	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
+FUZZ_CC := $(CC) -std=c99 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+$(OUT)/fuzz/apart_plain.o $(OUT)/fuzz/apart_models.o: $(APART)
+	@mkdir -p $(OUT)/fuzz
+	$(FUZZ_CC) $(implementation)
+
+$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS) $(OUT)/fuzz/apart_plain.o $(OUT)/fuzz/apart_models.o
+	$(FUZZ_CC) $(call apart,$(OUT)/fuzz,$<) -I. $< -o $@ $(LDLIBS)
 
 # Both directions against the Python package safetensors, where that is installed.
 check-safetensors: $(SIMULATOR) $(OUT)/file_copy
@@ -270,7 +274,7 @@ check-chat: $(OUT)/chat_render
 
 $(OUT)/chat_render: tests/chat_render.c $(HEADERS)
 	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
+	$(FUZZ_CC) -I. $< -o $@ $(LDLIBS)
 
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
@@ -351,7 +355,7 @@ lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
 
 # With stacks that are not used again, so that a pointer into one that has ended is seen. Null pointers fault by themselves, and pointers past the
 # end of all memory are none of ours: without looking for either, programs compile in four fifths of the time. Kernels are not optimized either:
-# that would take longer than it saves, but not under the thread sanitizer, where optimizing what tests share saves more than it takes, too.
+# that would take longer than it saves, but not under the thread sanitizer.
 test-asan:
 	ASAN_OPTIONS=detect_stack_use_after_return=1:$$ASAN_OPTIONS IGNIS_SIM_SANITIZE=address IGNIS_SIM_CXXFLAGS=-O0 IGNIS_MEMORY_BYPASS=1 \
 	    $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=asan STRICT= LANE_CFLAGS='-O0 -fsanitize=address,undefined -fno-sanitize=null,pointer-overflow' TESTS='$(call lane,asan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
@@ -359,7 +363,7 @@ test-asan:
 test-tsan:
 	@if grep -l 'pthread_create\|channels\.h\|ranks\.h' $(SERIAL:%=tests/test_%.c); then \
 	    echo "SERIAL in the Makefile names tests that start threads"; exit 1; fi
-	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan STRICT= LANE_CFLAGS='-O0 -fsanitize=thread' APART_CFLAGS=-O1 \
+	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan STRICT= LANE_CFLAGS='-O0 -fsanitize=thread' \
 	    TESTS='$(call lane,tsan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS) $(SERIAL:%=\%/test_%))'
 
 test-lazy:

@@ -36,28 +36,32 @@ has()
     return 1
 }
 
+# What the functions below do with a file. After one standard of a language has made code of it, what another changes is found by reading it.
+as='-c -o %o.o'
+parse=-fsyntax-only
+
 # main_modes COMPILER AND FLAGS : all headers, declared and implemented
 main_modes()
 {
-    job "$* -c $src/together.c -o %o.o"
-    job "$* -c $src/together.c -o %o.o $implement"
+    job "$* $as $src/together.c"
+    job "$* $as $src/together.c $implement"
 }
 
 # every_mode COMPILER AND FLAGS : the modes that take one source file
 every_mode()
 {
     main_modes "$@"
-    job "$* -c $src/ignis.c -o %o.o"
-    job "$* -c $src/ignis.c -o %o.o $implement"
-    job "$* -c $src/ignis.c -o %o.o $implement -DIGNIS_NO_TENSORS"
-    job "$* -c $src/ignis.c -o %o.o -DIGNIS_MODELS"
-    job "$* -c $src/ignis.c -o %o.o $implement -DIGNIS_MODELS"
-    job "$* -c $src/kernels.c -o %o.o"
-    job "$* -c $src/kernels.c -o %o.o $implement"
-    job "$* -c $src/twice.c -o %o.o"
-    job "$* -c $src/collective.c -o %o.o"
-    job "$* -c $src/collective.c -o %o.o $implement -DIGNIS_STATIC"
-    job "$* -c $src/collective.c -o %o.o $implement -DIGNIS_NO_TENSORS"
+    job "$* $as $src/ignis.c"
+    job "$* $as $src/ignis.c $implement"
+    job "$* $as $src/ignis.c $implement -DIGNIS_NO_TENSORS"
+    job "$* $as $src/ignis.c -DIGNIS_MODELS"
+    job "$* $as $src/ignis.c $implement -DIGNIS_MODELS"
+    job "$* $as $src/kernels.c"
+    job "$* $as $src/kernels.c $implement"
+    job "$* $as $src/twice.c"
+    job "$* $as $src/collective.c"
+    job "$* $as $src/collective.c $implement -DIGNIS_STATIC"
+    job "$* $as $src/collective.c $implement -DIGNIS_NO_TENSORS"
 }
 
 # linked USER.C COMPILER AND FLAGS : two units make a program, once with one implementation and once with one in each; both run
@@ -78,7 +82,7 @@ for cc in gcc clang; do
     has $cc || continue
     every_mode $cc -std=c99 $posix $strict -I.
     main_modes $cc $strict -I.
-    for std in c11 c17; do main_modes $cc -std=$std $posix $strict -I.; done
+    for std in c11 c17; do as=$parse main_modes $cc -std=$std $posix $strict -I.; done
     job "$cc -std=c99 $strict -I. -c $src/ignis.c -o %o.o $implement"
     job "$cc -std=c99 -I. -include stdio.h -c $src/ignis.c -o %o.o $implement 2>&1 | grep '#error.*_POSIX_C_SOURCE'"
     job "$cc -O2 $strict -I. -c $src/together.c -o %o.o $implement"
@@ -94,8 +98,9 @@ done
 
 for cxx in g++ clang++; do
     has $cxx || continue
-    for std in c++11 c++20; do every_mode $cxx -x c++ -std=$std $strict -I.; done
-    for std in c++14 c++17; do main_modes $cxx -x c++ -std=$std $strict -I.; done
+    every_mode $cxx -x c++ -std=c++11 $strict -I.
+    as=$parse every_mode $cxx -x c++ -std=c++20 $strict -I.
+    for std in c++14 c++17; do as=$parse main_modes $cxx -x c++ -std=$std $strict -I.; done
     job "$cxx -x c++ -O2 $strict -I. -c $src/collective.c -o %o.o $implement"
     linked user.cpp $cxx -x c++ -std=c++11 $strict -I.
     two="$cxx -std=c++11 $strict -I. $src/user.cpp $implement -DIGNIS_STATIC -DWITH_COLLECTIVE"
