@@ -32,6 +32,9 @@ export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
 TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c)) $(OUT)/test_engine
+# Those that take a minute come first, so that none of them runs alone at the end.
+SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_ops conv gemm generate generate_parallel lora losses map map_table model ops_attention ops_rows sdpa_masks training)
+TESTS := $(filter $(SLOW),$(TESTS)) $(filter-out $(SLOW),$(TESTS))
 # What needs the headers of a graphics API is built where they are.
 VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local/include))
 OPENGL_HEADER := $(and $(wildcard /usr/include/EGL/eglext.h),$(wildcard /usr/include/GL/glext.h))
@@ -120,9 +123,35 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 	@mkdir -p $(OUT)
 	$(NVCC) -I. $< -o $@
 
-$(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
+# Test programs share compilations of the implementation, each of which takes ten times as long as a test: tests/apart.awk makes its private
+# names global, and leaves declarations of them to the tests. One is for tests with models, one for others whose driver calls fail by
+# tests/fault.h, one for the rest. Tests with macros that change the implementation are compiled with one of their own.
+MODELS := $(shell grep -l '^.define IGNIS_MODELS' tests/*.c)
+FAULTS := $(shell grep -lE '"(fault|sweep)\.h"' tests/*.c)
+WHOLE := $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
+DECLARED := $(addprefix build/declared/,ignis.h ignis_collective.h tests/fault.h)
+APART := tests/apart.h $(DECLARED) $(DECLARED:build/declared/%=build/defined/%) ignis_kernels.h
+# $(call apart,FOLDER,TEST.C): what a test is compiled with, and the object in that folder
+apart_kind = $(if $(filter $2,$(MODELS)),models,$(if $(filter $2,$(FAULTS)),faults,plain))
+apart = $(if $(filter $2,$(WHOLE)),,-Dapart_$(apart_kind) -Ibuild/declared -include tests/apart.h $1/apart_$(apart_kind).o)
+# $(call implementations,FOLDER): those objects; $(implementation): what one is compiled with
+implementations = $(addprefix $1/apart_,plain.o faults.o models.o)
+implementation = -D$(basename $(@F)) -Ibuild/defined -I. -include tests/apart.h -x c -c /dev/null -o $@
+
+build/declared/%: % tests/apart.awk
+	@mkdir -p $(@D)
+	awk -v declare=1 -f tests/apart.awk $< >$@
+
+build/defined/%: % tests/apart.awk
+	@mkdir -p $(@D)
+	awk -f tests/apart.awk $< >$@
+
+$(call implementations,$(OUT)): $(APART)
 	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O0 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+	$(CC) -std=c99 -O0 -g $(STRICT) $(LANE_CFLAGS) $(implementation)
+
+$(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS) $(call implementations,$(OUT))
+	$(CC) -std=c99 -O0 -g $(STRICT) $(call apart,$(OUT),$<) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
 # As the program of a user is built: two static libraries, one with Ignis inside, one in C++ that calls it, and a program of both.
 ENGINE := $(wildcard tests/engine/*)
@@ -190,15 +219,19 @@ soak: $(SIMULATOR) $(SOAKS)
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
 # A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers; and a tenth as many models, each of which is a file on the
-# disk. It ends at the first sanitizer report.
+# disk. It ends at the first sanitizer report. Programs are not optimized: that would take longer to compile than 20,000 inputs take.
 FUZZ := 1000000
 FUZZED := bundle chat file grammar map text
 fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
 	@printf '%s\n' $(FUZZED:%='$(OUT)/fuzz_% $(FUZZ)') "$(OUT)/fuzz_model $$(($(FUZZ) / 10))" | xargs -P $(JOBS) -I{} sh -c '{}'
 
-$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS)
-	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
+FUZZ_CC := $(CC) -std=c99 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+$(OUT)/fuzz/apart_plain.o $(OUT)/fuzz/apart_models.o: $(APART)
+	@mkdir -p $(OUT)/fuzz
+	$(FUZZ_CC) $(implementation)
+
+$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS) $(OUT)/fuzz/apart_plain.o $(OUT)/fuzz/apart_models.o
+	$(FUZZ_CC) $(call apart,$(OUT)/fuzz,$<) -I. $< -o $@ $(LDLIBS)
 
 # Both directions against the Python package safetensors, where that is installed.
 check-safetensors: $(SIMULATOR) $(OUT)/file_copy
@@ -241,7 +274,7 @@ check-chat: $(OUT)/chat_render
 
 $(OUT)/chat_render: tests/chat_render.c $(HEADERS)
 	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
+	$(FUZZ_CC) -I. $< -o $@ $(LDLIBS)
 
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
@@ -394,14 +427,22 @@ test-arm:
 	    IGNIS_CUDA_LIBRARY=$(CURDIR)/$(ARM)/sim/libcuda.so.1 IGNIS_NVRTC_LIBRARY=$(CURDIR)/$(ARM)/sim/libnvrtc.so \
 	    IGNIS_CUBLAS_LIBRARY=$(CURDIR)/$(ARM)/sim/libcublasLt.so sh tests/run.sh $(ARM_TESTS:%=$(ARM)/test_%)
 
-$(ARM)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
+ARM_CC := aarch64-linux-gnu-gcc -std=c99 -O0 -g $(STRICT)
+$(call implementations,$(ARM)): $(APART)
 	@mkdir -p $(ARM)
-	aarch64-linux-gnu-gcc -std=c99 -O0 -g $(STRICT) -I. $< -o $@ $(LDLIBS)
+	$(ARM_CC) $(implementation)
 
-$(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(HEADERS)
+$(ARM)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS) $(call implementations,$(ARM))
+	$(ARM_CC) $(call apart,$(ARM),$<) -I. $< -o $@ $(LDLIBS)
+
+WINDOWS_TEST := $(WINDOWS_CC) -std=c99 -O0 -g -w -I$(WINDOWS)/include -include tests/windows/posix.h
+$(call implementations,$(WINDOWS)): $(APART) $(wildcard tests/windows/*.h)
 	@mkdir -p $(addprefix $(WINDOWS)/include/,$(dir $(WINDOWS_HEADERS)))
 	@touch $(WINDOWS_HEADERS:%=$(WINDOWS)/include/%)
-	$(WINDOWS_CC) -std=c99 -O0 -g -w -I. -I$(WINDOWS)/include -include tests/windows/posix.h $< -o $@ -static
+	$(WINDOWS_TEST) $(implementation)
+
+$(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(HEADERS) $(call implementations,$(WINDOWS))
+	$(WINDOWS_TEST) $(call apart,$(WINDOWS),$<) -I. $< -o $@ -static
 
 $(WINDOWS)/test_engine.exe: $(ENGINE) $(HEADERS)
 	@mkdir -p $(WINDOWS)/engine
@@ -433,7 +474,7 @@ check-compile: ignis_kernels.h
 # variant of each program alone.
 check-kernels: build/embed build/nvrtc_check
 	build/embed --check
-	env -u IGNIS_NVRTC_LIBRARY build/nvrtc_check $(if $(ARCHS),--archs $(ARCHS)) $(if $(FIRST),--first)
+	env -u IGNIS_NVRTC_LIBRARY build/nvrtc_check $(if $(ARCHS),--archs $(ARCHS)) $(if $(FIRST),--first) --jobs $(JOBS)
 
 check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 	@sh tools/check_docs.sh

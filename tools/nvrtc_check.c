@@ -2,11 +2,12 @@
 /*  nvrtc_check.c - compiles every kernel program of ignis_kernels.h with the real NVRTC, for every architecture
 
         cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
-        build/nvrtc_check [--archs 75,120] [--only collective] [--first] [path of libnvrtc]
+        build/nvrtc_check [--archs 75,120] [--only collective] [--first] [--jobs N] [path of libnvrtc]
 
         --archs LIST    for these architectures only, as they are named in the table of archs below
         --only TEXT     only programs with this text in their names
         --first         only the first variant of each program
+        --jobs N        this many at a time (as many as there are cores)
 
     Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without one
     nothing is checked. Prints registers, behind a + the bytes of those that are spilled, and compile times, and fails on an
@@ -714,6 +715,7 @@ static int choose_archs(const char *list, const char **chosen)
 int main(int argc, char **argv)
 {
     int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0, first = 0;
+    int thread_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const char *asked = getenv("IGNIS_NVRTC_LIBRARY"), *list = NULL, *only = "";
     const char *chosen[COUNT(archs)], *usable[COUNT(archs)];
     for (int i = 1; i < argc; i++) {
@@ -723,6 +725,8 @@ int main(int argc, char **argv)
             only = argv[++i];
         else if (strcmp(argv[i], "--first") == 0)
             first = 1;
+        else if (strcmp(argv[i], "--jobs") == 0 && i + 1 < argc)
+            thread_count = atoi(argv[++i]);
         else
             asked = argv[i];
     }
@@ -784,7 +788,6 @@ int main(int argc, char **argv)
     }
 
     pthread_t threads[64];
-    int thread_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     thread_count = thread_count < 1 ? 1 : thread_count > COUNT(threads) ? COUNT(threads) : thread_count;
     for (int i = 0; i < thread_count; i++)
         if (pthread_create(&threads[i], NULL, compile_jobs, NULL))

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+/*  apart.h - the headers, taken apart by apart.awk: declared, ahead of a test, or defined, once for many tests
+
+    apart_models, apart_faults, apart_plain: which tests; see the Makefile */
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700
+#endif
+#ifndef apart_plain
+#include <tests/fault.h>
+#endif
+#ifdef apart_models
+#define IGNIS_MODELS
+#endif
+#define IGNIS_IMPLEMENTATION
+#include <ignis.h>
+
+#include <ignis_collective.h>
