@@ -14383,7 +14383,8 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
 }
 
 /*  Whether a variant can be had: compiled, or as somebody recorded it for this kind of device. */
-static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
+                                                      const char *define)
 {
     return !ignis__compile_never || ignis__variant_find(device, builtin, dtype, define) ||
            ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, device->info.compute_major * 10 + device->info.compute_minor);
