@@ -125,10 +125,11 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 
 # Test programs share compilations of the implementation, each of which takes ten times as long as a test: tests/apart.awk makes its private
 # names global, and leaves declarations of them to the tests. One is for tests with models, one for others whose driver calls fail by
-# tests/fault.h, one for the rest. Tests with macros that change the implementation are compiled with one of their own.
+# tests/fault.h, one for the rest. Tests with macros that change the implementation are compiled with one of their own, and so is test_system,
+# which looks at what ignis.h alone leaves of the macros of Windows.
 MODELS := $(shell grep -l '^.define IGNIS_MODELS' tests/*.c)
 FAULTS := $(shell grep -lE '"(fault|sweep)\.h"' tests/*.c)
-WHOLE := $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
+WHOLE := tests/test_system.c $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
 DECLARED := $(addprefix build/declared/,ignis.h ignis_collective.h tests/fault.h)
 APART := tests/apart.h $(DECLARED) $(DECLARED:build/declared/%=build/defined/%) ignis_kernels.h
 # $(call apart,FOLDER,TEST.C): what a test is compiled with, and the object in that folder

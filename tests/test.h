@@ -33,6 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/*  Most tests have been given it by apart.h, as declarations of all that is in it. */
 #define IGNIS_IMPLEMENTATION
 #include "../ignis.h"
 
