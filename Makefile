@@ -125,19 +125,20 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 
 # Test programs share compilations of the implementation, each of which takes ten times as long as a test: tests/apart.awk makes its private
 # names global, and leaves declarations of them to the tests. One is for tests with models, one for others whose driver calls fail by
-# tests/fault.h, one for the rest. Tests with macros that change the implementation are compiled with one of their own, and so is test_system,
-# which looks at what ignis.h alone leaves of the macros of Windows.
+# tests/fault.h, one for the rest; all have the collective layer, of which only tests that include it know. Tests with macros that change the
+# implementation are compiled with one of their own.
 MODELS := $(shell grep -l '^.define IGNIS_MODELS' tests/*.c)
 FAULTS := $(shell grep -lE '"(fault|sweep)\.h"' tests/*.c)
-WHOLE := tests/test_system.c $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
+WHOLE := $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
+COLLECTIVES := $(shell grep -lE 'ignis_collective\.h"|"ranks\.h"' tests/*.c)
 DECLARED := $(addprefix build/declared/,ignis.h ignis_collective.h tests/fault.h)
 APART := tests/apart.h $(DECLARED) $(DECLARED:build/declared/%=build/defined/%) ignis_kernels.h
 # $(call apart,FOLDER,TEST.C): what a test is compiled with, and the object in that folder
 apart_kind = $(if $(filter $2,$(MODELS)),models,$(if $(filter $2,$(FAULTS)),faults,plain))
-apart = $(if $(filter $2,$(WHOLE)),,-Dapart_$(apart_kind) -Ibuild/declared -include tests/apart.h $1/apart_$(apart_kind).o)
+apart = $(if $(filter $2,$(WHOLE)),,-Dapart_$(apart_kind) $(if $(filter $2,$(COLLECTIVES)),-Dapart_collective) -Ibuild/declared -include tests/apart.h $1/apart_$(apart_kind).o)
 # $(call implementations,FOLDER): those objects; $(implementation): what one is compiled with
 implementations = $(addprefix $1/apart_,plain.o faults.o models.o)
-implementation = -D$(basename $(@F)) -Ibuild/defined -I. -include tests/apart.h -x c -c /dev/null -o $@
+implementation = -D$(basename $(@F)) -Dapart_collective -Ibuild/defined -I. -include tests/apart.h -x c -c /dev/null -o $@
 
 build/declared/%: % tests/apart.awk
 	@mkdir -p $(@D)

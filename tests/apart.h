@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  apart.h - the headers, taken apart by apart.awk: declared, ahead of a test, or defined, once for many tests
 
-    apart_models, apart_faults, apart_plain: which tests; see the Makefile */
+    apart_models, apart_faults, apart_plain: which tests; see the Makefile
+    apart_collective: with the collective layer */
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700
 #endif
@@ -14,4 +15,6 @@
 #define IGNIS_IMPLEMENTATION
 #include <ignis.h>
 
+#ifdef apart_collective
 #include <ignis_collective.h>
+#endif
