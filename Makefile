@@ -429,13 +429,9 @@ test-arm:
 	    IGNIS_CUDA_LIBRARY=$(CURDIR)/$(ARM)/sim/libcuda.so.1 IGNIS_NVRTC_LIBRARY=$(CURDIR)/$(ARM)/sim/libnvrtc.so \
 	    IGNIS_CUBLAS_LIBRARY=$(CURDIR)/$(ARM)/sim/libcublasLt.so sh tests/run.sh $(ARM_TESTS:%=$(ARM)/test_%)
 
-ARM_CC := aarch64-linux-gnu-gcc -std=c99 -O0 -g $(STRICT)
-$(call implementations,$(ARM)): $(APART)
+$(ARM)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(ARM)
-	$(ARM_CC) $(implementation)
-
-$(ARM)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS) $(call implementations,$(ARM))
-	$(ARM_CC) $(call apart,$(ARM),$<) -I. $< -o $@ $(LDLIBS)
+	aarch64-linux-gnu-gcc -std=c99 -O0 -g $(STRICT) -I. $< -o $@ $(LDLIBS)
 
 WINDOWS_TEST := $(WINDOWS_CC) -std=c99 -O0 -g -w -I$(WINDOWS)/include -include tests/windows/posix.h
 $(call implementations,$(WINDOWS)): $(APART) $(wildcard tests/windows/*.h)

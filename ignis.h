@@ -14617,7 +14617,8 @@ static int ignis__source_dtypes(int source)
     while (builtin < IGNIS__COUNT(ignis__builtins) && ignis__builtins[builtin].source != source)
         builtin++;
     if (builtin == IGNIS__COUNT(ignis__builtins) || !ignis__sources[source].lines || strncmp(name, "attention", 9) == 0 ||
-        strncmp(name, "collective", 10) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "grouped_", 8) == 0)
+        strncmp(name, "collective", 10) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "gemv_", 5) == 0 ||
+        strncmp(name, "grouped_", 8) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU || source == IGNIS__SOURCE_SORT_CU ? IGNIS_DTYPE_COUNT - 1
                                                                                      : 4 /* the floating types come first */;
