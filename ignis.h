@@ -43447,7 +43447,7 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, head_dim = 64, some;
     bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered;
-    int heads = mma ? HEADS : group < 2 ? 1 : 2;
+    int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
     ignis__builtin builtin = mma ? IGNIS__BUILTIN_PAGED_MMA : (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
     size_t arrivals;
@@ -43464,7 +43464,7 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
         some = count < at_a_time ? count : at_a_time;
         clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
         blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);           /* what fills the device */
-        blocks = clustered ? CLUSTER : ignis__clamp(blocks, 1, p.splits);
+        blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
         ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1,
                          clustered ? arrivals : 0, params);
         p.q += (ignis__address)((int64_t)some * p.q_row * size);
