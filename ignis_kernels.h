@@ -15,9 +15,9 @@
         attention_hopper.cu        619 lines   29762 bytes
         attention_hopper_backward.cu   860 lines   42791 bytes
         attention_mma.cu           577 lines   29894 bytes
-        attention_paged.cu         219 lines    9507 bytes
+        attention_paged.cu         219 lines    9491 bytes
         attention_paged.cuh        144 lines    5916 bytes
-        attention_paged_mma.cu     280 lines   12790 bytes
+        attention_paged_mma.cu     278 lines   12634 bytes
         attention_tiles.cuh        269 lines   11523 bytes
         blocks.cu                   66 lines    2531 bytes
         blocks.cuh                  89 lines    4553 bytes
@@ -1463,7 +1463,7 @@ static const char *const ignis__lines_attention_paged_cuh[] = {
     "typedef pair_of<W>::type W2;",
     "",
     "constexpr int SPLIT = 64, SPLITS = 32; /* keys of a split are a multiple of that, and there are at most so many; the host has the same */",
-    "constexpr float LOG2_E = 1.44269504088896340736f;",
+    "constexpr double LOG2_E = 1.44269504088896340736;",
     "",
     "/*  ignis.h has the same struct. */",
     "struct paged_params {",
@@ -8560,7 +8560,7 @@ static const char *const ignis__lines_attention_paged_cu[] = {
     "    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;",
     "    int from = blockIdx.x * splits.keys, to = min(end, from + splits.keys);",
     "    const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim}; /* values lie as keys do */",
-    "    const W scale = W(p.scale * 1.44269504088896340736);",
+    "    const W scale = W(p.scale * LOG2_E);",
     "    ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];",
     "    long long place[BATCH];",
     "",
@@ -8797,7 +8797,7 @@ static const char *const ignis__lines_attention_paged_mma_cu[] = {
     "    const int first = blockIdx.x * TEAMS + team, stride = gridDim.x * TEAMS, end = splits.end;",
     "    const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER); /* pairs of elements that a block of a cluster puts together */",
     "    const int own_d = warp * (D / WARPS) + g * OWN;                                 /* of a value */",
-    "    const float scale = (float)p.scale * LOG2_E;",
+    "    const float scale = (float)p.scale * (float)LOG2_E;",
     "    int from = first * splits.keys, to = min(end, from + splits.keys);",
     "    team_memory &m = of_teams[team];",
     "    uint4 keys[2][OWN];",
@@ -8871,16 +8871,14 @@ static const char *const ignis__lines_attention_paged_mma_cu[] = {
     "        combine_by_the_last(p, heads, 0);",
     "    if (!CLUSTERED && from >= end)",
     "        return;",
-    "    uint32_t q[OWN][4]; /* of head g, chunks t + 4 c */",
+    "    uint4 q[OWN]; /* of head g, as keys */",
     "    if (from < end) {",
     "        const T *of = p.q + blockIdx.z * p.q_row + (heads.first + min(g, heads.count - 1)) * p.head_dim;",
     "        if (p.settled)",
     "            fetch_last(from);",
     "        else",
     "            fetch(from);",
-    "#pragma unroll",
-    "        for (int c = 0; c < OWN; c++)",
-    "            *(uint4 *)q[c] = (t + 4 * c) * 8 < p.head_dim ? __ldcg((const uint4 *)of + t + 4 * c) : make_uint4(0, 0, 0, 0);",
+    "        load_key(q, of, true);",
     "    }",
     "    if (CLUSTERED)",
     "        ignis_ptx_cluster_wait();",
@@ -8905,8 +8903,8 @@ static const char *const ignis__lines_attention_paged_mma_cu[] = {
     "            for (int c = 0; c < OWN; c++) {",
     "                const uint4 &x = keys[0][c], &y = keys[1][c];",
     "                const uint32_t low[4] = {x.x, y.x, x.y, y.y}, high[4] = {x.z, y.z, x.w, y.w};",
-    "                ignis_mma<T>(s, low, q[c][0], q[c][1]);",
-    "                ignis_mma<T>(s, high, q[c][2], q[c][3]);",
+    "                ignis_mma<T>(s, low, q[c].x, q[c].y);",
+    "                ignis_mma<T>(s, high, q[c].z, q[c].w);",
     "            }",
     "#pragma unroll",
     "            for (int i = 0; i < 4; i++)",
@@ -17345,9 +17343,9 @@ static const ignis__source ignis__sources[] = {
     {"attention_hopper.cu", 0x0d96d034c957a4e0ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_cu, 619)},
     {"attention_hopper_backward.cu", 0xcdaabf6b06b77eacULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_backward_cu, 860)},
     {"attention_mma.cu", 0x6178c0113cd49b84ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_mma_cu, 577)},
-    {"attention_paged.cu", 0xc8a16ca0924d7270ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_cu, 219)},
-    {"attention_paged.cuh", 0xee94ff4b03c5e733ULL, ignis__lines_attention_paged_cuh, 144},
-    {"attention_paged_mma.cu", 0x150eeb5aa045e985ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_mma_cu, 280)},
+    {"attention_paged.cu", 0x7a89cbdd80ff755bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_cu, 219)},
+    {"attention_paged.cuh", 0x85f6822f334c4baaULL, ignis__lines_attention_paged_cuh, 144},
+    {"attention_paged_mma.cu", 0xb659b123b83e08b9ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_mma_cu, 278)},
     {"attention_tiles.cuh", 0x6309a720e814ca37ULL, ignis__lines_attention_tiles_cuh, 269},
     {"blocks.cu", 0xa14976fa31359b2aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_blocks_cu, 66)},
     {"blocks.cuh", 0x2f6457d725664975ULL, ignis__lines_blocks_cuh, 89},

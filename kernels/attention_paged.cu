@@ -52,7 +52,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;
     int from = blockIdx.x * splits.keys, to = min(end, from + splits.keys);
     const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim}; /* values lie as keys do */
-    const W scale = W(p.scale * 1.44269504088896340736);
+    const W scale = W(p.scale * LOG2_E);
     ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];
     long long place[BATCH];
 

@@ -28,7 +28,7 @@ template <> struct pair_of<double> {
 typedef pair_of<W>::type W2;
 
 constexpr int SPLIT = 64, SPLITS = 32; /* keys of a split are a multiple of that, and there are at most so many; the host has the same */
-constexpr float LOG2_E = 1.44269504088896340736f;
+constexpr double LOG2_E = 1.44269504088896340736;
 
 /*  ignis.h has the same struct. */
 struct paged_params {

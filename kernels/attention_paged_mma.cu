@@ -67,7 +67,7 @@ extern "C" __global__ void
     const int first = blockIdx.x * TEAMS + team, stride = gridDim.x * TEAMS, end = splits.end;
     const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER); /* pairs of elements that a block of a cluster puts together */
     const int own_d = warp * (D / WARPS) + g * OWN;                                 /* of a value */
-    const float scale = (float)p.scale * LOG2_E;
+    const float scale = (float)p.scale * (float)LOG2_E;
     int from = first * splits.keys, to = min(end, from + splits.keys);
     team_memory &m = of_teams[team];
     uint4 keys[2][OWN];
@@ -141,16 +141,14 @@ extern "C" __global__ void
         combine_by_the_last(p, heads, 0);
     if (!CLUSTERED && from >= end)
         return;
-    uint32_t q[OWN][4]; /* of head g, chunks t + 4 c */
+    uint4 q[OWN]; /* of head g, as keys */
     if (from < end) {
         const T *of = p.q + blockIdx.z * p.q_row + (heads.first + min(g, heads.count - 1)) * p.head_dim;
         if (p.settled)
             fetch_last(from);
         else
             fetch(from);
-#pragma unroll
-        for (int c = 0; c < OWN; c++)
-            *(uint4 *)q[c] = (t + 4 * c) * 8 < p.head_dim ? __ldcg((const uint4 *)of + t + 4 * c) : make_uint4(0, 0, 0, 0);
+        load_key(q, of, true);
     }
     if (CLUSTERED)
         ignis_ptx_cluster_wait();
@@ -175,8 +173,8 @@ extern "C" __global__ void
             for (int c = 0; c < OWN; c++) {
                 const uint4 &x = keys[0][c], &y = keys[1][c];
                 const uint32_t low[4] = {x.x, y.x, x.y, y.y}, high[4] = {x.z, y.z, x.w, y.w};
-                ignis_mma<T>(s, low, q[c][0], q[c][1]);
-                ignis_mma<T>(s, high, q[c][2], q[c][3]);
+                ignis_mma<T>(s, low, q[c].x, q[c].y);
+                ignis_mma<T>(s, high, q[c].z, q[c].w);
             }
 #pragma unroll
             for (int i = 0; i < 4; i++)
