@@ -316,7 +316,7 @@
         IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
         and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
-        equal bits. ignis_mlp and ignis_mlp_layers are linear layers one behind the other in as few passes as can be.
+        equal bits. ignis_mlp, ignis_mlp_layers and ignis_mlp_gated are linear layers one behind the other in as few passes as can be.
 
     ON GRAPHS (>>graph)
 
@@ -2238,6 +2238,16 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
                                         ignis_activation activation);
+
+/*  ignis_mlp_gated - the gated layers of Llama and its like (SwiGLU, Shazeer 2020): (silu(x w_gate^T) * (x w_up^T)) w_down^T
+    The same as ignis_linear three times and ignis_silu_mul, in fewer passes over memory: the gate is applied in the product by w_up, and gradients
+    of both leave the product by w_down, as far as those who compute them can (ignis_desc.matmul).
+    Shapes: x [..., in]; w_gate and w_up [hidden, in]; w_down [out, hidden]; the result [..., out].
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down);
 
 /* >>ops.conv ---------------------------------------------------------------------------------------------------- */
 
@@ -20734,13 +20744,19 @@ static ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n,
     return p;
 }
 
+/*  An ignis_activation of products alone, the second ones of a gated layer: silu(gate) * product. pre has the gate and behind it the products,
+    which are written where `keeps`, and read by a gradient. Its out is [2, m, n], too: of the gate and the product. There are no batches, and
+    nothing else is done. */
+#define IGNIS__ACTIVATION_GATED 3
+
 /*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
 typedef struct ignis__epilogue {
-    double factor;             /* of the product; 0: 1 */
-    ignis__array *bias;        /* [n], added to each row */
-    int activation;            /* an ignis_activation; 0: none */
-    bool gradient;             /* the product is multiplied by the derivative of the activation at pre */
-    ignis__array *pre;         /* like out: where the product with its bias is kept; of a gradient, what was kept */
+    double factor;      /* of the product; 0: 1 */
+    ignis__array *bias; /* [n], added to each row */
+    int activation;     /* an ignis_activation, or IGNIS__ACTIVATION_GATED; 0: none */
+    bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
+    ignis__array *pre;  /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see below */
+    bool keeps;         /* of gated ones that are no gradient */
     ignis__array *residual;    /* like out, added */
     ignis__array *column_sums; /* [n]: the sums of the results over m */
     bool accumulate;           /* the result is added to what is in out */
@@ -20759,7 +20775,7 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, keeps, packed_a, packed_b, packed_out;
     ignis__patches patches;
     /* what kernels do not see */
     int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
@@ -20869,12 +20885,33 @@ static int ignis__gemm_columns(const ignis__gemm *p, int columns)
     return p->n <= 64 ? 64 : ignis__gemm_rows(p) == 64 || columns == 64 ? 128 : columns;
 }
 
-/*  Whether a product by wgmma is finished in registers: kernels/gemm_hopper.cu. */
-static bool ignis__gemm_direct(const ignis__gemm *p)
+static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
+
+/*  Whether a product by wgmma is finished in registers, with tiles of so many columns: kernels/gemm_hopper.cu. */
+static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
+    if (ignis__gemm_gates(p) && columns != 192)
+        return false;
     return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
+}
+
+/*  What is read from or written to beside the result when a product is finished in registers. */
+static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
+
+/*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
+static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
+{
+    snprintf(define, size,
+             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d "
+             "-DIGNIS_OTHER=%d%s",
+             p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
+             !direct                ? 0
+             : p->gradient          ? 2
+             : ignis__gemm_gates(p) ? 3
+                                    : ignis__gemm_other(p) != p->pre,
+             ignis__gemm_rows(p) == 64 ? " -DIGNIS_ROWS=64" : "");
 }
 
 /*  Whether a tile may be finished beside the next one, 12 steps of k long: kernels/gemm_hopper_ahead.cuh. */
@@ -20882,7 +20919,17 @@ static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue 
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
-    return !p.patches_of && !epilogue->row_sums && p.k > 11 * 64 && ignis__gemm_direct(&p);
+    return !p.patches_of && !epilogue->row_sums && p.k > 11 * 64 && ignis__gemm_direct(&p, 192);
+}
+
+/*  Whether the device has the variant for that: where nothing is compiled, others may have been recorded. */
+static bool ignis__gemm_ahead_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+{
+    char define[IGNIS__DEFINES];
+    if (!ignis__compile_never)
+        return true;
+    ignis__gemm_hopper_define(define, sizeof define, p, 192, true);
+    return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types and f32 that may be rounded, else plain CUDA C; tiles and splits of k by
@@ -20898,19 +20945,21 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, dtype, p);
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
-    bool ahead = ignis__gemm_ahead(p, epilogue);
     int64_t processors = op->work.device->info.multiprocessors;
+    bool ahead = ignis__gemm_ahead(p, epilogue) && ignis__gemm_tiles(p, 128, 192) >= 2 * processors && /* a block needs a next tile */
+                 ignis__gemm_ahead_exists(op, dtype, p);
     unsigned staging; /* bytes of a row */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
+    double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         const ignis__gemm_tile *tile = &ignis__gemm_tile_sizes[i];
         bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
-        bool is_ahead = tile->columns == 192;                     /* a block needs a next tile */
+        bool is_ahead = tile->columns == 192;
         int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns);
-        if ((is_tiny ? tiles > 4 * processors : (hopper || mma) != tensor_cores) || (is_ahead && (!ahead || tiles < 2 * processors)) ||
+        if ((is_tiny ? tiles > 4 * processors : (hopper || mma) != tensor_cores) || (is_ahead && !ahead) ||
             (hopper && (!wgmma || !(packed || may_pack) || tile->columns != ignis__gemm_columns(p, tile->columns) ||
                         tile->rows != ignis__gemm_rows(p))) ||
             (op->steady && (is_tiny || best || tile->columns > 128)))
@@ -20921,6 +20970,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
+            time += is_ahead ? 0 : gating;
             if (best && time >= least)
                 continue;
             best = tile;
@@ -21042,10 +21092,13 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.activation = epilogue->activation;
     p.gradient = epilogue->gradient;
     p.accumulate = epilogue->accumulate;
+    p.keeps = epilogue->keeps;
     if (epilogue->bias)
         p.bias = ignis__op_read(op, epilogue->bias);
-    if (epilogue->pre)
-        p.pre = epilogue->gradient ? ignis__op_read(op, epilogue->pre) : ignis__op_write(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->gradient || epilogue->activation == IGNIS__ACTIVATION_GATED))
+        p.pre = ignis__op_read(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->keeps || !p.pre))
+        p.pre = ignis__op_write(op, epilogue->pre);
     if (epilogue->residual)
         p.residual = ignis__op_read(op, epilogue->residual);
     p.out = ignis__op_write(op, out);
@@ -21065,22 +21118,6 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ign
                      params);
     if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, sums);
-}
-
-/*  What is read from or written to beside the result when a product is finished in registers. */
-static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
-
-/*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
-static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
-{
-    snprintf(define, size,
-             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d "
-             "-DIGNIS_OTHER=%d%s",
-             p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
-             !direct       ? 0
-             : p->gradient ? 2
-                           : ignis__gemm_other(p) != p->pre,
-             ignis__gemm_rows(p) == 64 ? " -DIGNIS_ROWS=64" : "");
 }
 
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
@@ -21108,7 +21145,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     for (i = 0; halves && (!p.patches_of || p.wgmma_k) && i < IGNIS__COUNT(widths); i++) {
         if (ignis__gemm_columns(&p, widths[i]) != widths[i] || (widths[i] == 192 && !ignis__gemm_ahead(product, epilogue)))
             continue;
-        for (direct = widths[i] == 192; direct <= ignis__gemm_direct(&p); direct++) {
+        for (direct = widths[i] == 192; direct <= ignis__gemm_direct(&p, widths[i]); direct++) {
             ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
             ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
@@ -21171,7 +21208,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_other(p);
-    bool direct = ignis__gemm_direct(p);
+    bool direct = ignis__gemm_direct(p, kernel->columns), gated = ignis__gemm_gates(p);
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
         ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
@@ -21201,9 +21238,10 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         if (direct && p->patches.apart)
             ignis__patches_out_map(op, &out, dtype, p);
         else if (direct)
-            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->n, p->m, gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
         if (direct && another)
-            ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
+            ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch, p->m * p->n,
+                            64);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
@@ -21559,7 +21597,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
 static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                                const ignis__epilogue *epilogue, bool *row_sums)
 {
-    bool narrow = product->dtype != IGNIS_F64, keeps = epilogue->pre && !epilogue->gradient, biased = false;
+    bool narrow = product->dtype != IGNIS_F64, biased = false;
+    bool keeps = epilogue->pre && !epilogue->gradient && epilogue->activation != IGNIS__ACTIVATION_GATED;
     ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
     ignis__epilogue rest = *epilogue;
     double factor = epilogue->factor != 0 ? epilogue->factor : 1;
@@ -24047,6 +24086,101 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
         return ignis__no_tensor();
     }
     return ignis__mlp_op(call, false, x, weights, biases, count, activation);
+}
+
+/* >>ops.matmul - gated layers, whose gate and what is times it stand in one array -------------------------------------------- */
+
+typedef struct ignis__mlp_gated {
+    ignis__product up, down; /* that of the gate is as up */
+} ignis__mlp_gated;
+
+/*  The two matrices [rows, n] of an array [2, rows, n]. */
+static void ignis__op_halves(ignis__op *op, ignis__array *both, const ignis__product *p, ignis__array *halves[2])
+{
+    const ignis_shape shape = IGNIS_SHAPE(p->m, p->n);
+    int i;
+    for (i = 0; i < 2; i++)
+        halves[i] = ignis__op_view(op, both, &shape, p->m * p->n, i * p->m * p->n);
+}
+
+static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
+{
+    const ignis__mlp_gated *p = (const ignis__mlp_gated *)args->params;
+    enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* what is saved */
+    ignis__array *gradients[4] = {NULL}, *both = NULL, *of[2], *dx[2] = {NULL, NULL};
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin_backward(&op, "ignis_mlp_gated", args))
+        return ignis__failed();
+    for (i = 1; i < 4; i++)
+        if (args->needed[i])
+            gradients[i] = ignis__op_new_like(&op, op.in[X + i]);
+    if (args->needed[0] || args->needed[1] || args->needed[2])
+        both = ignis__op_new_like(&op, op.in[BOTH]);
+    epilogue.activation = IGNIS__ACTIVATION_GATED;
+    epilogue.gradient = true;
+    epilogue.pre = op.in[BOTH];
+    ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3], NULL);
+    if (both)
+        ignis__op_halves(&op, both, &p->up, of);
+    memset(&epilogue, 0, sizeof epilogue);
+    for (i = 0; both && i < 2; i++) {
+        epilogue.residual = dx[0];
+        if (args->needed[0])
+            dx[i] = ignis__op_new_like(&op, op.in[X]);
+        ignis__linear_gradients(&op, &p->up, of[i], op.in[X], op.in[GATE + i], dx[i], &epilogue, gradients[1 + i], NULL);
+    }
+    gradients[0] = dx[1];
+    return ignis__op_give(&op, args, 4, gradients);
+}
+
+IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down)
+{
+    enum { X, GATE, UP, DOWN, INPUTS };
+    ignis_tensor inputs[] = {x, w_gate, w_up, w_down};
+    ignis__array *out = NULL, *hidden = NULL, *both = NULL, *halves[2];
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    const ignis_shape *gate, *up, *down;
+    ignis__mlp_gated p = IGNIS__ZERO;
+    ignis_shape shape, pair;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_mlp_gated", INPUTS, inputs))
+        return ignis__no_tensor();
+    gate = &op.in[GATE]->shape, up = &op.in[UP]->shape, down = &op.in[DOWN]->shape;
+    if (ignis__op_is_float(&op, X, "x") && ignis__op_same_dtype(&op, GATE, "w_gate") && ignis__op_same_dtype(&op, UP, "w_up") &&
+        ignis__op_same_dtype(&op, DOWN, "w_down")) {
+        if (gate->ndim != 2)
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_gate is %s; [hidden, in] is needed", ignis__shape_write(gate).text);
+        else if (ignis__matmul_shapes(&op, 1, &p.up, &shape) && !ignis__shape_same(gate, up))
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_up is %s; that of w_gate is needed, %s", ignis__shape_write(up).text,
+                           ignis__shape_write(gate).text);
+        else if (op.ok && (down->ndim != 2 || down->dim[1] != p.up.n))
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_down is %s; [out, %lld] is needed", ignis__shape_write(down).text,
+                           (long long)p.up.n);
+    }
+    if (op.ok) {
+        p.down = ignis__product_of(op.in[X]->dtype, p.up.m, down->dim[0], p.up.n, 1);
+        hidden = ignis__op_new(&op, &shape, op.in[X]->dtype);
+        shape.dim[shape.ndim - 1] = p.down.n;
+        out = ignis__op_new(&op, &shape, op.in[X]->dtype);
+        pair = IGNIS_SHAPE(op.records ? 2 : 1, p.up.m, p.up.n);
+        both = ignis__op_new(&op, &pair, op.in[X]->dtype);
+    }
+    if (op.ok) {
+        pair = IGNIS_SHAPE(p.up.m, p.up.n);
+        halves[0] = ignis__op_view(&op, both, &pair, p.up.m * p.up.n, 0);
+        ignis__matmul_run(&op, &p.up, halves[0], op.in[X], op.in[GATE], NULL);
+        epilogue.activation = IGNIS__ACTIVATION_GATED;
+        epilogue.pre = both;
+        epilogue.keeps = op.records;
+        ignis__matmul_run(&op, &p.up, hidden, op.in[X], op.in[UP], &epilogue);
+        ignis__matmul_run(&op, &p.down, out, hidden, op.in[DOWN], NULL);
+    }
+    ignis__op_save_inputs(&op, 0, INPUTS);
+    ignis__op_save(&op, hidden);
+    ignis__op_save(&op, both);
+    return ignis__op_end_recorded(&op, out, "mlp_gated", ignis__mlp_gated_backward, &p, sizeof p);
 }
 
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
@@ -47437,6 +47571,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))
 #define ignis_mlp(...) IGNIS__AT(ignis_mlp(__VA_ARGS__))
 #define ignis_mlp_layers(...) IGNIS__AT(ignis_mlp_layers(__VA_ARGS__))
+#define ignis_mlp_gated(...) IGNIS__AT(ignis_mlp_gated(__VA_ARGS__))
 #define ignis_add(...) IGNIS__AT(ignis_add(__VA_ARGS__))
 #define ignis_sub(...) IGNIS__AT(ignis_sub(__VA_ARGS__))
 #define ignis_mul(...) IGNIS__AT(ignis_mul(__VA_ARGS__))

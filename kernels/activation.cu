@@ -58,40 +58,31 @@ KERNEL ignis_gelu_exact_backward(T *dx, const T *g, const T *x, long long n)
         dx, g, x);
 }
 
-/*  x sigmoid(x) (Hendrycks and Gimpel 2016; Elfwing, Uchibe, Doya 2018) */
-__device__ inline Wide silu(Wide x) { return x * sigmoid(x); }
-__device__ inline Wide silu_slope(Wide x)
-{
-    const Wide s = sigmoid(x);
-    return s * (1 + x * (1 - s));
-}
-
 KERNEL ignis_silu(T *dst, const T *src, long long n)
 {
-    ignis_map(n, [](T x) { return T(silu(x)); }, dst, src);
+    ignis_map(n, [](T x) { return T(silu(Wide(x))); }, dst, src);
 }
 
 KERNEL ignis_silu_backward(T *dx, const T *g, const T *x, long long n)
 {
-    ignis_map(n, [](T g, T x) { return T(Wide(g) * silu_slope(x)); }, dx, g, x);
+    ignis_map(n, [](T g, T x) { return T(Wide(g) * silu_slope(Wide(x), sigmoid(Wide(x)))); }, dx, g, x);
 }
 
 /*  dst = silu(gate) * up, in which silu(gate) is not rounded. */
 KERNEL ignis_silu_mul(T *dst, const T *gate, const T *up, long long n)
 {
-    ignis_map(n, [](T gate, T up) { return T(silu(gate) * Wide(up)); }, dst, gate, up);
+    ignis_map(n, [](T gate, T up) { return T(silu(Wide(gate)) * Wide(up)); }, dst, gate, up);
 }
 
-/*  Its gradients, in one walk: dgate = g * up * silu'(gate), dup = g * silu(gate). N elements from this one on. */
+/*  Its gradients, in one walk. N elements from this one on. */
 template <int N> __device__ inline void silu_mul_gradients(T *dgate, T *dup, const T *g, const T *gate, const T *up, long long at)
 {
     const auto gs = ignis_load_streaming<N>(g + at), gates = ignis_load_streaming<N>(gate + at), ups = ignis_load_streaming<N>(up + at);
     Wide of_gate[N], of_up[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const Wide x = ignis_wide_at(gates, i), s = sigmoid(x), grad = ignis_wide_at(gs, i);
-        of_gate[i] = grad * ignis_wide_at(ups, i) * (s * (1 + x * (1 - s)));
-        of_up[i] = x * s * grad;
+        const Wide x = ignis_wide_at(gates, i);
+        gated_gradients<Wide>(of_gate[i], of_up[i], ignis_wide_at(gs, i), x, ignis_wide_at(ups, i), sigmoid(x));
     }
     ignis_store_streaming(dgate + at, ignis_pack_round<T>(of_gate));
     ignis_store_streaming(dup + at, ignis_pack_round<T>(of_up));

@@ -61,4 +61,29 @@ template <typename Wide> __device__ inline Wide gelu_gradient(Wide g, Wide x)
     return g * (s + x * slope * (s * (1 - s)));
 }
 
+/*  x sigmoid(x) (Hendrycks and Gimpel 2016; Elfwing, Uchibe, Doya 2018) */
+template <typename Wide> __device__ inline Wide silu(Wide x) { return x * sigmoid(x); }
+template <typename Wide> __device__ inline Wide silu_slope(Wide x, Wide s) /* s: sigmoid(x) */
+{
+    return s * (1 + x * (1 - s));
+}
+
+/*  The gradients of silu(gate) * up, with s as sigmoid(gate). */
+template <typename Wide> __device__ inline void gated_gradients(Wide &dgate, Wide &dup, Wide g, Wide gate, Wide up, Wide s)
+{
+    dgate = g * up * silu_slope(gate, s);
+    dup = g * (gate * s);
+}
+
+/*  sigmoid of two numbers at once, for results of 16 bits, as in gelu_two. Below -40 it stays at 4e-18. */
+__device__ inline void sigmoid_two(float (&s)[2], const float (&x)[2])
+{
+    constexpr float log2e = -1.4426950408889634, least = -40;
+    const float a = 1.0f + ignis_ptx_ex2_ftz(log2e * (x[0] < least ? least : x[0]));
+    const float b = 1.0f + ignis_ptx_ex2_ftz(log2e * (x[1] < least ? least : x[1]));
+    const float both = ignis_ptx_rcp_ftz(a * b);
+    s[0] = b * both;
+    s[1] = a * both;
+}
+
 #endif /* IGNIS_ACTIVATION_CUH */

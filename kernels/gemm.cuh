@@ -13,7 +13,8 @@
 
 typedef ignis_wide<T> Wide;
 
-enum { NO_ACTIVATION, RELU, GELU }; /* as ignis_activation in ignis.h */
+/*  As ignis_activation in ignis.h; and of a product without batches, which is the second one of a gated layer: silu(gate) times it. */
+enum { NO_ACTIVATION, RELU, GELU, GATED };
 
 #ifndef IGNIS_PATCHES
 #define IGNIS_PATCHES 0
@@ -76,9 +77,10 @@ struct Patches {
 /*  The host fills this in: ignis__gemm in ignis.h. Null pointers leave their part out. */
 struct Product {
     const T *a, *b;
-    T *out;
+    T *out;            /* of a gradient of GATED [2, m, n]: those of the gate and of what is times it */
     const T *bias;     /* [n], added to each row */
-    T *pre;            /* like out: what the activation was applied to; a forward product writes it, a gradient reads it */
+    T *pre;            /* like out: what the activation was applied to; a forward product writes it, a gradient reads it. Of GATED [2, m, n]: the
+                          gate, which both read, and what is times it, which a forward product writes where `keeps` */
     const T *residual; /* like out, added behind the activation */
     void *partial;     /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
     Wide *row_sums;    /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
@@ -90,7 +92,7 @@ struct Product {
     double factor;
     int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
-    int accumulate;                       /* out is added to the result */
+    int accumulate, keeps;                /* out is added to the result; see pre */
     int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
 #if IGNIS_PATCHES
     Patches patches;
@@ -232,6 +234,10 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
 #pragma unroll
         for (int i = 0; i < some; i++)
             x[i] = Wide(p.factor) * x[i] + bias[i];
+        if (p.activation == GATED) {
+            gate(x, at);
+            return;
+        }
         if (p.activation) {
             if (!p.gradient)
                 pack = ignis_pack_round<T, some>(x); /* what is kept is what is activated */
@@ -265,6 +271,25 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
         } else {
             ignis_store(p.out + at, ignis_pack_round<T, some>(x));
         }
+    }
+
+    /*  Nothing else is done to GATED results. */
+    template <int some> __device__ void gate(const Wide (&x)[some], long long at) const
+    {
+        const long long up_at = p.m * p.n + at;
+        const auto gate = ignis_load<some>(p.pre + at), up = p.gradient ? ignis_load<some>(p.pre + up_at) : ignis_pack_round<T, some>(x);
+        Wide first[some], second[some];
+#pragma unroll
+        for (int i = 0; i < some; i++)
+            if (p.gradient)
+                gated_gradients<Wide>(first[i], second[i], x[i], gate[i], up[i], sigmoid(Wide(gate[i])));
+            else
+                first[i] = silu(Wide(gate[i])) * Wide(up[i]);
+        ignis_store(p.out + at, ignis_pack_round<T, some>(first));
+        if (p.gradient)
+            ignis_store(p.out + up_at, ignis_pack_round<T, some>(second));
+        else if (p.keeps)
+            ignis_store(p.pre + up_at, up);
     }
 
     /*  Behind the last strip, by all threads; room for columns * down numbers in shared memory. sync is their barrier. */

@@ -20,8 +20,9 @@
 typedef ignis_type<IGNIS_T> T;
 #include "gemm.cuh"
 
-/*  What is done with another matrix like out: it is added (the residual, or out as it was), or the derivative of the activation is taken at it. */
-enum { NO_OTHER, ADDED, GRADIENT };
+/*  What is done with another matrix like out: it is added (the residual, or out as it was), or the derivative of the activation is taken at it, or
+    it is the gate. */
+enum { NO_OTHER, ADDED, GRADIENT, GATE };
 
 #ifndef IGNIS_ACTIVATION
 #define IGNIS_ACTIVATION NO_ACTIVATION
@@ -44,6 +45,7 @@ constexpr int BLOCKS = NARROW ? 2 : 1;                                       /* 
 constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER, AHEAD = BN == 192; /* a tile is finished beside the next one */
 constexpr int STAGES = BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
+static_assert(AHEAD || IGNIS_ACTIVATION != GATED, "no other ones are gated in registers");
 static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES), "tiles of 192 columns are finished in registers");
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
 constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */

@@ -10,10 +10,13 @@
 constexpr int STRIPS = BN / 64, PIECES = 4; /* of a tile and of a strip: 64 and 16 columns */
 
 /*  What a warpgroup does to the results of a tile. A strip of them passes through a slab of its own to the copy engine, and what the activation
-    was applied to through another one; so a strip takes the slabs of the strip before the last one, or of the third before. */
+    was applied to through another one; so a strip takes the slabs of the strip before the last one, or of the third before. Gated ones have two
+    slabs, too: the gate comes in the first, and leaves as the result or its gradient; what is times it leaves or comes in the second, which
+    is the second matrix of `other`, and its gradient that of `out`. */
 struct Finish {
+    static constexpr bool IS_GATED = IGNIS_ACTIVATION == GATED, IS_GRADIENT = IGNIS_OTHER == GRADIENT;
     static constexpr bool KEEPS = IGNIS_ACTIVATION != NO_ACTIVATION && IGNIS_OTHER == NO_OTHER;
-    static constexpr int RING = KEEPS ? 2 : STRIPS; /* strips that have slabs at a time */
+    static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1, RING = SLABS == 2 ? 2 : STRIPS; /* of a strip; strips that have slabs at a time */
     const Product &p;
     const ignis_tensor_map *out, *other;
     uint32_t room, barriers; /* of the slabs; of those of the other matrix */
@@ -29,19 +32,47 @@ struct Finish {
         }
     }
 
+    __device__ uint32_t slab(int turn) const { return room + turn * SLABS * SLAB; }
+
     /*  Asks for a strip of the other matrix, for a turn. */
     __device__ void load_other(const Spot &place, int strip, int turn) const
     {
-        ignis_ptx_mbarrier_arrive_expect(barriers + 8 * turn, SLAB);
-        ignis_ptx_tensor_load<3>(room + turn * SLAB, other, barriers + 8 * turn, place.column + 64 * strip, place.row, place.batch);
+        constexpr int count = IS_GATED && IS_GRADIENT ? 2 : 1;
+        ignis_ptx_mbarrier_arrive_expect(barriers + 8 * turn, count * SLAB);
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            ignis_ptx_tensor_load<3>(slab(turn) + i * SLAB, other, barriers + 8 * turn, place.column + 64 * strip, place.row, place.batch + i);
     }
 
-    /*  Asks for the first two, as each strip asks for the one that comes two later. */
+    /*  Asks for the first two, as each strip asks for the one that comes two later. Each that has two slabs asks for the next one. */
     __device__ void begin(const Spot &place) const
     {
         if (IGNIS_OTHER && threadIdx.x % 128 == 0) {
             load_other(place, 0, 0);
-            load_other(place, 1, 1);
+            if (!IS_GATED)
+                load_other(place, 1, 1);
+        }
+    }
+
+    /*  Gates two results, or takes their gradients: of the gate's two numbers and those times it, the words that go where these came from. */
+    __device__ static void gate(float *x, uint32_t &first, uint32_t &second)
+    {
+        const auto of_gate = ignis_pack_of<ignis_pack<T, 2>>(first);
+        const float gate[2] = {ignis_wide_at(of_gate, 0), ignis_wide_at(of_gate, 1)};
+        float s[2], dgate[2], dup[2];
+        sigmoid_two(s, gate);
+        if (!IS_GRADIENT)
+            second = ignis_round_two<T>(x[0], x[1]);
+        const auto of_up = ignis_pack_of<ignis_pack<T, 2>>(second);
+        const float up[2] = {ignis_wide_at(of_up, 0), ignis_wide_at(of_up, 1)};
+        if (IS_GRADIENT) {
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                gated_gradients(dgate[i], dup[i], x[i], gate[i], up[i], s[i]);
+            first = ignis_round_two<T>(dgate[0], dgate[1]);
+            second = ignis_round_two<T>(dup[0], dup[1]);
+        } else {
+            first = ignis_round_two<T>(gate[0] * s[0] * up[0], gate[1] * s[1] * up[1]);
         }
     }
 
@@ -57,7 +88,7 @@ struct Finish {
     {
         const bool first = threadIdx.x % 128 == 0;
         const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
-        const uint32_t at = chunks.at(2 * piece) + turn * (KEEPS ? 2 : 1) * SLAB;
+        const uint32_t at = chunks.at(2 * piece) + turn * SLABS * SLAB;
         if (piece == 0) {
             if (IGNIS_OTHER) {
                 ignis_mbarrier_wait(barriers + 8 * turn, odd);
@@ -67,9 +98,15 @@ struct Finish {
                 sync();
             }
         }
-        uint32_t words[4];
+        if (IS_GATED && piece == 1 && first && (strip < STRIPS - 1 || has_next)) { /* what the strip before has stored is read by now */
+            ignis_ptx_bulk_wait_read<0>();
+            load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);
+        }
+        uint32_t words[4], second[4];
         if (IGNIS_OTHER)
             ignis_ptx_ldmatrix(words, at);
+        if (IS_GATED && IS_GRADIENT)
+            ignis_ptx_ldmatrix(second, at + SLAB);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float *const x = &sum[2 * piece + i / 2][i % 2 * 2];
@@ -77,10 +114,16 @@ struct Finish {
                 const auto two = ignis_pack_of<ignis_pack<T, 2>>(bias[i / 2]);
                 x[0] += ignis_wide_at(two, 0), x[1] += ignis_wide_at(two, 1);
             }
+            if (IS_GATED) {
+                gate(x, words[i], second[i]);
+                continue;
+            }
             if (IGNIS_OTHER)
                 combine(x, words[i]);
             words[i] = ignis_round_two<T>(x[0], x[1]);
         }
+        if (IS_GATED && (IS_GRADIENT || p.keeps))
+            ignis_ptx_stmatrix(at + SLAB, second[0], second[1], second[2], second[3]);
         if (KEEPS) {
             if (p.pre)
                 ignis_ptx_stmatrix(at + SLAB, words[0], words[1], words[2], words[3]);
@@ -96,8 +139,8 @@ struct Finish {
     __device__ void end(const float (*sum)[4], const Spot &place, int strip, const Spot &next, bool has_next)
     {
         const int column = place.column + 64 * strip, thread = threadIdx.x % 128;
-        const bool first = thread == 0, sums_columns = IGNIS_OTHER == GRADIENT && p.column_sums;
-        const uint32_t slab = room + turn * (KEEPS ? 2 : 1) * SLAB;
+        const bool first = thread == 0, sums_columns = IS_GRADIENT && !IS_GATED && p.column_sums;
+        const uint32_t slab = this->slab(turn);
         float *const own_sums = sums + turn * 256; /* those of the strip before may be read yet */
         if (sums_columns) {
             float two[2];
@@ -112,12 +155,12 @@ struct Finish {
                 own_sums[thread] + own_sums[64 + thread] + own_sums[128 + thread] + own_sums[192 + thread];
         if (first) {
             if (column < (int)p.n && exists) {
-                if (KEEPS && p.pre)
-                    ignis_ptx_tensor_store<3>(other, slab + SLAB, column, place.row, place.batch);
+                if ((KEEPS && p.pre) || (IS_GATED && (IS_GRADIENT || p.keeps)))
+                    ignis_ptx_tensor_store<3>(IS_GRADIENT ? out : other, slab + SLAB, column, place.row, place.batch + IS_GATED);
                 ignis_ptx_tensor_store<3>(out, slab, column, place.row, place.batch);
             }
             ignis_ptx_bulk_commit();
-            if (IGNIS_OTHER && (strip == 0 || has_next)) {
+            if (IGNIS_OTHER && !IS_GATED && (strip == 0 || has_next)) {
                 ignis_ptx_bulk_wait_read<1>();
                 load_other(strip == 0 ? place : next, (strip + 2) % STRIPS, (turn + 2) % RING);
             }

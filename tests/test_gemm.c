@@ -46,7 +46,8 @@ static operands operands_make(const scenario *s, ignis_dtype dtype)
     operands o;
     int i;
     counts[A] = batch * s->m * s->k, counts[B] = (s->batch < 0 ? 1 : batch) * s->k * s->n, counts[BIAS] = s->n;
-    counts[OUT] = counts[PRE] = counts[RESIDUAL] = out, counts[ROW_SUMS] = s->m, counts[COLUMN_SUMS] = s->n;
+    counts[OUT] = counts[PRE] = counts[RESIDUAL] = s->activation == IGNIS__ACTIVATION_GATED ? 2 * out : out, counts[ROW_SUMS] = s->m,
+    counts[COLUMN_SUMS] = s->n;
     for (i = 0; i < ARRAYS; i++) {
         ignis_array view;
         o.whole[i] = tensor_noise(IGNIS_SHAPE(counts[i] + s->offset), dtype, (uint64_t)i + 1, false);
@@ -92,6 +93,8 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     epilogue.column_sums = s->column_sums ? op.in[COLUMN_SUMS] : NULL;
     epilogue.factor = s->factor;
     epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
+    if (s->activation == IGNIS__ACTIVATION_GATED)
+        epilogue.pre = op.in[PRE], epilogue.keeps = s->pre && !s->gradient;
     before = op.work.device->info;
     op.work.device->info.multiprocessors = processors & ~NO_WGMMA;
     memcpy(encode, &ignis__cuda.cuTensorMapEncodeTiled, sizeof encode);
@@ -134,6 +137,30 @@ static void compare(const char *what, const scenario *s, ignis_dtype dtype, int6
     test__fail(__FILE__, __LINE__, text);
 }
 
+/*  An element of a gated product, where the sum is x, of which the error is no more than bound: out and pre have the gate's half first. */
+static void compare_gated(const scenario *s, ignis_dtype dtype, int64_t at, double x, double bound, const double *before, const double *out,
+                          const double *pre)
+{
+    int64_t second = s->m * s->n + at;
+    double gate = before[at], sigmoid = 1 / (1 + exp(-gate)), silu = gate * sigmoid, unit = unit_of(dtype);
+    double own = dtype == IGNIS_F64 ? 1e-14 : 1e-6; /* of the functions of the gate, which are not larger than 2 + |gate| */
+    if (s->gradient) {
+        double by_gate = before[second] * sigmoid * (1 + gate * (1 - sigmoid)), dgate = x * by_gate, dup = x * silu;
+        double most = 2 + fabs(gate), up = 1 + fabs(before[second]);
+        compare("dgate", s, dtype, at, out[at], dgate, unit * fabs(dgate) * 1.01 + (bound + own * fabs(x)) * most * up + own * own);
+        compare("dup", s, dtype, at, out[second], dup, unit * fabs(dup) * 1.01 + (bound + own * fabs(x)) * most + own * own);
+    } else {
+        double kept = unit * fabs(x) * 1.01 + bound; /* what is times the gate was rounded */
+        compare("gated", s, dtype, at, out[at], silu * x,
+                unit * fabs(silu * x) * 1.01 + (kept + own * fabs(x)) * (1 + fabs(gate)) + own * own);
+        if (s->pre)
+            compare("kept", s, dtype, at, pre[second], x, kept);
+        compare("the gate", s, dtype, at, pre[at], gate, 0);
+    }
+    if (s->gradient || !s->pre)
+        compare("what is behind the gate", s, dtype, at, pre[second], before[second], 0);
+}
+
 /*  Compares everything that a scenario gives with sums in double. Stops at the first failure.
     `rounding`: of the factors, or of the product before more is done to it. */
 OPTIMIZED static void check_rounding(scenario s, ignis_dtype dtype, int processors, double rounding)
@@ -160,6 +187,10 @@ OPTIMIZED static void check_rounding(scenario s, ignis_dtype dtype, int processo
                         size += 1;
                 x = (s.factor != 0 ? s.factor : 1) * x + (s.bias ? o.values[BIAS][j] : 0);
                 bound = sums * size * size + rounding * 4 * sqrt(size);
+                if (s.activation == IGNIS__ACTIVATION_GATED) {
+                    compare_gated(&s, dtype, at, x, bound + (rounding > 0 ? unit * fabs(x) : 0), o.values[PRE], out, pre);
+                    continue;
+                }
                 if (s.activation && s.gradient) {
                     x *= slope(s.activation, o.values[PRE][at]);
                 } else if (s.activation) {
@@ -325,6 +356,33 @@ static void check_epilogues(int64_t m, int64_t n, int64_t k, int processors)
         }
 }
 
+/*  The second products of gated layers, and the products that lead back to them: way 0 and 1 are forward, 1 keeps. */
+static scenario gated(int64_t m, int64_t n, int64_t k, int way)
+{
+    scenario s = plain(m, n, k);
+    s.activation = IGNIS__ACTIVATION_GATED;
+    s.transpose_b = way < 2, s.pre = way == 1, s.gradient = way == 2;
+    return s;
+}
+
+TEST(gated_products)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1}, {19, 32, 40}, {65, 131, 33}, {77, 48, 0}, {9, 21, 1100}, {136, 200, 72}};
+    int d, i, way;
+    SETUP_OWN();
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(sizes); i++)
+            for (way = 0; way < 3; way++) {
+                scenario s = gated(sizes[i][0], sizes[i][1], sizes[i][2], way);
+                check(s, float_dtypes[d], MANY);
+                check(s, float_dtypes[d], FEW);
+                if (float_dtypes[d] == IGNIS_F16 || float_dtypes[d] == IGNIS_BF16)
+                    check(s, float_dtypes[d], NO_WGMMA | FEW);
+                s.offset = 1 + i % 2;
+                check(s, float_dtypes[d], MANY);
+            }
+}
+
 TEST(what_is_done_to_a_product)
 {
     int d, part;
@@ -374,6 +432,12 @@ TEST(what_is_done_to_a_product_of_cublaslt)
             s.offset = part == 2; /* no packs */
             check_rounding(s, float_dtypes[d], MANY, unit_of(float_dtypes[d]));
         }
+    for (d = 0; d < 4; d++)
+        for (part = 0; part < 6; part++) {
+            scenario s = gated(21, part < 3 ? 16 : 35, 24, part % 3);
+            s.offset = part == 4;
+            check_rounding(s, float_dtypes[d], MANY, unit_of(float_dtypes[d]));
+        }
 }
 
 TEST(sums_over_nothing)
@@ -419,7 +483,7 @@ TEST(the_same_bits_every_time)
 }
 
 /*  Which kernel a product of that type and size is for on device 0, whose number of multiprocessors it is said to be. */
-static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int processors)
+static ignis__gemm_kernel chosen_for(int activation, ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int processors)
 {
     static const ignis__epilogue nothing;
     static ignis__device device;
@@ -432,7 +496,13 @@ static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_
     op.work.call = "test";
     p.m = m, p.n = n, p.k = k, p.batch = 1, p.factor = 1;
     p.packed_a = k % 8 == 0, p.packed_b = p.packed_out = n % 8 == 0;
+    p.activation = activation;
     return ignis__gemm_choose(&op, dtype, &p, &nothing);
+}
+
+static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int processors)
+{
+    return chosen_for(0, dtype, m, n, k, processors);
 }
 
 /*  A tile is finished beside the next one: as many steps of k as that takes, and more; edges, and batches. */
@@ -456,7 +526,14 @@ TEST(a_tile_is_finished_beside_the_next_one)
                 s.residual = part == 7, s.accumulate = part == 2;
                 CHECK_INT(chosen(float_dtypes[d], s.m, s.n, s.k, FEW).columns, 192);
                 check(s, float_dtypes[d], FEW);
+                if (part >= 3)
+                    continue;
+                s = gated(s.m, s.n, s.k, part);
+                CHECK_INT(chosen_for(s.activation, float_dtypes[d], s.m, s.n, s.k, FEW).columns, 192);
+                check(s, float_dtypes[d], FEW);
             }
+    CHECK_INT(chosen_for(IGNIS__ACTIVATION_GATED, IGNIS_BF16, 8192, 8192, 2048, 132).columns, 192);
+    CHECK(chosen_for(IGNIS__ACTIVATION_GATED, IGNIS_BF16, 8192, 64, 2048, 132).columns == 64);
 }
 
 TEST(the_kernel_follows_device_type_and_size)

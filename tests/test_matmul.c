@@ -690,6 +690,110 @@ TEST(mlp_refuses)
     let_go(x), let_go(w1), let_go(b1), let_go(w2);
 }
 
+/* --- gated layers ------------------------------------------------------------------------------------------------- */
+
+enum { GATED_X, GATED_GATE, GATED_UP, GATED_DOWN, GATED_INPUTS };
+
+static ignis_tensor run_gated(const ignis_tensor *in, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_mlp_gated(in[GATED_X], in[GATED_GATE], in[GATED_UP], in[GATED_DOWN]);
+}
+
+static void gated_open(ignis_tensor *in, ignis_dtype dtype, int64_t rows, int64_t hidden, int wanted)
+{
+    in[GATED_X] = tensor_noise(IGNIS_SHAPE(rows, 20), dtype, 1, wanted & 1);
+    in[GATED_GATE] = tensor_noise(IGNIS_SHAPE(hidden, 20), dtype, 2, wanted & 2);
+    in[GATED_UP] = tensor_noise(IGNIS_SHAPE(hidden, 20), dtype, 3, wanted & 4);
+    in[GATED_DOWN] = tensor_noise(IGNIS_SHAPE(12, hidden), dtype, 4, wanted & 8);
+}
+
+static void gated_close(const ignis_tensor *in)
+{
+    int i;
+    for (i = 0; i < GATED_INPUTS; i++)
+        let_go(in[i]);
+}
+
+TEST(mlp_gated_against_finite_differences)
+{
+    ignis_tensor in[GATED_INPUTS];
+    SETUP(NULL);
+    in[GATED_X] = tensor_noise(IGNIS_SHAPE(2, 3, 4), IGNIS_F64, 5, true);
+    in[GATED_GATE] = tensor_noise(IGNIS_SHAPE(7, 4), IGNIS_F64, 6, true);
+    in[GATED_UP] = tensor_noise(IGNIS_SHAPE(7, 4), IGNIS_F64, 7, true);
+    in[GATED_DOWN] = tensor_noise(IGNIS_SHAPE(3, 7), IGNIS_F64, 8, true);
+    CHECK(ignis_gradcheck(run_gated, NULL, in, GATED_INPUTS, NULL) < 1e-6);
+    gated_close(in);
+}
+
+/*  The same as its parts, in values and gradients; of those only the wanted ones are made. The second time nothing is recorded. */
+static void check_gated(ignis_dtype dtype, int64_t rows, int64_t hidden, int wanted)
+{
+    ignis_tensor in[2][GATED_INPUTS], part[3], y[3], none = {0}, g = tensor_noise(IGNIS_SHAPE(rows, 12), dtype, 9, false);
+    int way, i;
+    for (way = 0; way < 2; way++)
+        gated_open(in[way], dtype, rows, hidden, wanted);
+    y[0] = ignis_mlp_gated(in[0][GATED_X], in[0][GATED_GATE], in[0][GATED_UP], in[0][GATED_DOWN]);
+    part[0] = ignis_linear(in[1][GATED_X], in[1][GATED_GATE], none), part[1] = ignis_linear(in[1][GATED_X], in[1][GATED_UP], none);
+    part[2] = ignis_silu_mul(part[0], part[1]);
+    y[1] = ignis_linear(part[2], in[1][GATED_DOWN], none);
+    ignis_no_grad_begin();
+    y[2] = ignis_mlp_gated(in[0][GATED_X], in[0][GATED_GATE], in[0][GATED_UP], in[0][GATED_DOWN]);
+    ignis_no_grad_end();
+    CHECK(largest_difference(ignis_tensor_data(y[2]), ignis_tensor_data(y[0])) == 0);
+    CHECK(largest_difference(ignis_tensor_data(y[0]), ignis_tensor_data(y[1])) <= 8 * epsilon_of(dtype));
+    for (way = 0; wanted && way < 2; way++)
+        CHECK_OK(ignis_backward(y[way], ignis_tensor_data(g)));
+    for (i = 0; i < GATED_INPUTS; i++) {
+        ignis_array grad[2];
+        grad[0] = ignis_tensor_grad(in[0][i]), grad[1] = ignis_tensor_grad(in[1][i]);
+        CHECK_INT(grad[0].id != 0, wanted >> i & 1);
+        CHECK_INT(grad[0].id != 0, grad[1].id != 0);
+        if (grad[0].id && grad[1].id)
+            CHECK(largest_difference(grad[0], grad[1]) <= 24 * epsilon_of(dtype));
+    }
+    for (i = 0; i < 3; i++)
+        let_go(y[i]), let_go(part[i]);
+    let_go(g), gated_close(in[0]), gated_close(in[1]);
+}
+
+TEST(mlp_gated_is_its_parts)
+{
+    int d, way, wanted;
+    for (way = 0; way < 2; way++) {
+        ignis_desc desc = test_desc(NULL);
+        desc.matmul = both_ways[way];
+        SETUP(&desc);
+        for (d = 0; d < 4; d++) {
+            check_gated(float_dtypes[d], 17, 24, 15);
+            check_gated(float_dtypes[d], 5, 37, 15);
+        }
+        for (wanted = 0; wanted < 15; wanted++)
+            check_gated(IGNIS_F32, 3, 8, wanted);
+        check_gated(IGNIS_F32, 0, 8, 15);
+        check_gated(IGNIS_F32, 3, 0, 15);
+        CHECK_OK(ignis_shutdown());
+    }
+}
+
+TEST(mlp_gated_refuses)
+{
+    ignis_tensor in[GATED_INPUTS], half;
+    SETUP(NULL);
+    gated_open(in, IGNIS_F32, 3, 8, 15);
+    half = tensor_noise(IGNIS_SHAPE(8, 20), IGNIS_F16, 1, false);
+    CHECK_REFUSED(0, ignis_mlp_gated(in[0], in[3], in[2], in[3]).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_mlp_gated(in[0], in[1], in[0], in[3]).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("w_up is [3, 20]; that of w_gate is needed, [8, 20]");
+    CHECK_REFUSED(0, ignis_mlp_gated(in[0], in[1], in[2], in[2]).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("w_down is [8, 20]; [out, 8] is needed");
+    CHECK_REFUSED(0, ignis_mlp_gated(in[0], in[1], half, in[3]).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_MESSAGE_HAS("w_up");
+    CHECK_INT(ignis_tape_length(), 0);
+    let_go(half), gated_close(in);
+}
+
 /* --- any number of layers ----------------------------------------------------------------------------------------- */
 
 enum { MOST_LAYERS = 5 };
