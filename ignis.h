@@ -26085,8 +26085,8 @@ static int ignis__radix_passes(uint64_t highest)
 /*  Geometry of kernels/embedding.cu. */
 #define IGNIS__EMBEDDING_CHUNK 64
 
-/*  rows [vocab, n]: at each id the sum of grad [ids, n] over all places of it, in order. */
-static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab, int64_t n)
+/*  rows [vocab, n]: at each id the sum of grad [ids, n] over all places of it, in order; adds: to what is there, without which it is 0. */
+static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab, int64_t n, int adds)
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
@@ -26095,8 +26095,8 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids);
     unsigned threads;
     void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab}, *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
-    void *whole[] = {&to, &partial, &from, &sort.keys[0], &sort.positions[0], &count, &vocab, &n, &packed};
-    void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed};
+    void *whole[] = {&to, &partial, &from, &sort.keys[0], &sort.positions[0], &count, &vocab, &n, &packed, &adds};
+    void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed, &adds};
     if (!op->ok || rows->numel == 0)
         return;
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
@@ -26120,12 +26120,13 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
 {
     const int64_t *table = (const int64_t *)args->params; /* vocab, n */
     ignis__op op;
-    ignis__array *made;
+    ignis__array *sum = ignis__walk_sum(0), *made = NULL; /* a table that is the weight of the last product, too, has a gradient by now */
+    bool adds = sum && ignis__array_is_private(sum);
     if (!ignis__op_begin_backward(&op, "ignis_embedding", args))
         return ignis__failed();
-    made = ignis__op_new_rows(&op, table[0], table[1], op.in[0]->dtype);
-    if (made)
-        ignis__op_add_rows(&op, made, op.in[0], op.in[1], table[0], table[1]);
+    if (!adds)
+        sum = made = ignis__op_new_rows(&op, table[0], table[1], op.in[0]->dtype);
+    ignis__op_add_rows(&op, sum, op.in[0], op.in[1], table[0], table[1], adds);
     return ignis__op_give(&op, args, 1, &made);
 }
 
@@ -26336,14 +26337,14 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
     if (outer == 1) {
         gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
         if (gradient)
-            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner);
+            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner, 0);
         return ignis__op_give(&op, args, 1, &gradient);
     }
     shape = IGNIS_SHAPE(op.in[0]->numel);
     moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
     sums = ignis__op_new_row(&op, outer * x->size * inner, op.in[0]->dtype);
     if (sums)
-        ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner);
+        ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner, 0);
     gradient = op.ok ? ignis__op_exchange(&op, sums, &x->shape, &back) : NULL;
     return ignis__op_give(&op, args, 1, &gradient);
 }
@@ -41907,10 +41908,14 @@ static ignis_tensor ignis__model_attend(const ignis__model *model, const struct 
 
 static ignis_tensor ignis__model_think(const ignis__model *model, const struct ignis__lora *lora, const ignis__layer *layer, ignis_tensor h)
 {
+    bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
+                 !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
     ignis_tensor part[2];
-    if (model->gelu && !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
-        !ignis__lora_has(lora, layer, offsetof(ignis__layer, down)))
+    if (plain && model->gelu)
         return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
+    if (plain && !layer->up_bias.id && !layer->down_bias.id)
+        return ignis_split(layer->up, 0, 2, NULL, part) == IGNIS_OK ? ignis_mlp_gated(h, part[0], part[1], layer->down)
+                                                                    : ignis__no_tensor();
     h = IGNIS__MODEL_PRODUCT(h, layer, up);
     if (model->gelu)
         h = ignis_gelu(h);

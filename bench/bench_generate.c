@@ -9,6 +9,7 @@
         batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
         of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json
         weights=q4_0,q8_0,q4_k,q6_k among the words: those of a GGUF file whose matrices are random blocks
+        grammar among the words: what a grammar costs ignis_generate, with a vocabulary of made up words
 
     On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and shares, are those of one then.
 */
@@ -205,8 +206,8 @@ static double step_seconds(const ignis_sequence *sequences, int count, int promp
     return median(times, rounds);
 }
 
-/*  Seconds of a token of ignis_generate. */
-static double generate_seconds(ignis_sequence sequence, int prompt, int steps, int rounds)
+/*  Seconds of a token of ignis_generate; drawn: at a temperature of 1, each round from the same seed. */
+static double generate_seconds(ignis_sequence sequence, int prompt, int steps, int rounds, bool drawn)
 {
     double times[ROUNDS];
     ignis_generate_info info;
@@ -215,6 +216,8 @@ static double generate_seconds(ignis_sequence sequence, int prompt, int steps, i
     memset(&desc, 0, sizeof desc);
     desc.max_tokens = steps;
     desc.end_count = -1;
+    desc.sampling.temperature = drawn ? 1 : 0;
+    desc.sampling.seed = 1;
     desc.info = &info;
     for (round = -1; round < rounds; round++) {
         if (ignis_sequence_truncate(sequence, prompt) != IGNIS_OK || ignis_generate(sequence, &desc) != IGNIS_OK)
@@ -241,6 +244,41 @@ static double first_seconds(ignis_sequence sequence, const int32_t *ids, int pro
     }
     return median(times, rounds);
 }
+
+/* a grammar -------------------------------------------------------------------------------------------------------- */
+
+/*  A tokenizer of all bytes, and words of letters, digits, and what stands between them in JSON. */
+static bool write_tokenizer(const shape *s, const char *folder)
+{
+    static const char *const before[] = {"", "", "", "", ":", ",", "{", "["};
+    char path[512];
+    FILE *file;
+    int i, next = 256;
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    if (!(file = fopen(path, "wb")))
+        return false;
+    fprintf(file, "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                  "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"}, "
+                  "\"model\": {\"type\": \"BPE\", \"vocab\": {");
+    for (i = 0; i < 256; i++) {
+        bool itself = (i >= 33 && i <= 126) || (i >= 161 && i <= 172) || i >= 174;
+        fprintf(file, "%s\"\\u%04x\": %d", i ? ", " : "", (unsigned)(itself ? i : next++), i);
+    }
+    for (; i < s->vocab; i++) {
+        char word[8];
+        int length = 0, left = i;
+        for (; left > 0; left /= i % 5 ? 26 : 10)
+            word[length++] = i % 5 ? (char)('a' + left % 26) : (char)('0' + left % 10);
+        fprintf(file, ", \"%s%.*s\": %d", before[i % 8], length, word, i);
+    }
+    fprintf(file, "}, \"merges\": []}}\n");
+    return fclose(file) == 0;
+}
+
+/*  A long object of JSON, so that no text ends before the last step. */
+static const char grammar[] = "root ::= \"{\" pair{300} \"}\"\n"
+                              "pair ::= \"\\\"\" [a-z]+ \"\\\": \" value \", \"\n"
+                              "value ::= [0-9]+ | \"\\\"\" [a-z ]* \"\\\"\" | \"[\" (value (\", \" value)*)? \"]\"\n";
 
 /* a GGUF file ------------------------------------------------------------------------------------------------------- */
 
@@ -356,6 +394,7 @@ static bool write_gguf(const shape *s, const blocks *type, const char *path)
     return fclose(file) == 0;
 }
 
+static bool with_grammar;
 static ignis_comm comm; /* of the ranks that share the models; none without a launcher */
 static ignis_comm_info ranks;
 
@@ -387,7 +426,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     char path[400];
     const char *word;
     snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, type ? "-" : "", type ? type->name : "", type ? ".gguf" : "");
-    if (ranks.rank == 0 && (type ? !write_gguf(s, type, path) : !write_folder(s, path))) {
+    if (ranks.rank == 0 && (type ? !write_gguf(s, type, path) : !write_folder(s, path) || (with_grammar && !write_tokenizer(s, path)))) {
         fprintf(stderr, "%s cannot be written\n", path);
         return false;
     }
@@ -430,11 +469,23 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         if (traces && !write_trace(sequences, batch, traces, type ? type->name : s->name))
             return false;
     }
-    seconds = generate_seconds(sequences[0], prompt, steps, rounds);
+    seconds = generate_seconds(sequences[0], prompt, steps, rounds, false);
     if (!ok_or_say(seconds > 0))
         return false;
     printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token %6.3f of 4.25 TB/s\n", s->name, 1 / seconds, seconds * 1e6,
            (weights + token) / seconds / 4.25e12);
+    for (i = 0; with_grammar && !type && i < 2; i++) {
+        if (i && !ok_or_say(ignis_sequence_truncate(sequences[0], prompt) == IGNIS_OK &&
+                            ignis_sequence_grammar(sequences[0], grammar) == IGNIS_OK))
+            return false;
+        seconds = generate_seconds(sequences[0], prompt, steps, rounds, true);
+        if (!ok_or_say(seconds > 0))
+            return false;
+        printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token, drawn%s\n", s->name, 1 / seconds, seconds * 1e6,
+               i ? " by a grammar" : "");
+    }
+    if (with_grammar && !type && !ok_or_say(ignis_sequence_grammar(sequences[0], NULL) == IGNIS_OK))
+        return false;
     seconds = first_seconds(sequences[0], ids, prompt, rounds);
     if (!ok_or_say(seconds > 0))
         return false;
@@ -472,6 +523,8 @@ int main(int argc, char **argv)
         traces = strncmp(argv[i], "trace=", 6) == 0 ? argv[i] + 6 : traces;
         if (strcmp(argv[i], "plain") == 0)
             ignis__cuda.cuLaunchKernelEx = NULL;
+        else if (strcmp(argv[i], "grammar") == 0)
+            with_grammar = true;
         else
             named = named || !strchr(argv[i], '=');
     }

@@ -4,7 +4,7 @@
     Both take turns in one run, as rates fall when a device gets warm; a figure is the median of the rounds, and the ratio is of times: above 1
     the own kernel is faster. Forms: a b, a b^T, a^T b, and with more done to them, which cuBLASLt's product gets as its bias and a pass behind
     it: a b^T with a bias and gelu, with and without what gelu is applied to, a b with the gradient of gelu and column sums, a b with a
-    residual, and a^T b with the sums of a, as gradients of weights and biases are. Then the errors of both against a sum in double of some
+    residual, a^T b with the sums of a, as gradients of weights and biases are, and the products of ignis_mlp_gated by w_up and back by w_down. Then the errors of both against a sum in double of some
     elements; -1: not done, for more to it or a large product.
 
         cc -O2 -I. bench/bench_matmul.c -o bench_matmul -lm -ldl -lpthread
@@ -42,7 +42,7 @@ static const shape simulated_shapes[] = {{1, 64, 96, 40}, {3, 32, 32, 32}, {1, 3
 
 static const struct form {
     const char *name;
-    int transpose_a, transpose_b, gelu, pre, residual, sums;
+    int transpose_a, transpose_b, gelu, pre, residual, sums, gated;
 } forms[] = {{"a b", 0, 0, 0, 0, 0},
              {"a b^T", 0, 1, 0, 0, 0},
              {"a^T b", 1, 0, 0, 0, 0},
@@ -50,7 +50,9 @@ static const struct form {
              {"a b^T, gelu unkept", 0, 1, 1, 0, 0},
              {"a b, gelu'", 0, 0, 2, 1, 0},
              {"a b + c", 0, 0, 0, 0, 1},
-             {"a^T b, sums of a", 1, 0, 0, 0, 0, 1}};
+             {"a^T b, sums of a", 1, 0, 0, 0, 0, 1},
+             {"a b^T, gated", 0, 1, 0, 0, 0, 0, 1},
+             {"a b, gated'", 0, 0, 0, 0, 0, 0, 2}};
 
 /*  What the command line has of "only=" and "form=". */
 static int word_count;
@@ -91,6 +93,11 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
     epilogue.pre = form->pre ? op.in[PRE] : NULL;
     epilogue.residual = form->residual ? op.in[PRE] : NULL;
     epilogue.row_sums = form->sums ? op.in[SUMS] : NULL;
+    if (form->gated) {
+        epilogue.activation = IGNIS__ACTIVATION_GATED;
+        epilogue.gradient = form->gated == 2, epilogue.keeps = form->gated == 1;
+        epilogue.pre = op.in[PRE];
+    }
     ignis__matmul_by = (int)by; /* as ignis_desc.matmul */
     if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue) && form->sums) {
         ignis__spread rows = {1, s->k, s->m};
@@ -117,7 +124,7 @@ static double error_of(const struct form *form, const shape *s, const ignis_tens
 {
     int64_t size_a = s->m * s->k, size_b = s->k * s->n, size = s->m * s->n, i, l;
     double worst = 0, *a, *b, *out;
-    if (form->gelu || form->residual || size_a + size_b + size > (int64_t)1 << 26)
+    if (form->gelu || form->residual || form->gated || size_a + size_b + size > (int64_t)1 << 26)
         return -1;
     a = (double *)malloc(sizeof *a * (size_t)(size_a * s->batch)), b = (double *)malloc(sizeof *b * (size_t)(size_b * s->batch));
     out = (double *)malloc(sizeof *out * (size_t)(size * s->batch));
@@ -160,9 +167,12 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     desc.dtype = dtype;
     tensors[0] = ignis_tensor_randn(IGNIS_SHAPE(batch * s->m * s->k), &desc);
     tensors[1] = ignis_tensor_randn(IGNIS_SHAPE(batch * s->k * s->n), &desc);
-    tensors[2] = ignis_tensor_zeros(IGNIS_SHAPE(batch * s->m * s->n), &desc);
+    tensors[2] = ignis_tensor_zeros(IGNIS_SHAPE((form->gated ? 2 : 1) * batch * s->m * s->n), &desc);
     tensors[3] = ignis_tensor_randn(IGNIS_SHAPE(s->n), &desc);
-    tensors[4] = ignis_tensor_zeros(form->pre || form->residual ? IGNIS_SHAPE(batch * s->m * s->n) : IGNIS_SHAPE(1), &desc);
+    tensors[4] = ignis_tensor_zeros(IGNIS_SHAPE(form->gated                   ? 2 * s->m * s->n
+                                                : form->pre || form->residual ? batch * s->m * s->n
+                                                                              : 1),
+                                    &desc);
     tensors[5] = ignis_tensor_zeros(IGNIS_SHAPE(form->sums ? s->m : s->n), &desc);
     for (way = 0; way < (has_cublaslt ? 2 : 1); way++) {
         double once;
@@ -237,7 +247,7 @@ int main(int argc, char **argv)
            "m x n x k", "", "own", "cuBLASLt", "ratio", "errors, as parts of the root of the sum of squares");
     for (i = 0; i < count; i++)
         for (f = 0; f < COUNT_OF(forms); f++)
-            if ((!forms[f].gelu && !forms[f].residual && !forms[f].sums) || table[i].batch == 1)
+            if ((!forms[f].gelu && !forms[f].residual && !forms[f].sums && !forms[f].gated) || table[i].batch == 1)
                 bench(&table[i], &forms[f], dtype, rounds, has_cublaslt);
     return ignis_shutdown() != IGNIS_OK;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  embedding.cu - rows of a table by index, and the gradient of the table
 
-        out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order of i
+        out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order of i; where it adds,
+                                               and what was there
 
     An id that is none of the table's rows gives a row of NaN, and its gradient is dropped; nothing is read out of bounds.
 
@@ -100,12 +101,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_embedding_bounds(uin
 /*  The columns of a thread are the N from here on; it has none if that is not below n. */
 template <int N> __device__ inline long long first_column() { return ((long long)blockIdx.y * blockDim.x + threadIdx.x) * N; }
 
-template <int N> __device__ inline void store_row(T *to, const Wide (&sum)[N]) { ignis_store(to, ignis_pack_round<T>(sum)); }
+/*  adds: to what is there. */
+template <int N> __device__ inline void store_row(T *to, Wide (&sum)[N], int adds)
+{
+    if (adds) {
+        const auto before = ignis_load<N>(to);
+#pragma unroll
+        for (int c = 0; c < N; c++)
+            sum[c] += Wide(before[c]);
+    }
+    ignis_store(to, ignis_pack_round<T>(sum));
+}
 
 /*  The rows of one chunk. An id whose positions are all in this chunk is finished; of one that came in from the chunk before,
     the sum goes to partial[chunk, 0, n], of one that only goes on in the next, to partial[chunk, 1, n]. */
 template <int N>
-__device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions, long long count, long long vocab, long long n)
+__device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions, long long count, long long vocab, long long n, int adds)
 {
     const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, count);
     const long long column = first_column<N>();
@@ -133,7 +144,7 @@ __device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uin
                 continue;
             if (key < vocab) {
                 if (!came_in && !goes_on)
-                    store_row(grad_table + key * n + column, sum);
+                    store_row(grad_table + key * n + column, sum, adds);
                 else
 #pragma unroll
                     for (int c = 0; c < N; c++)
@@ -148,7 +159,7 @@ __device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uin
 }
 
 /*  What is left: zeros for ids that do not occur, and the sums of those whose positions lie in several chunks. */
-template <int N> __device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n)
+template <int N> __device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n, int adds)
 {
     const long long column = first_column<N>();
     if (column >= n)
@@ -156,7 +167,7 @@ template <int N> __device__ void sum_rows(T *grad_table, const Wide *partial, co
     for (long long id = blockIdx.x; id < vocab; id += gridDim.x) {
         const uint32_t begin = bounds[2 * id], end = bounds[2 * id + 1];
         const uint32_t first = begin / CHUNK, last = end == begin ? first : (end - 1) / CHUNK;
-        if (end > begin && first == last)
+        if (end > begin ? first == last : adds)
             continue;
         Wide sum[N] = {};
         if (end > begin)
@@ -165,28 +176,28 @@ template <int N> __device__ void sum_rows(T *grad_table, const Wide *partial, co
 #pragma unroll
                 for (int c = 0; c < N; c++)
                     sum[c] += partial[(2 * chunk + (chunk == first)) * n + column + c];
-        store_row(grad_table + id * n + column, sum);
+        store_row(grad_table + id * n + column, sum, adds);
     }
 }
 
 /*  Grids of ceil(count / CHUNK), and of any number, blocks; y for the columns, at 1 or, if packed, 16 bytes a thread. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions, long long count,
-                           long long vocab, long long n, int packed)
+                           long long vocab, long long n, int packed, int adds)
 {
     ignis_grid_dependency();
     if (packed)
-        sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n);
+        sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n, adds);
     else
-        sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n);
+        sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n, adds);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n, int packed)
+    ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n, int packed, int adds)
 {
     ignis_grid_dependency();
     if (packed)
-        sum_rows<16 / sizeof(T)>(grad_table, partial, bounds, vocab, n);
+        sum_rows<16 / sizeof(T)>(grad_table, partial, bounds, vocab, n, adds);
     else
-        sum_rows<1>(grad_table, partial, bounds, vocab, n);
+        sum_rows<1>(grad_table, partial, bounds, vocab, n, adds);
 }

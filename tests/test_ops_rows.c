@@ -838,6 +838,50 @@ TEST(embedding_and_its_gradient)
     check_embedding(IGNIS_BF16, IGNIS_I64, 100, 3000, 80, 10, 0);
 }
 
+/*  A table that something else has given a gradient already, which is 2 g of its own, or g itself, which others have, too. */
+static void check_tied_embedding(ignis_dtype dtype, int64_t vocab, int64_t n, bool own)
+{
+    ignis_tensor table = tensor_noise(IGNIS_SHAPE(vocab, n), dtype, 1, true), other = tensor_noise(IGNIS_SHAPE(vocab, n), dtype, 2, true);
+    int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)vocab), i, c;
+    ignis_tensor ids, rows, beside, sum;
+    double *g, *got, *expected = numbers(vocab * n);
+    for (i = 0; i < vocab; i++) /* most are id 3, some do not occur, one is out of range */
+        indices[i] = i == 7 ? vocab : i % 4 ? 3 : i;
+    ids = indices_of(indices, IGNIS_SHAPE(vocab), IGNIS_I32);
+    rows = ignis_embedding(table, ids);
+    beside = own ? ignis_scale(table, 2) : ignis_add(table, other);
+    sum = ignis_add(rows, beside);
+    g = backward_from(sum, dtype, 3, 0);
+    for (i = 0; i < vocab * n; i++)
+        expected[i] = own ? 2 * g[i] : g[i];
+    for (i = 0; i < vocab; i++)
+        for (c = 0; c < n && indices[i] < vocab; c++)
+            expected[indices[i] * n + c] += g[i * n + c];
+    got = array_values(ignis_tensor_grad(table));
+    CHECK_ALL("gradient of a tied embedding", dtype, n, got, expected, vocab * n, rounding_of(dtype), largest(expected, vocab * n));
+    free(got);
+    if (!own) {
+        got = array_values(ignis_tensor_grad(other));
+        CHECK_ALL("gradient beside it", dtype, n, got, g, vocab * n, 0, 0);
+        free(got);
+    }
+    free(g), free(expected), free(indices);
+    let_go(table), let_go(other), let_go(ids), let_go(rows), let_go(beside), let_go(sum);
+}
+
+TEST(embedding_adds_to_the_gradient_of_its_table)
+{
+    ignis_dtype dtype;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    {
+        check_tied_embedding(dtype, 300, 16, true);
+        check_tied_embedding(dtype, 300, 5, true);
+        check_tied_embedding(dtype, 9, 8, true);
+        check_tied_embedding(dtype, 300, 16, false);
+    }
+}
+
 /*  Twice the same, bit for bit. */
 TEST(embedding_gradient_is_deterministic)
 {
