@@ -211,6 +211,25 @@ TEST(a_program_runs_from_its_bundle)
     free(bytes);
 }
 
+/*  A product long enough for tiles of 192 columns, on a device that is said to have a single multiprocessor, for which they are the best. Shorter
+    ones have not recorded them. */
+static void check_long_product(void)
+{
+    enum { ROWS = 64, COLUMNS = 568, LENGTH = 832 };
+    ignis_tensor a = tensor_noise(IGNIS_SHAPE(ROWS, LENGTH), IGNIS_BF16, 1, false),
+                 b = tensor_noise(IGNIS_SHAPE(LENGTH, COLUMNS), IGNIS_BF16, 2, false), c;
+    double *left = tensor_values(a), *right = tensor_values(b), sum = 0;
+    int processors = ignis__devices[0].info.multiprocessors, i;
+    ignis__devices[0].info.multiprocessors = 1;
+    c = ignis_matmul(a, b);
+    ignis__devices[0].info.multiprocessors = processors;
+    for (i = 0; i < LENGTH; i++)
+        sum += left[(ROWS - 1) * LENGTH + i] * right[i * COLUMNS + COLUMNS - 1];
+    CHECK_CLOSE(value_at(c, ROWS * COLUMNS - 1), sum, ldexp(fabs(sum), -8)); /* rounded to bf16 */
+    free(left), free(right);
+    let_go(a), let_go(b), let_go(c);
+}
+
 /*  A record has what other sizes and devices ask for: of a device of compute capability 9.0 the tiles of its products, too. */
 TEST(other_sizes_need_no_other_record)
 {
@@ -238,6 +257,7 @@ TEST(other_sizes_need_no_other_record)
     everything(IGNIS_BF16, 1, 128, false);
     everything(IGNIS_BF16, 300, 256, false);
     CHECK_OK(ignis_status_last());
+    check_long_product();
 }
 
 TEST(ptx_serves_what_is_newer)
