@@ -43136,6 +43136,9 @@ enum {
     IGNIS__BIASES = 512,    /* of a row */
     IGNIS__DRAW_PARTS = 64, /* of a row's logits, and the bytes of what one has */
     IGNIS__DRAW_PART = 12,
+    IGNIS__DRAW_SHARES = 16, /* of a row's tokens, so many each at least; bytes of what its blocks tell each other */
+    IGNIS__DRAW_SHARE = 512,
+    IGNIS__DRAW_EXCHANGE = 22 * (16 * 16 + 1) * 8 + 8,
     IGNIS__DRAW_VOCAB = 1 << 19
 };
 
@@ -43180,7 +43183,7 @@ typedef struct ignis__paged {
 } ignis__paged;
 
 typedef struct ignis__draw {
-    ignis__address logits, scores, rows, biases, parts, masks;
+    ignis__address logits, scores, rows, biases, parts, masks, exchanges;
     int64_t stride;
     int vocab, bias_room, mask_room;
 } ignis__draw;
@@ -43614,9 +43617,11 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
 
 static void ignis__step_draw(ignis__op *op, int count, ignis_dtype dtype, ignis__draw *p)
 {
+    int64_t blocks = ignis__clamp(ignis__ceil_div(p->vocab, IGNIS__DRAW_SHARE), 1, IGNIS__DRAW_SHARES);
+    int64_t fit = 2 * op->work.device->info.multiprocessors / count; /* more would come when there is nothing left to do */
     void *params[] = {p};
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_PARTS, dtype, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_DRAW, dtype, count, 512, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, dtype, NULL, ignis__clamp(fit, 1, blocks), count, 1, 512, 1, 0, params);
 }
 
 /*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa that have one order for any piece:
@@ -43676,7 +43681,7 @@ typedef struct ignis__engine {
     /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
        rank's first one on; said: to other ranks; all of these are claimed */
     ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *parts, *masks,
-        *gathered, *numbers, *turning, *ended, *mine, *said;
+        *exchanges, *gathered, *numbers, *turning, *ended, *mine, *said;
     int context, step_rows, splits, pages;
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
@@ -43913,6 +43918,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->masks, e->step_rows, (m->vocab + 31) / 32, IGNIS_I32) &&
          ignis__engine_room(call, e, &e->gathered, 2, (int64_t)e->context * m->kv_heads * m->head_dim, m->dtype) &&
          ignis__engine_room(call, e, &e->parts, e->step_rows, (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->exchanges, e->step_rows, IGNIS__DRAW_EXCHANGE, IGNIS_U8) &&
          ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
          ignis__engine_room(call, e, &e->ended, e->step_rows, m->heads, IGNIS_I32) && ignis__next_begin(&op, call, e->device);
     if (ok) {
@@ -43920,6 +43926,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         (void)ignis__op_write(&op, e->cache); /* takes its memory, or there is none */
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);
+        ignis__op_zero(&op, e->exchanges);
         e->draws = (ignis__generate_draw *)ignis__pinned_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
         op.ok = op.ok && e->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK;
@@ -44067,6 +44074,7 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, b
     p.rows = ignis__op_write(op, e->rows);
     p.biases = ignis__op_write(op, e->biases);
     p.parts = ignis__op_write(op, e->parts);
+    p.exchanges = ignis__op_write(op, e->exchanges);
     p.stride = e->logits->shape.dim[1];
     p.vocab = e->model->vocab;
     p.bias_room = IGNIS__BIASES;

@@ -193,15 +193,192 @@ constexpr float UNITS = 8796093022208.0f; /* 2^43 */
 
 constexpr int DRAW_THREADS = 512, DRAW_WARPS = DRAW_THREADS / 32;
 
+/*  Several blocks draw for a row. Its tokens are in shares of neighbours; in each phase of the draw every share gives some numbers, and the next one
+    needs their sums. A block takes a share when it comes, and waits only for those that blocks have taken: so the draw goes on whichever blocks run,
+    and those that come late find nothing to do. */
+constexpr int SHARES = 16, SHARE = 512; /* at most; tokens of one at least: ignis.h has the same */
+constexpr int NUMBERS = 16, PHASES = 22; /* at most */
+
+/*  Of a row, in global memory; ignis.h knows its size. All but the numbers is zero between launches. */
+struct draw_exchange {
+    weight_t numbers[PHASES][SHARES][NUMBERS];
+    unsigned long long counts[PHASES]; /* of shares: taken, and done << 32 */
+    unsigned long long left;           /* blocks that have ended */
+};
+
 struct draw_memory {
-    weight_t sums[DRAW_WARPS][16], total[16];
+    weight_t sums[DRAW_WARPS][NUMBERS], total[NUMBERS];
+    uint32_t share;
     int32_t id;
+};
+
+__device__ inline unsigned long long said(const unsigned long long *from)
+{
+    unsigned long long x;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(from) : "memory");
+    return x;
+}
+
+/*  The draw of a row, as a block sees it. */
+struct draw_work {
+    draw_memory &memory;
+    draw_exchange *exchange;
+    uint32_t shares;
+    int vocab, phase, begin, end; /* tokens of the share that is computed */
+
+    __device__ draw_work(draw_memory &memory, draw_exchange *exchange, int vocab) : memory(memory), exchange(exchange), vocab(vocab), phase(0)
+    {
+        shares = (uint32_t)min(SHARES, (vocab + SHARE - 1) / SHARE);
+    }
+    /*  Shares that nobody needs have no tokens. */
+    __device__ void set(uint32_t share)
+    {
+        const int size = (int)((vocab + shares - 1) / shares);
+        begin = min(vocab, (int)share * size);
+        end = min(vocab, begin + size);
+    }
+
+    /*  Another share, or the first; false: there is none, and all are done. */
+    __device__ bool take(bool first)
+    {
+        if (threadIdx.x == 0) {
+            unsigned long long *const counts = &exchange->counts[phase];
+            for (uint32_t share = shares;;) {
+                const unsigned long long now = first ? 0 : said(counts);
+                first = false;
+                if ((uint32_t)now < shares)
+                    share = (uint32_t)atomicAdd(counts, 1ull);
+                if (share < shares || now >> 32 == shares) {
+                    memory.share = share;
+                    break;
+                }
+            }
+            __threadfence();
+        }
+        __syncthreads();
+        set(memory.share);
+        return memory.share < shares;
+    }
+
+    /*  This block's numbers of its share, of which lane i of each warp has one: their sums, or the greatest of each, are told to the other blocks. */
+    __device__ __noinline__ void tell(weight_t x, int count, bool greatest)
+    {
+        const int lane = threadIdx.x % 32;
+        if (lane < count)
+            memory.sums[threadIdx.x / 32][lane] = x;
+        __syncthreads();
+        if (threadIdx.x < count) {
+            weight_t total = 0;
+            for (int w = 0; w < DRAW_WARPS; w++) {
+                const weight_t other = memory.sums[w][lane];
+                total = !greatest ? total + other : other > total ? other : total;
+            }
+            exchange->numbers[phase][memory.share][lane] = total;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            atomicAdd(&exchange->counts[phase], 1ull << 32);
+        }
+    }
+
+    /*  The phase is over: what all shares have told, in memory.total. */
+    __device__ void end_phase(int count, bool greatest)
+    {
+        if (threadIdx.x < count) {
+            weight_t total = 0;
+#pragma unroll
+            for (int share = 0; share < SHARES; share++) {
+                const weight_t other = share < (int)shares ? exchange->numbers[phase][share][threadIdx.x] : 0;
+                total = !greatest ? total + other : other > total ? other : total;
+            }
+            memory.total[threadIdx.x] = total;
+        }
+        phase++;
+        __syncthreads();
+    }
+
+    /*  A phase: get gives so many numbers, a power of 2, of this thread's tokens of a share. Sums of them all in memory.total. */
+    template <int count, typename Get> __device__ void sum(Get get)
+    {
+        for (bool first = true; take(first); first = false) {
+            weight_t x[count] = {};
+            get(x);
+            /* a lane keeps half of them, and gives the others to the lane that keeps those, until it has one */
+#pragma unroll
+            for (int half = count / 2; half > 0; half /= 2) {
+                const bool upper = threadIdx.x & half;
+#pragma unroll
+                for (int i = 0; i < half; i++) {
+                    const weight_t low = x[i], high = x[half + i];
+                    x[i] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, half);
+                }
+            }
+#pragma unroll
+            for (int distance = count; distance < 32; distance *= 2)
+                x[0] += __shfl_xor_sync(0xffffffff, x[0], distance);
+            tell(x[0], count, false);
+        }
+        end_phase(count, false);
+    }
+
+    /*  The same, of one number the greatest. */
+    template <typename Get> __device__ weight_t most(Get get)
+    {
+        for (bool first = true; take(first); first = false) {
+            weight_t x = get();
+#pragma unroll
+            for (int distance = 16; distance > 0; distance /= 2) {
+                const weight_t other = __shfl_xor_sync(0xffffffff, x, distance);
+                x = other > x ? other : x;
+            }
+            tell(x, 1, true);
+        }
+        end_phase(1, true);
+        return memory.total[0];
+    }
+
+    /*  Behind a sum of values: the share whose tokens, in the order of ids, bring the sum above `at`, which is below the sum of all. What is left of
+        `at` there. */
+    __device__ uint32_t share_of(weight_t &at) const
+    {
+        weight_t upto = 0, before = 0;
+        uint32_t found = 0;
+#pragma unroll
+        for (int share = 0; share < SHARES; share++) {
+            upto += share < (int)shares ? exchange->numbers[phase - 1][share][0] : 0;
+            if (at >= upto) {
+                before = upto;
+                found = share + 1;
+            }
+        }
+        at -= before;
+        return found;
+    }
+
+    /*  Ahead of the last phase, which one block does. */
+    __device__ bool is_first()
+    {
+        if (threadIdx.x == 0)
+            memory.share = (uint32_t)atomicAdd(&exchange->counts[phase], 1ull);
+        __syncthreads();
+        return memory.share == 0;
+    }
+
+    /*  The last block that ends makes way for the next launch. */
+    __device__ void leave() const
+    {
+        if (threadIdx.x != 0 || atomicAdd(&exchange->left, 1ull) + 1 < gridDim.x)
+            return;
+        for (int i = 0; i < PHASES; i++)
+            exchange->counts[i] = 0;
+        exchange->left = 0;
+    }
 };
 
 /*  A row's scores. They are cut step by step: a token is left that is above the border, or at it and not behind `last`. */
 struct draw_row {
     const float *scores;
-    int vocab;
     float greatest, temperature;
     uint32_t border;
     int last;
@@ -213,6 +390,7 @@ struct draw_row {
         const uint32_t bits = __float_as_uint(score + 0.0f); /* both zeros are one */
         return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     }
+    static __device__ float score_of(uint32_t key) { return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
     __device__ weight_t weight_of(float score) const
     {
         return score == greatest ? (weight_t)UNITS : (weight_t)(expf((score - greatest) / temperature) * UNITS + 0.5f);
@@ -226,102 +404,75 @@ struct draw_row {
     }
 };
 
-/*  Over the block, for every thread. */
-__device__ inline weight_t draw_sum(weight_t x, draw_memory &memory)
-{
-    weight_t sum = 0;
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-        x += __shfl_xor_sync(0xffffffff, x, distance);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        memory.sums[threadIdx.x / 32][0] = x;
-    __syncthreads();
-    for (int w = 0; w < DRAW_WARPS; w++)
-        sum += memory.sums[w][0];
-    return sum;
-}
-
-/*  The greatest key so that those at it and above count `target` or more; above: what those above it count. Four bits of it at a time. counts: each
-    token is one, else it is its weight. */
-template <bool counts> __device__ inline uint32_t draw_border(const draw_row &row, weight_t target, weight_t &above, draw_memory &memory)
+/*  The greatest key so that those at it and above count `target` or more, or that share of what all count; or a lower one, with no token between.
+    target is what that is then, and above what those above the key count. Four bits of it at a time, until those that are left are all needed.
+    counts: each token is one, else it is its weight. */
+template <bool counts>
+__device__ inline uint32_t draw_border(draw_work &work, const draw_row &row, double share, weight_t &target, weight_t &above)
 {
     uint32_t found = 0;
     above = 0;
 #pragma unroll 1
     for (int shift = 28; shift >= 0; shift -= 4) {
-        weight_t at_least[16];
+        work.sum<16>([&](weight_t(&at_least)[16]) {
+            for (int i = work.begin + threadIdx.x; i < work.end; i += DRAW_THREADS) {
+                const unsigned long long key = draw_row::key_of(row.scores[i]);
+                if (key >> (shift + 4) != found)
+                    continue;
+                const int digit = (int)(key >> shift & 15);
+                const weight_t x = counts ? 1 : row.weight(i);
 #pragma unroll
-        for (int d = 0; d < 16; d++)
-            at_least[d] = 0;
-        for (int i = threadIdx.x; i < row.vocab; i += DRAW_THREADS) {
-            const unsigned long long key = draw_row::key_of(row.scores[i]);
-            if (key >> (shift + 4) != found)
-                continue;
-            const int digit = (int)(key >> shift & 15);
-            const weight_t x = counts ? 1 : row.weight(i);
-#pragma unroll
-            for (int d = 0; d < 16; d++)
-                at_least[d] += digit >= d ? x : 0;
-        }
-#pragma unroll
-        for (int d = 0; d < 16; d++)
-#pragma unroll
-            for (int distance = 16; distance > 0; distance /= 2)
-                at_least[d] += __shfl_xor_sync(0xffffffff, at_least[d], distance);
-        __syncthreads();
-        if (threadIdx.x % 32 == 0)
-#pragma unroll
-            for (int d = 0; d < 16; d++)
-                memory.sums[threadIdx.x / 32][d] = at_least[d];
-        __syncthreads();
-        if (threadIdx.x < 16) {
-            weight_t sum = 0;
-            for (int w = 0; w < DRAW_WARPS; w++)
-                sum += memory.sums[w][threadIdx.x];
-            memory.total[threadIdx.x] = sum;
-        }
-        __syncthreads();
+                for (int d = 0; d < 16; d++)
+                    at_least[d] += digit >= d ? x : 0;
+            }
+        });
+        const weight_t *const total = work.memory.total;
+        if (shift == 28 && share > 0)
+            target = max((weight_t)ceil(share * (double)total[0]), (weight_t)1);
         int digit = 15;
-        while (digit > 0 && above + memory.total[digit] < target)
+        while (digit > 0 && above + total[digit] < target)
             digit--;
-        above += digit < 15 ? memory.total[digit + 1] : 0;
+        const weight_t higher = digit < 15 ? total[digit + 1] : 0, here = total[digit] - higher;
+        above += higher;
         found = found << 4 | (uint32_t)digit;
+        const uint32_t lowest = found << shift;
+        if (counts ? above + here == target : 2 * here < 3 * row.weight_of(draw_row::score_of(lowest))) /* there is one: two weigh 2 or more */
+            return lowest;
     }
     return found;
 }
 
-/*  The first token, in the order of ids, with which the sum of values is above `at`. Each warp has its own part of them. Called by all threads; the
-    token is in memory.id afterwards, which stays as it is where there is none. */
-template <typename Value> __device__ inline void draw_find(int vocab, weight_t at, Value value, draw_memory &memory)
+/*  The first token of the block's share, in the order of ids, with which the sum of values is above `at`, which is below the sum of the share's. Each
+    warp has its own part of them. Called by all threads; the token is in memory.id afterwards. */
+template <typename Value> __device__ inline void draw_find(const draw_work &work, weight_t at, Value value)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int part = (vocab + 32 * DRAW_WARPS - 1) / (32 * DRAW_WARPS) * 32, from = warp * part, to = min(vocab, from + part);
+    draw_memory &memory = work.memory;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, size = work.end - work.begin;
+    const int part = (size + 32 * DRAW_WARPS - 1) / (32 * DRAW_WARPS) * 32, from = work.begin + warp * part, to = min(work.end, from + part);
     weight_t sum = 0, before = 0;
     for (int i = from + lane; i < to; i += 32)
         sum += value(i);
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
         sum += __shfl_xor_sync(0xffffffff, sum, distance);
-    __syncthreads();
     if (lane == 0)
         memory.sums[warp][0] = sum;
     __syncthreads();
     for (int w = 0; w < warp; w++)
         before += memory.sums[w][0];
-    if (at < before || at >= before + sum)
-        return; /* the whole warp */
-    for (int base = from; base < to; base += 32) {
-        weight_t own = base + lane < to ? value(base + lane) : 0, upto = own;
+    if (at >= before && at < before + sum) /* the whole warp */
+        for (int base = from; base < to; base += 32) {
+            weight_t own = base + lane < to ? value(base + lane) : 0, upto = own;
 #pragma unroll
-        for (int distance = 1; distance < 32; distance *= 2) {
-            const weight_t other = __shfl_up_sync(0xffffffff, upto, distance);
-            upto += lane >= distance ? other : 0;
+            for (int distance = 1; distance < 32; distance *= 2) {
+                const weight_t other = __shfl_up_sync(0xffffffff, upto, distance);
+                upto += lane >= distance ? other : 0;
+            }
+            if (at >= before + upto - own && at < before + upto)
+                memory.id = base + lane;
+            before += __shfl_sync(0xffffffff, upto, 31);
         }
-        if (at >= before + upto - own && at < before + upto)
-            memory.id = base + lane;
-        before += __shfl_sync(0xffffffff, upto, 31);
-    }
+    __syncthreads();
 }
 
 __device__ inline float bias_of(const logit_bias *biases, int count, int id)
@@ -352,6 +503,7 @@ struct draw_params {
     const logit_bias *biases; /* [rows, bias_room] */
     draw_part *parts; /* [rows, PARTS] */
     const uint32_t *masks; /* [rows, mask_room]: a bit for each token, of rows that are masked */
+    draw_exchange *exchanges; /* [rows] */
     long long stride;
     int vocab, bias_room, mask_room;
 };
@@ -420,113 +572,136 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_p
 }
 
 /*  Draws the token behind each row's, writes it to the sequence, tells the host, and makes the row that of this token. In the order of Hugging Face's
-    processors: bias, repetition penalty, the mask of a grammar, temperature, top k, top p, min p. grid = rows. */
-extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(draw_params p)
+    processors: bias, repetition penalty, the mask of a grammar, temperature, top k, top p, min p. grid = any number of blocks for each row, rows. */
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_draw(draw_params p)
 {
     __shared__ draw_memory memory;
     __shared__ draw_part whole;
-    generate_row &place = p.rows[blockIdx.x];
-    const float *logits = p.logits + blockIdx.x * p.stride;
-    const logit_bias *biases = p.biases + (long long)blockIdx.x * p.bias_room;
-    const uint32_t *mask = p.masks + (long long)blockIdx.x * p.mask_room;
-    float *scores = p.scores + blockIdx.x * p.stride;
+    generate_row &place = p.rows[blockIdx.y];
+    const float *logits = p.logits + blockIdx.y * p.stride;
+    const logit_bias *biases = p.biases + (long long)blockIdx.y * p.bias_room;
+    const uint32_t *mask = p.masks + (long long)blockIdx.y * p.mask_room;
+    float *scores = p.scores + blockIdx.y * p.stride;
     const int vocab = p.vocab, thread = threadIdx.x;
     const float infinity = ignis_infinity<float>();
     const bool as_they_are = place.temperature == 0 && place.biases == 0 && place.penalty == 1 && !place.masked; /* scores are logits: the likeliest */
+    ignis_grid_dependency_wait();
+    const int position = place.position; /* the block that has drawn moves it on; those that come later have nothing to do */
     const auto put = [&](int id, int kept, float x) {
-        generate_draw &draw = place.draws[place.position % 2];
+        generate_draw &draw = place.draws[position % 2];
         draw.id = id;
         draw.kept = kept;
         draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);
-        place.ids[++place.position] = id; /* the row is the next one's; no thread reads it here any more */
+        place.ids[position + 1] = id;
+        place.position = position + 1; /* the row is the next one's */
     };
-    ignis_grid_dependency_wait();
-    if (place.position < 0)
+    if (position < 0)
         return;
     if (thread < 32) {
-        draw_part part = p.parts[blockIdx.x * PARTS + thread];
+        draw_part part = p.parts[blockIdx.y * PARTS + thread];
         for (int i = thread + 32; i < PARTS; i += 32)
-            draw_join(part, p.parts[blockIdx.x * PARTS + i]);
+            draw_join(part, p.parts[blockIdx.y * PARTS + i]);
         draw_join_warp(part);
         if (thread == 0)
             whole = part;
     }
     __syncthreads();
     if (as_they_are && whole.most > -infinity) {
-        if (thread == 0)
+        if (thread == 0 && blockIdx.x == 0)
             put(whole.first, 1, whole.most);
         return;
     }
-    for (int i = thread; i < vocab; i += DRAW_THREADS) {
-        const float x = logits[i];
-        scores[i] = x == x ? x : -infinity;
-    }
-    __syncthreads();
-    for (int i = thread; i < place.biases; i += DRAW_THREADS)
-        scores[biases[i].id] += biases[i].bias;
-    if (place.penalty != 1) {
-        const int behind = place.position + 1, first = place.window > 0 ? max(0, behind - place.window) : 0;
-        const float penalty = (float)place.penalty;
-        __syncthreads();
-        for (int i = first + thread; i < behind; i += DRAW_THREADS) { /* a token that is there twice gets the same number twice */
-            const int id = place.ids[i];
-            float x = logits[id] == logits[id] ? logits[id] : -infinity;
-            x += bias_of(biases, place.biases, id);
-            atomicExch((unsigned *)&scores[id], __float_as_uint(x < 0 ? x * penalty : x / penalty));
-        }
-    }
-    __syncthreads();
 
-    draw_row row = {scores, vocab, -infinity, (float)place.temperature, 0, vocab, 1};
-    for (int i = thread; i < vocab; i += DRAW_THREADS) {
-        if (place.masked) /* those that may be drawn are above the others, even where biases forbid them all */
-            scores[i] = mask[i / 32] >> (i % 32) & 1 ? fmaxf(scores[i], -3.402823466e38f) : -infinity;
-        row.greatest = fmaxf(row.greatest, scores[i]);
-    }
-    row.greatest = ignis_block_max(row.greatest);
-    if (thread == 0)
-        memory.id = 0;
-    weight_t above = 0, all;
+    draw_work work(memory, p.exchanges + blockIdx.y, vocab);
+    const auto each = [&](auto use) {
+#pragma unroll 4
+        for (int i = work.begin + thread; i < work.end; i += DRAW_THREADS)
+            use(i);
+    };
+    const weight_t most = work.most([&] {
+        each([&](int i) { scores[i] = logits[i] == logits[i] ? logits[i] : -infinity; });
+        __syncthreads();
+        for (int i = thread; i < place.biases; i += DRAW_THREADS)
+            if (biases[i].id >= work.begin && biases[i].id < work.end)
+                scores[biases[i].id] += biases[i].bias;
+        if (place.penalty != 1) {
+            const int behind = position + 1, first = place.window > 0 ? max(0, behind - place.window) : 0;
+            const float penalty = (float)place.penalty;
+            __syncthreads();
+            for (int i = first + thread; i < behind; i += DRAW_THREADS) { /* a token that is there twice gets the same number twice */
+                const int id = place.ids[i];
+                if (id < work.begin || id >= work.end)
+                    continue;
+                float x = logits[id] == logits[id] ? logits[id] : -infinity;
+                x += bias_of(biases, place.biases, id);
+                atomicExch((unsigned *)&scores[id], __float_as_uint(x < 0 ? x * penalty : x / penalty));
+            }
+        }
+        __syncthreads();
+        float greatest = -infinity;
+        each([&](int i) {
+            if (place.masked) /* those that may be drawn are above the others, even where biases forbid them all */
+                scores[i] = mask[i / 32] >> (i % 32) & 1 ? fmaxf(scores[i], -3.402823466e38f) : -infinity;
+            greatest = fmaxf(greatest, scores[i]);
+        });
+        return (weight_t)draw_row::key_of(greatest);
+    });
+    draw_row row = {scores, draw_row::score_of((uint32_t)most), (float)place.temperature, 0, vocab, 1};
+    const auto find = [&](weight_t at, auto value) { /* one block's token with which the sum of the last phase is above `at` */
+        const uint32_t share = work.share_of(at);
+        if (!work.is_first())
+            return false;
+        work.set(share);
+        draw_find(work, at, value);
+        return true;
+    };
     int kept = 1;
+    bool mine;
     if (place.temperature == 0) { /* the first of the greatest */
-        draw_find(vocab, 0, [&](int i) { return (weight_t)(scores[i] == row.greatest); }, memory);
+        const auto is_greatest = [&](int i) { return (weight_t)(scores[i] == row.greatest); };
+        work.sum<1>([&](weight_t(&x)[1]) { each([&](int i) { x[0] += is_greatest(i); }); });
+        mine = find(0, is_greatest);
     } else {
-        if (place.top_k > 0 && place.top_k < vocab)
-            row.border = draw_border<true>(row, (weight_t)place.top_k, above, memory);
+        weight_t above = 0;
+        if (place.top_k > 0 && place.top_k < vocab) {
+            weight_t target = (weight_t)place.top_k;
+            row.border = draw_border<true>(work, row, 0, target, above);
+        }
         if (place.top_p > 0 && place.top_p < 1) {
-            weight_t mine = 0;
-            for (int i = thread; i < vocab; i += DRAW_THREADS)
-                mine += row.weight(i);
-            all = draw_sum(mine, memory);
-            const weight_t target = max((weight_t)ceil(place.top_p * (double)all), (weight_t)1);
-            const uint32_t border = draw_border<false>(row, target, above, memory);
+            weight_t target = 0;
+            const uint32_t border = draw_border<false>(work, row, place.top_p, target, above);
             /* Of those at the border, as many from the first on as it takes. Its score is that of one of them. */
-            const weight_t each = row.weight_of(__uint_as_float(border & 0x80000000u ? border & 0x7fffffffu : ~border));
-            const weight_t some = each ? (target - above + each - 1) / each : 1;
-            __syncthreads();
-            if (thread == 0)
-                memory.id = vocab;
-            draw_find(vocab, some - 1, [&](int i) { return (weight_t)(draw_row::key_of(scores[i]) == border); }, memory);
-            __syncthreads();
-            row.border = border;
-            row.last = memory.id;
+            const weight_t one = row.weight_of(draw_row::score_of(border)), some = one ? (target - above + one - 1) / one : 1;
+            const auto is_at_border = [&](int i) { return (weight_t)(draw_row::key_of(scores[i]) == border); };
+            work.sum<1>([&](weight_t(&x)[1]) { each([&](int i) { x[0] += is_at_border(i); }); });
+            if (memory.total[0] >= some) {
+                weight_t at = some - 1;
+                const uint32_t share = work.share_of(at);
+                work.sum<1>([&](weight_t(&x)[1]) {
+                    if (memory.share == share) {
+                        draw_find(work, at, is_at_border);
+                        x[0] = thread == 0 ? (weight_t)memory.id : 0;
+                    }
+                });
+                row.last = (int)memory.total[0];
+            }
+            row.border = max(row.border, border);
         }
         if (place.min_p > 0)
             row.least = max((weight_t)ceil(place.min_p * (double)UNITS), (weight_t)1);
-        weight_t mine = 0;
-        int count = 0;
-        for (int i = thread; i < vocab; i += DRAW_THREADS) {
-            const weight_t w = row.weight(i);
-            mine += w;
-            count += w > 0;
-        }
-        all = draw_sum(mine, memory);
-        kept = (int)draw_sum((weight_t)count, memory);
-        const uint32_t at = (uint32_t)place.position + 1;
+        work.sum<2>([&](weight_t(&x)[2]) {
+            each([&](int i) {
+                const weight_t w = row.weight(i);
+                x[0] += w;
+                x[1] += w > 0;
+            });
+        });
+        kept = (int)memory.total[1];
+        const uint32_t at = (uint32_t)position + 1;
         const uint4 random = ignis_philox(make_uint4(at, 0, 0, 0), make_uint2((uint32_t)place.seed, (uint32_t)(place.seed >> 32)));
-        draw_find(vocab, __umul64hi((weight_t)random.x | (weight_t)random.y << 32, all), [&](int i) { return row.weight(i); }, memory);
+        mine = find(__umul64hi((weight_t)random.x | (weight_t)random.y << 32, memory.total[0]), [&](int i) { return row.weight(i); });
     }
-    __syncthreads();
-    if (thread == 0)
+    if (mine && thread == 0)
         put(memory.id, kept, logits[memory.id]);
+    work.leave();
 }

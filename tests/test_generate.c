@@ -591,6 +591,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     ignis__array *draw_room = room(IGNIS_SHAPE(2 * rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
     ignis__array *parts = room(IGNIS_SHAPE(rows * IGNIS__DRAW_PARTS * IGNIS__DRAW_PART), IGNIS_U8);
     ignis__array *mask_room = room(IGNIS_SHAPE(rows, vocab / 32 + 1), IGNIS_I32);
+    ignis__array *exchanges = room(IGNIS_SHAPE(rows, IGNIS__DRAW_EXCHANGE), IGNIS_U8);
     uint32_t *masks = (uint32_t *)calloc((size_t)(rows * (vocab / 32 + 1)), sizeof *masks);
     ignis__array *bias_room = room(IGNIS_SHAPE(rows * 8 * 8), IGNIS_U8), *ids = room(IGNIS_SHAPE(rows * (HISTORY + 1)), IGNIS_I32);
     ignis__generate_row *row = (ignis__generate_row *)calloc((size_t)rows, sizeof *row);
@@ -634,6 +635,8 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     p.logits = ignis__op_read(&op, logit_room), p.scores = ignis__op_write(&op, scores);
     p.rows = ignis__op_read(&op, row_room), p.biases = ignis__op_read(&op, bias_room);
     p.parts = ignis__op_write(&op, parts);
+    ignis__op_zero(&op, exchanges);
+    p.exchanges = ignis__op_write(&op, exchanges);
     p.stride = stride, p.vocab = vocab, p.bias_room = 8;
     p.masks = ignis__op_read(&op, mask_room), p.mask_room = vocab / 32 + 1;
     ignis__step_draw(&op, rows, IGNIS_F32, &p);
@@ -686,8 +689,23 @@ TEST(draws_are_those_of_the_reference)
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(draw_cases); i++) {
         check_draws(&draw_cases[i], 101, 12, (uint64_t)(100 + i));
-        if (i % 2 == 0)
-            check_draws(&draw_cases[i], 1100, 1, (uint64_t)(200 + i));
+        if (i % 2 == 0) /* blocks that wait for each other: two, and as many as there are */
+            check_draws(&draw_cases[i], 1000, 2, (uint64_t)(200 + i));
+        else
+            check_draws(&draw_cases[i], 9001, 1, (uint64_t)(300 + i));
+    }
+}
+
+/*  Blocks take what there is to do: a single one does it all, and of more than there is work for some find nothing. */
+TEST(draws_need_no_number_of_blocks)
+{
+    int processors, i;
+    SETUP(NULL);
+    processors = ignis__devices[0].info.multiprocessors;
+    for (i = 2; i < COUNT_OF(draw_cases); i += 3) {
+        ignis__devices[0].info.multiprocessors = i % 2 ? 1 : 3; /* 2 or 6 blocks in all */
+        check_draws(&draw_cases[i], 8200, i % 2 ? 1 : 2, (uint64_t)(400 + i));
+        ignis__devices[0].info.multiprocessors = processors;
     }
 }
 
