@@ -399,6 +399,7 @@ test-memcheck:
 #   WINDOWS_LACKS  left out: NCCL, which NVIDIA builds for Linux alone
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
+# Kernels that Linux has compiled are found in its cache; programs of check-msvc write one of their own.
 WINDOWS_LACKS := comm_nccl nccl
 WINDOWS_SHORT := array channel comm_job contract device engine faults file frame graph graphics loader memory ops_basic share status stream system tape tensor text threads vmm
 WINDOWS := build/windows
@@ -411,7 +412,7 @@ test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filte
 
 test-windows test-windows-all: simulator $(WINDOWS)/prefix
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_TESTS)
-	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/$(WINDOWS)/cache sh tests/run.sh $(WINDOWS_TESTS); \
+	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache sh tests/run.sh $(WINDOWS_TESTS); \
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
 
 # As Visual Studio compiles, and some tests so.
