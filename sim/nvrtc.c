@@ -261,14 +261,19 @@ static void choose_flags(void)
         list_add_words(f, "-fno-caret-diagnostics -fno-spell-checking");
     choose_machine();
     if (strcmp(lane, "address") == 0)
-        list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -nostartfiles -fsanitize=address,undefined "
+        list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined "
                           "-fno-sanitize=vptr -fno-sanitize-recover=undefined -DSIM_ADDRESS_SANITIZER");
     else if (strcmp(lane, "thread") == 0)
-        list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -nostartfiles -fsanitize=thread -DSIM_THREAD_SANITIZER");
+        list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -fsanitize=thread -DSIM_THREAD_SANITIZER");
     else {
         list_add_words(f, "-O1 -fno-asynchronous-unwind-tables -nostdlib -Wl,-z,defs");
         toolchain.bad_lane = *lane ? lane : NULL;
     }
+    /* The host program has the sanitizer's library, which GCC takes longer to link than all else, but perhaps not that of undefined. */
+    if (*lane && toolchain.is_clang)
+        list_add(f, "-nostartfiles");
+    else if (*lane)
+        list_add_words(f, strcmp(lane, "address") == 0 ? "-nostdlib -Wl,--no-as-needed,-lubsan" : "-nostdlib");
     /* Calls before each store, and nothing else of a sanitizer: see shim_hopper.h. */
     toolchain.tracking = *lane ? ""
                          : toolchain.is_clang

@@ -27,6 +27,14 @@ job()
     echo "${*//%o/$out/$count}" >>$out/jobs
 }
 
+# timed NAME FLAGS... : the implementation optimized by gcc; how long that takes stands in $out/NAME.times
+timed()
+{
+    local name=$1
+    shift
+    job "gcc -O2 $strict -I. -c -o %o.o $implement $* && times >$out/$name.times"
+}
+
 # has TOOL : whether it is installed; says so if not
 has()
 {
@@ -78,14 +86,17 @@ linked()
 # Under a strict standard, system headers that come before the implementation hide what it needs, unless _POSIX_C_SOURCE is
 # defined; the implementation says so.
 posix=-D_POSIX_C_SOURCE=200809L
+timed whole $src/ignis.c
+timed all $src/together.c
+timed arrays $src/ignis.c -DIGNIS_NO_TENSORS
 for cc in gcc clang; do
     has $cc || continue
     every_mode $cc -std=c99 $posix $strict -I.
-    main_modes $cc $strict -I.
+    as=$parse main_modes $cc $strict -I. # the programs below make code of it
     for std in c11 c17; do as=$parse main_modes $cc -std=$std $posix $strict -I.; done
-    job "$cc -std=c99 $strict -I. -c $src/ignis.c -o %o.o $implement"
+    job "$cc -std=c99 $strict -I. -fsyntax-only $src/ignis.c $implement"
     job "$cc -std=c99 -I. -include stdio.h -c $src/ignis.c -o %o.o $implement 2>&1 | grep '#error.*_POSIX_C_SOURCE'"
-    job "$cc -O2 $strict -I. -c $src/together.c -o %o.o $implement"
+    if [ $cc != gcc ]; then job "$cc -O2 $strict -I. -c $src/together.c -o %o.o $implement"; fi
     job "$cc -fvisibility=hidden '-DIGNIS_API=__attribute__((visibility(\"default\")))' $strict -I. -c $src/collective.c -o %o.o $implement"
     linked user.c $cc $strict -I.
     # Two shared libraries have an Ignis each when it is hidden, and one together when it is not.
@@ -235,14 +246,15 @@ seconds()
 }
 ten_times() { for _ in 1 2 3 4 5 6 7 8 9 10; do "$@"; done; }
 : >$out/empty.c
-arrays=$(seconds gcc -O2 -I. -c $src/ignis.c -o $out/time.o $implement -DIGNIS_NO_TENSORS)
-whole=$(seconds gcc -O2 -I. -c $src/ignis.c -o $out/time.o $implement)
-all=$(seconds gcc -O2 -I. -c $src/collective.c -o $out/time.o $implement)
+user_time() { awk 'END { split($1, part, /[ms]/); print 60 * part[1] + part[2] }' $out/$1.times; }
+arrays=$(user_time arrays)
+whole=$(user_time whole)
+all=$(user_time all)
 declared=$(seconds ten_times gcc -I. -c $src/ignis.c -o $out/time.o)
 empty=$(seconds ten_times gcc -c $out/empty.c -o $out/time.o)
 over=$(awk "BEGIN { printf \"%.4f\", ($declared - $empty) / 10 }")
 echo "compile time (user): the implementation with gcc -O2 $whole s, without tensors $arrays s, with the collective layer $all s, the declarations $over s over an empty file"
-# Twice what a slow machine takes that does nothing else: these find what makes compilers slow, not machines that are.
+# Twice what a slow machine takes that does little else: these find what makes compilers slow, not machines that are.
 report 'arrays and kernels alone take 9 s or more to compile' "$(awk "BEGIN { if ($arrays >= 9) print $arrays }")"
 report 'the whole implementation takes 28 s or more to compile' "$(awk "BEGIN { if ($whole >= 28) print $whole }")"
 report 'with the collective layer it takes 42 s or more to compile' "$(awk "BEGIN { if ($all >= 42) print $all }")"
