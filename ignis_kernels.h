@@ -37,7 +37,7 @@
         gemv.cuh                   244 lines   10163 bytes
         gemv_blocks.cu             414 lines   18101 bytes
         gemv_mma.cu                409 lines   19345 bytes
-        generate.cu                707 lines   30551 bytes
+        generate.cu                708 lines   30664 bytes
         generate.cuh                40 lines    1794 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 406 lines   24810 bytes
@@ -12774,6 +12774,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "    unsigned long long counts[PHASES]; /* of shares: taken, and done << 32 */",
     "    unsigned long long left;           /* blocks that have ended */",
     "};",
+    "static_assert(sizeof(draw_exchange) == PHASES * (SHARES * NUMBERS + 1) * 8 + 8, \"as IGNIS__DRAW_EXCHANGE says\");",
     "",
     "struct draw_memory {",
     "    weight_t sums[DRAW_WARPS][NUMBERS], total[NUMBERS];",
@@ -17637,7 +17638,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv.cuh", 0x670cb19bedf8d1eeULL, ignis__lines_gemv_cuh, 244},
     {"gemv_blocks.cu", 0x22b672c301b4108dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 414)},
     {"gemv_mma.cu", 0xa493e5a401627c85ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 409)},
-    {"generate.cu", 0x3899a387e6beb151ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 707)},
+    {"generate.cu", 0x333d778fed325e6dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 708)},
     {"generate.cuh", 0x6fe3b1d099e567f2ULL, ignis__lines_generate_cuh, 40},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x90ac802cf2eddebcULL, ignis__lines_hopper_cuh, 406},

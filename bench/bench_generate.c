@@ -9,7 +9,7 @@
         batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
         of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json
         weights=q4_0,q8_0,q4_k,q6_k among the words: those of a GGUF file whose matrices are random blocks
-        grammar among the words: what a grammar costs ignis_generate, with a vocabulary of made up words
+        drawn among the words: ignis_generate with ways of sampling, and with a grammar, for which the vocabulary has made up words
 
     On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and shares, are those of one then.
 */
@@ -206,8 +206,20 @@ static double step_seconds(const ignis_sequence *sequences, int count, int promp
     return median(times, rounds);
 }
 
-/*  Seconds of a token of ignis_generate; drawn: at a temperature of 1, each round from the same seed. */
-static double generate_seconds(ignis_sequence sequence, int prompt, int steps, int rounds, bool drawn)
+/*  Ways of sampling; the last one with a grammar. */
+static const struct way {
+    const char *name;
+    double temperature, top_p, penalty;
+    int top_k;
+} ways[] = {{"temperature 1", 1, 0, 0, 0},
+            {"top_k 40", 1, 0, 0, 40},
+            {"top_p 0.95", 1, 0.95, 0, 0},
+            {"top_k 40, top_p 0.95, penalty 1.1", 0.8, 0.95, 1.1, 40},
+            {"temperature 1, a grammar", 1, 0, 0, 0}};
+enum { WAYS = sizeof ways / sizeof ways[0] };
+
+/*  Seconds of a token of ignis_generate; way: null for the likeliest tokens, else each round is from the same seed. */
+static double generate_seconds(ignis_sequence sequence, int prompt, int steps, int rounds, const struct way *way)
 {
     double times[ROUNDS];
     ignis_generate_info info;
@@ -216,8 +228,13 @@ static double generate_seconds(ignis_sequence sequence, int prompt, int steps, i
     memset(&desc, 0, sizeof desc);
     desc.max_tokens = steps;
     desc.end_count = -1;
-    desc.sampling.temperature = drawn ? 1 : 0;
-    desc.sampling.seed = 1;
+    if (way) {
+        desc.sampling.temperature = way->temperature;
+        desc.sampling.top_p = way->top_p;
+        desc.sampling.top_k = way->top_k;
+        desc.sampling.repetition_penalty = way->penalty;
+        desc.sampling.seed = 1;
+    }
     desc.info = &info;
     for (round = -1; round < rounds; round++) {
         if (ignis_sequence_truncate(sequence, prompt) != IGNIS_OK || ignis_generate(sequence, &desc) != IGNIS_OK)
@@ -394,7 +411,7 @@ static bool write_gguf(const shape *s, const blocks *type, const char *path)
     return fclose(file) == 0;
 }
 
-static bool with_grammar;
+static bool with_draws;
 static ignis_comm comm; /* of the ranks that share the models; none without a launcher */
 static ignis_comm_info ranks;
 
@@ -426,7 +443,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     char path[400];
     const char *word;
     snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, type ? "-" : "", type ? type->name : "", type ? ".gguf" : "");
-    if (ranks.rank == 0 && (type ? !write_gguf(s, type, path) : !write_folder(s, path) || (with_grammar && !write_tokenizer(s, path)))) {
+    if (ranks.rank == 0 && (type ? !write_gguf(s, type, path) : !write_folder(s, path) || (with_draws && !write_tokenizer(s, path)))) {
         fprintf(stderr, "%s cannot be written\n", path);
         return false;
     }
@@ -469,22 +486,21 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         if (traces && !write_trace(sequences, batch, traces, type ? type->name : s->name))
             return false;
     }
-    seconds = generate_seconds(sequences[0], prompt, steps, rounds, false);
+    seconds = generate_seconds(sequences[0], prompt, steps, rounds, NULL);
     if (!ok_or_say(seconds > 0))
         return false;
     printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token %6.3f of 4.25 TB/s\n", s->name, 1 / seconds, seconds * 1e6,
            (weights + token) / seconds / 4.25e12);
-    for (i = 0; with_grammar && !type && i < 2; i++) {
-        if (i && !ok_or_say(ignis_sequence_truncate(sequences[0], prompt) == IGNIS_OK &&
-                            ignis_sequence_grammar(sequences[0], grammar) == IGNIS_OK))
+    for (i = 0; with_draws && !type && i < WAYS; i++) {
+        if (i == WAYS - 1 && !ok_or_say(ignis_sequence_truncate(sequences[0], prompt) == IGNIS_OK &&
+                                        ignis_sequence_grammar(sequences[0], grammar) == IGNIS_OK))
             return false;
-        seconds = generate_seconds(sequences[0], prompt, steps, rounds, true);
+        seconds = generate_seconds(sequences[0], prompt, steps, rounds, &ways[i]);
         if (!ok_or_say(seconds > 0))
             return false;
-        printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token, drawn%s\n", s->name, 1 / seconds, seconds * 1e6,
-               i ? " by a grammar" : "");
+        printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token, %s\n", s->name, 1 / seconds, seconds * 1e6, ways[i].name);
     }
-    if (with_grammar && !type && !ok_or_say(ignis_sequence_grammar(sequences[0], NULL) == IGNIS_OK))
+    if (with_draws && !type && !ok_or_say(ignis_sequence_grammar(sequences[0], NULL) == IGNIS_OK))
         return false;
     seconds = first_seconds(sequences[0], ids, prompt, rounds);
     if (!ok_or_say(seconds > 0))
@@ -523,8 +539,8 @@ int main(int argc, char **argv)
         traces = strncmp(argv[i], "trace=", 6) == 0 ? argv[i] + 6 : traces;
         if (strcmp(argv[i], "plain") == 0)
             ignis__cuda.cuLaunchKernelEx = NULL;
-        else if (strcmp(argv[i], "grammar") == 0)
-            with_grammar = true;
+        else if (strcmp(argv[i], "drawn") == 0)
+            with_draws = true;
         else
             named = named || !strchr(argv[i], '=');
     }

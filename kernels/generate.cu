@@ -205,6 +205,7 @@ struct draw_exchange {
     unsigned long long counts[PHASES]; /* of shares: taken, and done << 32 */
     unsigned long long left;           /* blocks that have ended */
 };
+static_assert(sizeof(draw_exchange) == PHASES * (SHARES * NUMBERS + 1) * 8 + 8, "as IGNIS__DRAW_EXCHANGE says");
 
 struct draw_memory {
     weight_t sums[DRAW_WARPS][NUMBERS], total[NUMBERS];
