@@ -37,7 +37,7 @@
         gemv.cuh                   244 lines   10163 bytes
         gemv_blocks.cu             414 lines   18101 bytes
         gemv_mma.cu                409 lines   19345 bytes
-        generate.cu                708 lines   30664 bytes
+        generate.cu                709 lines   30791 bytes
         generate.cuh                40 lines    1794 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 406 lines   24810 bytes
@@ -12800,7 +12800,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "    {",
     "        shares = (uint32_t)min(SHARES, (vocab + SHARE - 1) / SHARE);",
     "    }",
-    "    /*  Shares that nobody needs have no tokens. */",
+    "    /*  The tokens of a share; those behind the last one have none. */",
     "    __device__ void set(uint32_t share)",
     "    {",
     "        const int size = (int)((vocab + shares - 1) / shares);",
@@ -13006,7 +13006,8 @@ static const char *const ignis__lines_generate_cu[] = {
     "        above += higher;",
     "        found = found << 4 | (uint32_t)digit;",
     "        const uint32_t lowest = found << shift;",
-    "        if (counts ? above + here == target : 2 * here < 3 * row.weight_of(draw_row::score_of(lowest))) /* there is one: two weigh 2 or more */",
+    "        /* Nothing is left to decide: all those here are needed; or there is only one, as two would weigh twice as much as the lowest one could. */",
+    "        if (counts ? above + here == target : 2 * here < 3 * row.weight_of(draw_row::score_of(lowest)))",
     "            return lowest;",
     "    }",
     "    return found;",
@@ -17638,7 +17639,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv.cuh", 0x670cb19bedf8d1eeULL, ignis__lines_gemv_cuh, 244},
     {"gemv_blocks.cu", 0x22b672c301b4108dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 414)},
     {"gemv_mma.cu", 0xa493e5a401627c85ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 409)},
-    {"generate.cu", 0x333d778fed325e6dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 708)},
+    {"generate.cu", 0x89cc21aa07982932ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 709)},
     {"generate.cuh", 0x6fe3b1d099e567f2ULL, ignis__lines_generate_cuh, 40},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x90ac802cf2eddebcULL, ignis__lines_hopper_cuh, 406},

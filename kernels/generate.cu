@@ -231,7 +231,7 @@ struct draw_work {
     {
         shares = (uint32_t)min(SHARES, (vocab + SHARE - 1) / SHARE);
     }
-    /*  Shares that nobody needs have no tokens. */
+    /*  The tokens of a share; those behind the last one have none. */
     __device__ void set(uint32_t share)
     {
         const int size = (int)((vocab + shares - 1) / shares);
@@ -437,7 +437,8 @@ __device__ inline uint32_t draw_border(draw_work &work, const draw_row &row, dou
         above += higher;
         found = found << 4 | (uint32_t)digit;
         const uint32_t lowest = found << shift;
-        if (counts ? above + here == target : 2 * here < 3 * row.weight_of(draw_row::score_of(lowest))) /* there is one: two weigh 2 or more */
+        /* Nothing is left to decide: all those here are needed; or there is only one, as two would weigh twice as much as the lowest one could. */
+        if (counts ? above + here == target : 2 * here < 3 * row.weight_of(draw_row::score_of(lowest)))
             return lowest;
     }
     return found;
