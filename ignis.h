@@ -37906,6 +37906,7 @@ typedef struct ignis__grammar {
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
     int32_t root, start, masks, epoch; /* epoch: how often states were forgotten */
+    uint64_t number;                   /* among those of its engine, from 1 on */
     int64_t steps;
     int classes;
     unsigned char class_of[256];
@@ -43134,6 +43135,7 @@ enum {
     IGNIS__WORDS = 960,     /* that a launch carries, */
     IGNIS__ROWS_SENT = 32,  /* and rows */
     IGNIS__BIASES = 512,    /* of a row */
+    IGNIS__MASKS_KEPT = 64, /* beside those of the rows of a step */
     IGNIS__DRAW_PARTS = 64, /* of a row's logits, and the bytes of what one has */
     IGNIS__DRAW_PART = 12,
     IGNIS__DRAW_SHARES = 16, /* of a row's tokens, so many each at least; bytes of what its blocks tell each other */
@@ -43672,6 +43674,12 @@ typedef struct ignis__engine_layer {
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
+/*  What a mask on the device has. */
+typedef struct ignis__engine_mask {
+    uint64_t grammar, used; /* the number of the grammar, 0: there is none; when it was used last */
+    int32_t epoch, state;
+} ignis__engine_mask;
+
 typedef struct ignis__engine {
     ignis__mutex lock;
     const ignis__model *model;
@@ -43701,6 +43709,9 @@ typedef struct ignis__engine {
     } steps[2][8];                 /* without and with a draw, of 1, 2, 4 ... rows */
     ignis__vocabulary *vocabulary; /* for grammars; null: not yet */
     ignis__grammar *grammars;      /* that sequences have, and have had, the latest first */
+    uint64_t grammars_made, masks_used;
+    int mask_count; /* that `masks` has room for */
+    ignis__engine_mask *mask;
 } ignis__engine;
 
 struct ignis__sequence {
@@ -43762,6 +43773,7 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
             ignis__array_drop(call, *array);
     ignis__free(e->layer);
     ignis__free(e->uses);
+    ignis__free(e->mask);
     ignis__free(e->free_pages);
     ignis__free(e);
 }
@@ -43873,6 +43885,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     e->context = m->room;
     for (e->step_rows = 8; e->step_rows < m->sequences && e->step_rows < IGNIS__STEP_ROWS;)
         e->step_rows *= 2;
+    e->mask_count = e->step_rows + IGNIS__MASKS_KEPT;
     e->splits = (int)ignis__clamp(ignis__ceil_div(e->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
     page_bytes = 2 * m->layers * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size;
     if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB) {
@@ -43915,7 +43928,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->logits, e->step_rows + (ranks > 1), stride, IGNIS_F32) && ignis__engine_ranks(call, e) &&
          ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
          ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
-         ignis__engine_room(call, e, &e->masks, e->step_rows, (m->vocab + 31) / 32, IGNIS_I32) &&
+         ignis__engine_room(call, e, &e->masks, e->mask_count, (m->vocab + 31) / 32, IGNIS_I32) &&
          ignis__engine_room(call, e, &e->gathered, 2, (int64_t)e->context * m->kv_heads * m->head_dim, m->dtype) &&
          ignis__engine_room(call, e, &e->parts, e->step_rows, (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
          ignis__engine_room(call, e, &e->exchanges, e->step_rows, IGNIS__DRAW_EXCHANGE, IGNIS_U8) &&
@@ -43934,7 +43947,8 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     if (ok) {
         e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
         e->free_pages = (int *)ignis__alloc(sizeof *e->free_pages * (size_t)e->pages);
-        ok = (e->uses && e->free_pages) || ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages) == IGNIS_OK;
+        e->mask = (ignis__engine_mask *)ignis__alloc(sizeof *e->mask * (size_t)e->mask_count);
+        ok = (e->uses && e->free_pages && e->mask) || ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages) == IGNIS_OK;
     }
     for (i = 0; ok && i < e->pages; i++)
         e->free_pages[e->free_count++] = e->pages - 1 - i;
@@ -44168,25 +44182,44 @@ static const ignis__grammar_state *ignis__sequence_allows(const char *call, igni
     return NULL;
 }
 
-/*  Sends the tokens that may come to a row of a step. */
-static bool ignis__sequence_send_mask(ignis__op *op, ignis__sequence *s, int row)
+/*  Which of the engine's masks, from 1 on, has the tokens that may come to a sequence. It is sent where it is not there, in place of the one that was used
+    longest ago, so of none of the step's other rows. 0: a failure. */
+static int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
 {
     const ignis__grammar_state *state = op->ok ? ignis__sequence_allows(op->work.call, s) : NULL;
-    const ignis__vocabulary *v = s->engine->vocabulary;
-    ignis__address to = ignis__op_write(op, s->engine->masks);
-    uint32_t *mask = state ? (uint32_t *)ignis__alloc(sizeof *mask * (size_t)v->words) : NULL;
-    bool ok = mask != NULL;
-    int i;
-    if (state && !mask)
-        ignis__fail_host_memory(op->work.call, sizeof *mask * (size_t)v->words);
-    if (ok) {
-        memcpy(mask, state->mask, sizeof *mask * (size_t)v->words);
-        for (i = 0; state->ends && i < v->end_count; i++)
-            mask[v->ends[i] / 32] |= (uint32_t)1 << v->ends[i] % 32;
-        ok = ignis__copy_from_host(&op->work, to + sizeof *mask * (ignis__address)(row * v->words), mask, (int64_t)sizeof *mask * v->words);
+    ignis__engine *e = s->engine;
+    const ignis__vocabulary *v = e->vocabulary;
+    int64_t bytes = state ? (int64_t)sizeof(uint32_t) * v->words : 0;
+    ignis__address masks = ignis__op_write(op, e->masks); /* behind what another stream may be sending */
+    uint32_t *mask;
+    int oldest = 0, i;
+    bool ok;
+    for (i = 0; state && i < e->mask_count; i++) {
+        if (e->mask[i].grammar == s->grammar->number && e->mask[i].epoch == s->epoch && e->mask[i].state == s->state) {
+            e->mask[i].used = ++e->masks_used;
+            return i + 1;
+        }
+        if (e->mask[i].used < e->mask[oldest].used)
+            oldest = i;
     }
+    mask = state ? (uint32_t *)ignis__alloc((size_t)bytes) : NULL;
+    if (state && !mask)
+        ignis__fail_host_memory(op->work.call, (size_t)bytes);
+    if (!mask)
+        return 0;
+    memcpy(mask, state->mask, (size_t)bytes);
+    for (i = 0; state->ends && i < v->end_count; i++)
+        mask[v->ends[i] / 32] |= (uint32_t)1 << v->ends[i] % 32;
+    e->mask[oldest].grammar = 0;
+    ok = op->ok && ignis__copy_from_host(&op->work, masks + (ignis__address)(oldest * bytes), mask, bytes);
     ignis__free(mask);
-    return ok;
+    if (!ok)
+        return 0;
+    e->mask[oldest].grammar = s->grammar->number;
+    e->mask[oldest].epoch = s->epoch;
+    e->mask[oldest].state = s->state;
+    e->mask[oldest].used = ++e->masks_used;
+    return oldest + 1;
 }
 
 /*  Takes a sequence apart that nobody uses any more. */
@@ -44571,8 +44604,10 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
             if (draws && d->bias_count)
                 op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
                                                        d->biases, d->bias_count * (int64_t)sizeof *d->biases);
-            rows[i].masked = draws && s->grammar;
-            op.ok = op.ok && (!rows[i].masked || ignis__sequence_send_mask(&op, s, i));
+            if (draws && s->grammar) {
+                rows[i].masked = ignis__sequence_mask(&op, s);
+                op.ok = op.ok && rows[i].masked;
+            }
         }
         ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
         if (e->model->parallel.size > 1)
@@ -44886,8 +44921,8 @@ static ignis__grammar *ignis__engine_grammar(const char *call, ignis__engine *e,
         }
     if (g)
         *link = g->next;
-    else
-        g = ignis__grammar_make(call, text);
+    else if ((g = ignis__grammar_make(call, text)) != NULL)
+        g->number = ++e->grammars_made;
     if (g) {
         g->next = e->grammars;
         e->grammars = g;

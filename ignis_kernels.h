@@ -37,8 +37,8 @@
         gemv.cuh                   244 lines   10163 bytes
         gemv_blocks.cu             414 lines   18101 bytes
         gemv_mma.cu                409 lines   19345 bytes
-        generate.cu                709 lines   30791 bytes
-        generate.cuh                40 lines    1794 bytes
+        generate.cu                709 lines   30786 bytes
+        generate.cuh                40 lines    1837 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 406 lines   24810 bytes
         image.cuh                   63 lines    2688 bytes
@@ -3797,7 +3797,7 @@ static const char *const ignis__lines_generate_cuh[] = {
     "    uint64_t seed;",
     "    int32_t window;       /* latest tokens that count for the penalty; 0: all */",
     "    int32_t biases;       /* of the row */",
-    "    int32_t masked;       /* its mask says which tokens may be drawn */",
+    "    int32_t masked;       /* the number, from 1 on, of the mask that says which tokens may be drawn; 0: all may */",
     "    generate_draw *draws; /* two, in the host's memory: of even and of odd positions */",
     "};",
     "",
@@ -13073,7 +13073,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "    generate_row *rows;",
     "    const logit_bias *biases; /* [rows, bias_room] */",
     "    draw_part *parts; /* [rows, PARTS] */",
-    "    const uint32_t *masks; /* [rows, mask_room]: a bit for each token, of rows that are masked */",
+    "    const uint32_t *masks; /* [any number, mask_room]: a bit for each token */",
     "    draw_exchange *exchanges; /* [rows] */",
     "    long long stride;",
     "    int vocab, bias_room, mask_room;",
@@ -13151,7 +13151,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "    generate_row &place = p.rows[blockIdx.y];",
     "    const float *logits = p.logits + blockIdx.y * p.stride;",
     "    const logit_bias *biases = p.biases + (long long)blockIdx.y * p.bias_room;",
-    "    const uint32_t *mask = p.masks + (long long)blockIdx.y * p.mask_room;",
+    "    const uint32_t *mask = p.masks + (long long)max(place.masked - 1, 0) * p.mask_room;",
     "    float *scores = p.scores + blockIdx.y * p.stride;",
     "    const int vocab = p.vocab, thread = threadIdx.x;",
     "    const float infinity = ignis_infinity<float>();",
@@ -17639,8 +17639,8 @@ static const ignis__source ignis__sources[] = {
     {"gemv.cuh", 0x670cb19bedf8d1eeULL, ignis__lines_gemv_cuh, 244},
     {"gemv_blocks.cu", 0x22b672c301b4108dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 414)},
     {"gemv_mma.cu", 0xa493e5a401627c85ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 409)},
-    {"generate.cu", 0x89cc21aa07982932ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 709)},
-    {"generate.cuh", 0x6fe3b1d099e567f2ULL, ignis__lines_generate_cuh, 40},
+    {"generate.cu", 0xfc4868a719f4fb9cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 709)},
+    {"generate.cuh", 0x80360d0b2c5a8be6ULL, ignis__lines_generate_cuh, 40},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x90ac802cf2eddebcULL, ignis__lines_hopper_cuh, 406},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},

@@ -504,7 +504,7 @@ struct draw_params {
     generate_row *rows;
     const logit_bias *biases; /* [rows, bias_room] */
     draw_part *parts; /* [rows, PARTS] */
-    const uint32_t *masks; /* [rows, mask_room]: a bit for each token, of rows that are masked */
+    const uint32_t *masks; /* [any number, mask_room]: a bit for each token */
     draw_exchange *exchanges; /* [rows] */
     long long stride;
     int vocab, bias_room, mask_room;
@@ -582,7 +582,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
     generate_row &place = p.rows[blockIdx.y];
     const float *logits = p.logits + blockIdx.y * p.stride;
     const logit_bias *biases = p.biases + (long long)blockIdx.y * p.bias_room;
-    const uint32_t *mask = p.masks + (long long)blockIdx.y * p.mask_room;
+    const uint32_t *mask = p.masks + (long long)max(place.masked - 1, 0) * p.mask_room;
     float *scores = p.scores + blockIdx.y * p.stride;
     const int vocab = p.vocab, thread = threadIdx.x;
     const float infinity = ignis_infinity<float>();

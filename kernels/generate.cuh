@@ -21,7 +21,7 @@ struct generate_row {
     uint64_t seed;
     int32_t window;       /* latest tokens that count for the penalty; 0: all */
     int32_t biases;       /* of the row */
-    int32_t masked;       /* its mask says which tokens may be drawn */
+    int32_t masked;       /* the number, from 1 on, of the mask that says which tokens may be drawn; 0: all may */
     generate_draw *draws; /* two, in the host's memory: of even and of odd positions */
 };
 

@@ -626,7 +626,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         row[r].position = HISTORY - 1;
         row[r].temperature = c->temperature, row[r].top_p = c->top_p, row[r].min_p = c->min_p, row[r].penalty = c->penalty;
         row[r].top_k = c->top_k, row[r].window = c->window, row[r].biases = c->biases;
-        row[r].masked = c->masked != 0;
+        row[r].masked = c->masked ? r + 1 : 0;
         row[r].seed = seed << 32 | (uint64_t)r;
         row[r].draws = ignis__op_write(&op, draw_room) + (ignis__address)(2 * r) * sizeof *draws;
     }
@@ -1914,6 +1914,7 @@ TEST(texts_of_a_grammar)
         how[i].repetition_penalty = i == 4 ? 1.5 : 0;
         how[i].seed = (uint64_t)i;
         s[i] = ignis_sequence_begin(t.handle);
+        ((ignis__engine *)t.model->engine)->mask_count = 8; /* fewer than the grammar has, as many as the rows of a step */
         CHECK_OK(ignis_sequence_text(s[i], "H{", 2));
         CHECK_OK(ignis_sequence_grammar(s[i], form));
         for (id = 0, k = 0; id != 256 && k < LONGEST_TEXT; k++)
@@ -2018,9 +2019,17 @@ TEST(generated_texts_of_a_grammar)
         desc.stop_count = turn == 2;
         CHECK_OK(ignis_sequence_text(sequence, "H", 1));
         CHECK_OK(ignis_sequence_grammar(sequence, grammars[turn]));
+        fault_reset_counts();
         CHECK_OK(ignis_generate(sequence, &desc));
         CHECK_TEXT(s.text, texts[turn]);
         CHECK_INT(info.ending, endings[turn]);
+        CHECK(fault_count("cuMemcpyHtoDAsync_v2") > 0);
+        CHECK_OK(ignis_sequence_truncate(sequence, 1)); /* the masks are there by now */
+        memset(&s, 0, sizeof s);
+        fault_reset_counts();
+        CHECK_OK(ignis_generate(sequence, &desc));
+        CHECK_TEXT(s.text, texts[turn]);
+        CHECK_INT(fault_count("cuMemcpyHtoDAsync_v2"), 0);
         CHECK_OK(ignis_sequence_free(sequence));
     }
     test_model_end(&t);
