@@ -20755,7 +20755,7 @@ typedef struct ignis__epilogue {
     ignis__array *bias; /* [n], added to each row */
     int activation;     /* an ignis_activation, or IGNIS__ACTIVATION_GATED; 0: none */
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
-    ignis__array *pre;  /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see below */
+    ignis__array *pre;  /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
     bool keeps;         /* of gated ones that are no gradient */
     ignis__array *residual;    /* like out, added */
     ignis__array *column_sums; /* [n]: the sums of the results over m */
@@ -24094,20 +24094,12 @@ typedef struct ignis__mlp_gated {
     ignis__product up, down; /* that of the gate is as up */
 } ignis__mlp_gated;
 
-/*  The two matrices [rows, n] of an array [2, rows, n]. */
-static void ignis__op_halves(ignis__op *op, ignis__array *both, const ignis__product *p, ignis__array *halves[2])
-{
-    const ignis_shape shape = IGNIS_SHAPE(p->m, p->n);
-    int i;
-    for (i = 0; i < 2; i++)
-        halves[i] = ignis__op_view(op, both, &shape, p->m * p->n, i * p->m * p->n);
-}
-
 static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
 {
     const ignis__mlp_gated *p = (const ignis__mlp_gated *)args->params;
     enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* what is saved */
-    ignis__array *gradients[4] = {NULL}, *both = NULL, *of[2], *dx[2] = {NULL, NULL};
+    const ignis_shape shape = IGNIS_SHAPE(p->up.m, p->up.n);
+    ignis__array *gradients[4] = {NULL}, *both = NULL, *of, *dx[2] = {NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
     int i;
@@ -24122,14 +24114,13 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
     epilogue.gradient = true;
     epilogue.pre = op.in[BOTH];
     ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3], NULL);
-    if (both)
-        ignis__op_halves(&op, both, &p->up, of);
     memset(&epilogue, 0, sizeof epilogue);
-    for (i = 0; both && i < 2; i++) {
+    for (i = 0; both && i < 2; i++) { /* of the gate, of up */
+        of = ignis__op_view(&op, both, &shape, p->up.m * p->up.n, i * p->up.m * p->up.n);
         epilogue.residual = dx[0];
         if (args->needed[0])
             dx[i] = ignis__op_new_like(&op, op.in[X]);
-        ignis__linear_gradients(&op, &p->up, of[i], op.in[X], op.in[GATE + i], dx[i], &epilogue, gradients[1 + i], NULL);
+        ignis__linear_gradients(&op, &p->up, of, op.in[X], op.in[GATE + i], dx[i], &epilogue, gradients[1 + i], NULL);
     }
     gradients[0] = dx[1];
     return ignis__op_give(&op, args, 4, gradients);
@@ -24139,7 +24130,7 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
 {
     enum { X, GATE, UP, DOWN, INPUTS };
     ignis_tensor inputs[] = {x, w_gate, w_up, w_down};
-    ignis__array *out = NULL, *hidden = NULL, *both = NULL, *halves[2];
+    ignis__array *out = NULL, *hidden = NULL, *both = NULL, *first;
     ignis__epilogue epilogue = IGNIS__ZERO;
     const ignis_shape *gate, *up, *down;
     ignis__mlp_gated p = IGNIS__ZERO;
@@ -24169,8 +24160,8 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     }
     if (op.ok) {
         pair = IGNIS_SHAPE(p.up.m, p.up.n);
-        halves[0] = ignis__op_view(&op, both, &pair, p.up.m * p.up.n, 0);
-        ignis__matmul_run(&op, &p.up, halves[0], op.in[X], op.in[GATE], NULL);
+        first = ignis__op_view(&op, both, &pair, p.up.m * p.up.n, 0);
+        ignis__matmul_run(&op, &p.up, first, op.in[X], op.in[GATE], NULL);
         epilogue.activation = IGNIS__ACTIVATION_GATED;
         epilogue.pre = both;
         epilogue.keeps = op.records;
