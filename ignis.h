@@ -44173,8 +44173,8 @@ static const ignis__grammar_state *ignis__sequence_allows(const char *call, igni
     return NULL;
 }
 
-/*  Which of the engine's masks, from 1 on, has the tokens that may come to a sequence. It is sent where it is not there, in place of the one that was used
-    longest ago, so of none of the step's other rows. 0: a failure. */
+/*  Which of the engine's masks, from 1 on, has the tokens that may come to a sequence. It is sent where it is not there, in place of the one that was
+    used longest ago, so of none of the step's other rows. 0: a failure. */
 static int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
 {
     const ignis__grammar_state *state = op->ok ? ignis__sequence_allows(op->work.call, s) : NULL;
