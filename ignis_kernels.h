@@ -30,14 +30,14 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   331 lines   15912 bytes
-        gemm_hopper.cu             660 lines   30175 bytes
+        gemm_hopper.cu             660 lines   30204 bytes
         gemm_hopper_ahead.cuh      182 lines    8466 bytes
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   244 lines   10163 bytes
         gemv_blocks.cu             414 lines   18101 bytes
         gemv_mma.cu                409 lines   19345 bytes
-        generate.cu                709 lines   30786 bytes
+        generate.cu                713 lines   30882 bytes
         generate.cuh                40 lines    1837 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 406 lines   24810 bytes
@@ -10783,7 +10783,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + 2 * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;",
     "constexpr int LAG = IGNIS_GEMM_LAG;",
     "static_assert(LAG < STAGES, \"the first warpgroup gets so far alone\");",
-    "constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT, A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;",
+    "constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED, A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;",
     "",
     "typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */",
     "",
@@ -12808,6 +12808,14 @@ static const char *const ignis__lines_generate_cu[] = {
     "        end = min(vocab, begin + size);",
     "    }",
     "",
+    "    /*  Each thread uses its tokens of the share. */",
+    "    template <typename Use> __device__ void each(Use use) const",
+    "    {",
+    "#pragma unroll 4",
+    "        for (int i = begin + threadIdx.x; i < end; i += DRAW_THREADS)",
+    "            use(i);",
+    "    }",
+    "",
     "    /*  Another share, or the first; false: there is none, and all are done. */",
     "    __device__ bool take(bool first)",
     "    {",
@@ -13184,13 +13192,8 @@ static const char *const ignis__lines_generate_cu[] = {
     "    }",
     "",
     "    draw_work work(memory, p.exchanges + blockIdx.y, vocab);",
-    "    const auto each = [&](auto use) {",
-    "#pragma unroll 4",
-    "        for (int i = work.begin + thread; i < work.end; i += DRAW_THREADS)",
-    "            use(i);",
-    "    };",
     "    const weight_t most = work.most([&] {",
-    "        each([&](int i) { scores[i] = logits[i] == logits[i] ? logits[i] : -infinity; });",
+    "        work.each([&](int i) { scores[i] = logits[i] == logits[i] ? logits[i] : -infinity; });",
     "        __syncthreads();",
     "        for (int i = thread; i < place.biases; i += DRAW_THREADS)",
     "            if (biases[i].id >= work.begin && biases[i].id < work.end)",
@@ -13210,7 +13213,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "        }",
     "        __syncthreads();",
     "        float greatest = -infinity;",
-    "        each([&](int i) {",
+    "        work.each([&](int i) {",
     "            if (place.masked) /* those that may be drawn are above the others, even where biases forbid them all */",
     "                scores[i] = mask[i / 32] >> (i % 32) & 1 ? fmaxf(scores[i], -3.402823466e38f) : -infinity;",
     "            greatest = fmaxf(greatest, scores[i]);",
@@ -13226,11 +13229,12 @@ static const char *const ignis__lines_generate_cu[] = {
     "        draw_find(work, at, value);",
     "        return true;",
     "    };",
+    "    const auto sum_of = [&](auto value) { work.sum<1>([&](weight_t(&x)[1]) { work.each([&](int i) { x[0] += value(i); }); }); };",
     "    int kept = 1;",
     "    bool mine;",
     "    if (place.temperature == 0) { /* the first of the greatest */",
     "        const auto is_greatest = [&](int i) { return (weight_t)(scores[i] == row.greatest); };",
-    "        work.sum<1>([&](weight_t(&x)[1]) { each([&](int i) { x[0] += is_greatest(i); }); });",
+    "        sum_of(is_greatest);",
     "        mine = find(0, is_greatest);",
     "    } else {",
     "        weight_t above = 0;",
@@ -13244,7 +13248,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "            /* Of those at the border, as many from the first on as it takes. Its score is that of one of them. */",
     "            const weight_t one = row.weight_of(draw_row::score_of(border)), some = one ? (target - above + one - 1) / one : 1;",
     "            const auto is_at_border = [&](int i) { return (weight_t)(draw_row::key_of(scores[i]) == border); };",
-    "            work.sum<1>([&](weight_t(&x)[1]) { each([&](int i) { x[0] += is_at_border(i); }); });",
+    "            sum_of(is_at_border);",
     "            if (memory.total[0] >= some) {",
     "                weight_t at = some - 1;",
     "                const uint32_t share = work.share_of(at);",
@@ -13261,7 +13265,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "        if (place.min_p > 0)",
     "            row.least = max((weight_t)ceil(place.min_p * (double)UNITS), (weight_t)1);",
     "        work.sum<2>([&](weight_t(&x)[2]) {",
-    "            each([&](int i) {",
+    "            work.each([&](int i) {",
     "                const weight_t w = row.weight(i);",
     "                x[0] += w;",
     "                x[1] += w > 0;",
@@ -17632,14 +17636,14 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8def456caf2f30a5ULL, ignis__lines_gemm_cuh, 331},
-    {"gemm_hopper.cu", 0xd36dfefc0cc65f74ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 660)},
+    {"gemm_hopper.cu", 0x628b9a1c12954a92ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 660)},
     {"gemm_hopper_ahead.cuh", 0xa815709b7812d785ULL, ignis__lines_gemm_hopper_ahead_cuh, 182},
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x670cb19bedf8d1eeULL, ignis__lines_gemv_cuh, 244},
     {"gemv_blocks.cu", 0x22b672c301b4108dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 414)},
     {"gemv_mma.cu", 0xa493e5a401627c85ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 409)},
-    {"generate.cu", 0xfc4868a719f4fb9cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 709)},
+    {"generate.cu", 0x89d89409700f830fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 713)},
     {"generate.cuh", 0x80360d0b2c5a8be6ULL, ignis__lines_generate_cuh, 40},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x90ac802cf2eddebcULL, ignis__lines_hopper_cuh, 406},

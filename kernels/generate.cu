@@ -239,6 +239,14 @@ struct draw_work {
         end = min(vocab, begin + size);
     }
 
+    /*  Each thread uses its tokens of the share. */
+    template <typename Use> __device__ void each(Use use) const
+    {
+#pragma unroll 4
+        for (int i = begin + threadIdx.x; i < end; i += DRAW_THREADS)
+            use(i);
+    }
+
     /*  Another share, or the first; false: there is none, and all are done. */
     __device__ bool take(bool first)
     {
@@ -615,13 +623,8 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
     }
 
     draw_work work(memory, p.exchanges + blockIdx.y, vocab);
-    const auto each = [&](auto use) {
-#pragma unroll 4
-        for (int i = work.begin + thread; i < work.end; i += DRAW_THREADS)
-            use(i);
-    };
     const weight_t most = work.most([&] {
-        each([&](int i) { scores[i] = logits[i] == logits[i] ? logits[i] : -infinity; });
+        work.each([&](int i) { scores[i] = logits[i] == logits[i] ? logits[i] : -infinity; });
         __syncthreads();
         for (int i = thread; i < place.biases; i += DRAW_THREADS)
             if (biases[i].id >= work.begin && biases[i].id < work.end)
@@ -641,7 +644,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
         }
         __syncthreads();
         float greatest = -infinity;
-        each([&](int i) {
+        work.each([&](int i) {
             if (place.masked) /* those that may be drawn are above the others, even where biases forbid them all */
                 scores[i] = mask[i / 32] >> (i % 32) & 1 ? fmaxf(scores[i], -3.402823466e38f) : -infinity;
             greatest = fmaxf(greatest, scores[i]);
@@ -657,11 +660,12 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
         draw_find(work, at, value);
         return true;
     };
+    const auto sum_of = [&](auto value) { work.sum<1>([&](weight_t(&x)[1]) { work.each([&](int i) { x[0] += value(i); }); }); };
     int kept = 1;
     bool mine;
     if (place.temperature == 0) { /* the first of the greatest */
         const auto is_greatest = [&](int i) { return (weight_t)(scores[i] == row.greatest); };
-        work.sum<1>([&](weight_t(&x)[1]) { each([&](int i) { x[0] += is_greatest(i); }); });
+        sum_of(is_greatest);
         mine = find(0, is_greatest);
     } else {
         weight_t above = 0;
@@ -675,7 +679,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
             /* Of those at the border, as many from the first on as it takes. Its score is that of one of them. */
             const weight_t one = row.weight_of(draw_row::score_of(border)), some = one ? (target - above + one - 1) / one : 1;
             const auto is_at_border = [&](int i) { return (weight_t)(draw_row::key_of(scores[i]) == border); };
-            work.sum<1>([&](weight_t(&x)[1]) { each([&](int i) { x[0] += is_at_border(i); }); });
+            sum_of(is_at_border);
             if (memory.total[0] >= some) {
                 weight_t at = some - 1;
                 const uint32_t share = work.share_of(at);
@@ -692,7 +696,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
         if (place.min_p > 0)
             row.least = max((weight_t)ceil(place.min_p * (double)UNITS), (weight_t)1);
         work.sum<2>([&](weight_t(&x)[2]) {
-            each([&](int i) {
+            work.each([&](int i) {
                 const weight_t w = row.weight(i);
                 x[0] += w;
                 x[1] += w > 0;
