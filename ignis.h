@@ -21095,7 +21095,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.keeps = epilogue->keeps;
     if (epilogue->bias)
         p.bias = ignis__op_read(op, epilogue->bias);
-    if (epilogue->pre && (epilogue->gradient || epilogue->activation == IGNIS__ACTIVATION_GATED))
+    if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&p)))
         p.pre = ignis__op_read(op, epilogue->pre);
     if (epilogue->pre && (epilogue->keeps || !p.pre))
         p.pre = ignis__op_write(op, epilogue->pre);
@@ -44180,12 +44180,14 @@ static int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
     const ignis__grammar_state *state = op->ok ? ignis__sequence_allows(op->work.call, s) : NULL;
     ignis__engine *e = s->engine;
     const ignis__vocabulary *v = e->vocabulary;
-    int64_t bytes = state ? (int64_t)sizeof(uint32_t) * v->words : 0;
     ignis__address masks = ignis__op_write(op, e->masks); /* behind what another stream may be sending */
+    int64_t bytes;
     uint32_t *mask;
     int oldest = 0, i;
     bool ok;
-    for (i = 0; state && i < e->mask_count; i++) {
+    if (!state)
+        return 0;
+    for (i = 0; i < e->mask_count; i++) {
         if (e->mask[i].grammar == s->grammar->number && e->mask[i].epoch == s->epoch && e->mask[i].state == s->state) {
             e->mask[i].used = ++e->masks_used;
             return i + 1;
@@ -44193,9 +44195,8 @@ static int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
         if (e->mask[i].used < e->mask[oldest].used)
             oldest = i;
     }
-    mask = state ? (uint32_t *)ignis__alloc((size_t)bytes) : NULL;
-    if (state && !mask)
-        ignis__fail_host_memory(op->work.call, (size_t)bytes);
+    bytes = (int64_t)sizeof *mask * v->words;
+    mask = (uint32_t *)ignis__alloc_for(op->work.call, (size_t)bytes);
     if (!mask)
         return 0;
     memcpy(mask, state->mask, (size_t)bytes);
