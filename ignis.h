@@ -13953,6 +13953,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16")              \
     X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32")              \
     X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64")              \
+    X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster")        \
     X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows") \
     X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1")       \
     X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8")       \
@@ -14292,6 +14293,7 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_SORT_CU: return true;
 #ifdef IGNIS_MODELS
     case IGNIS__SOURCE_GEMV_MMA_CU:
+    case IGNIS__SOURCE_GEMV_CLUSTER_CU:
     case IGNIS__SOURCE_GEMV_BLOCKS_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU: return true;
@@ -43313,11 +43315,24 @@ static void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis_
     p->rms = norm->rms;
 }
 
+/*  Variants of gemv_cluster.cu: rows of x at most, blocks of a cluster, and blocks that a multiprocessor has room for. A product has a cluster for each 128 rows
+    of weights, and takes the first variant of so many rows with which it has up to `most` blocks for two multiprocessors: those that measured best. Clusters
+    of one, the last ones, go on from group to group. */
+static const struct {
+    int columns, cluster, resident, most, found; /* found: times 512 bytes for each row of x, of shared memory for what is found */
+} ignis__gemv_clusters[] = {{16, 8, 2, 3, 1}, {16, 4, 2, 4, 1}, {16, 1, 2, 0, 0}, {32, 8, 2, 3, 1}, {32, 4, 2, 4, 1},
+                            {32, 1, 2, 0, 1}, {64, 8, 2, 4, 1}, {64, 2, 1, 2, 2}, {64, 1, 1, 0, 2}};
+
+static void ignis__gemv_cluster_define(char *define, size_t size, int variant)
+{
+    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", ignis__gemv_clusters[variant].columns, ignis__gemv_clusters[variant].cluster);
+}
+
 /*  Records what other devices, or other numbers of rows, take for weights. */
 IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dtype, bool gated)
 {
-    char define[32];
-    int groups;
+    char define[48];
+    int groups, i;
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
     ignis__request_builtin(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1, dtype);
@@ -43325,6 +43340,10 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
     for (groups = 2; groups <= 8; groups *= 2) {
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
         ignis__request_own(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
+    }
+    for (i = 0; i < (int)(sizeof ignis__gemv_clusters / sizeof *ignis__gemv_clusters); i++) {
+        ignis__gemv_cluster_define(define, sizeof define, i);
+        ignis__request_own(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
     }
 }
 
@@ -43341,6 +43360,42 @@ static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t 
     p->found_at = PIECES * p->ring;
     *resident = 2 * ((size_t)p->found_at + rest + OTHER) <= all ? 2 : 1;
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, p->weights, 2, dims, &step, box, NULL);
+}
+
+/*  The product of 9 rows and more by gemv_cluster.cu; false: not on this device. groups: of 128 rows of weights. */
+static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights, int64_t groups)
+{
+    enum { WEIGHTS = 16 * 1024, BARRIERS = 16 }; /* bytes of a stage */
+    const ignis_device_info *info = &op->work.device->info;
+    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64; /* so many rows of the weights are next to each other */
+    const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, dims_of_x[] = {weights->shape.dim[1], p->rows}, step = 2 * dims[0];
+    int columns, cluster, resident, box[] = {64, (half & -half) < 64 ? half & -half : 64}, box_of_x[] = {64, 0}, i = 0;
+    size_t stage, found, room;
+    char define[48];
+    ignis__tensor_map maps[2];
+    void *params[] = {p, &maps[0], &maps[1]};
+    if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
+        return false;
+    while (ignis__gemv_clusters[i].columns < p->rows || (ignis__gemv_clusters[i].cluster > 1 && 2 * groups * ignis__gemv_clusters[i].cluster >
+                                                                                                  info->multiprocessors * ignis__gemv_clusters[i].most))
+        i++;
+    box_of_x[1] = columns = ignis__gemv_clusters[i].columns;
+    cluster = ignis__gemv_clusters[i].cluster;
+    resident = ignis__gemv_clusters[i].resident;
+    ignis__gemv_cluster_define(define, sizeof define, i);
+    stage = WEIGHTS + BARRIERS + (size_t)columns * 128;
+    found = 512 * (size_t)(columns * ignis__gemv_clusters[i].found);
+    room = ((size_t)info->shared_per_block + 1024) / (size_t)resident - 1024;
+    p->ring = room > found ? (int)((room - found - 8) / stage) : 0;
+    p->found_at = (int)(stage - BARRIERS) * p->ring;
+    if (p->ring < 2 || !ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMV_CLUSTER, weights->dtype, define))
+        return false;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, p->weights, 2, dims, &step, box, NULL) &&
+             ignis__tensor_map_make(&op->work, &maps[1], weights->dtype, p->x, 2, dims_of_x, &step, box_of_x, NULL);
+    ignis__op_launch(op, IGNIS__BUILTIN_GEMV_CLUSTER, weights->dtype, define,
+                     cluster > 1 ? groups * cluster : ignis__clamp(groups, 1, resident * info->multiprocessors), 1, 1, 288, 1,
+                     stage * (size_t)p->ring + found + 8, params);
+    return true;
 }
 
 /*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. norm: x is made by it first; null: x is
@@ -43396,6 +43451,8 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
     p.out = p.sum = p.logits = ignis__op_write(op, out);
     p.result_row = out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
+    if (number > 1 && ignis__step_mma_cluster(op, &p, weights, ignis__ceil_div(tiles, 8)))
+        return;
     ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype, number > 1 ? define : NULL,
                      ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1, shared, params);
 }

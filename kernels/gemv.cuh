@@ -220,6 +220,32 @@ __device__ inline float sum_of_slices(const float *found, int apart)
     return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
+/*  The same of so many slices that come one after the other, of M tiles and N eights of columns: behind the last one x is the sum of all. */
+template <int slices, int M, int N> struct slice_tree {
+    static constexpr int levels = slices >= 8 ? 3 : slices >= 4 ? 2 : 1;
+    float kept[levels][M][N][4]; /* of 1, 2 and 4 slices that wait for as many others */
+
+    __device__ void add(int slice, float (&x)[M][N][4])
+    {
+#pragma unroll
+        for (int level = 0; 1 << level < slices; level++) {
+            const bool waits = !(slice >> level & 1);
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int n = 0; n < N; n++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        if (waits)
+                            kept[level][m][n][j] = x[m][n][j];
+                        else
+                            x[m][n][j] += kept[level][m][n][j];
+            if (waits)
+                break;
+        }
+    }
+};
+
 /*  Adds up the slices of a tile and finishes its rows. `line` has the sums of this thread's first column already, and with `loaded` all else. */
 template <int columns, bool loaded>
 __device__ inline void finish_tile(const gemv_mma_params &p, const float *slices, int low, int high, finish_line &line)

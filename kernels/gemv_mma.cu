@@ -251,7 +251,7 @@ template <int N, bool single, typename Pieces> __device__ inline void product(co
 }
 #endif
 
-/*  More rows: IGNIS_GROUPS tiles of weights share what they need of x. So many warps have the same slices of K one after the other, and pass
+/*  More rows, where gemv_cluster.cu does not do it: IGNIS_GROUPS tiles of weights share what they need of x. So many warps have the same slices of K one after the other, and pass
     through x in shared memory together; as many groups of them as make 8 warps share out the slices. */
 #ifdef IGNIS_GROUPS
 constexpr int TILES = IGNIS_GROUPS, OWN_SLICES = IGNIS_GROUPS, TEAMS = SLICES / TILES;
@@ -300,57 +300,42 @@ template <int N> __device__ inline void product_of_many(const gemv_mma_params &p
     ignis_grid_dependents_launch();
     for (int first_tile = blockIdx.x * TILES; first_tile < tiles; first_tile += gridDim.x * TILES) {
         const int tile = first_tile + warp % TILES;
-        float sum[N][4], one[N][4], two[N][4], four[N][4];
+        float sum[1][N][4] = {};
+        slice_tree<OWN_SLICES, 1, N> tree;
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             load(w[i], tile, i);
         ignis_grid_dependency_wait();
         for (int i = 0; i < STAGES - 1; i++)
             copy_x(i);
+        for (int from = 0; from < all; from += AHEAD) {
 #pragma unroll
-        for (int n = 0; n < N; n++)
+            for (int s = 0; s < AHEAD; s++) { /* weights that are on their way stay in the registers where they come */
+                const int n = from + s;
+                if (n >= all)
+                    break;
+                ignis_ptx_cp_async_wait<STAGES - 2>();
+                __syncthreads(); /* x is there, and all are done with what the next copy writes over */
+                copy_x(n + STAGES - 1);
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                sum[n][j] = one[n][j] = two[n][j] = four[n][j] = 0;
-        for (int n = 0; n < all; n++) {
-            ignis_ptx_cp_async_wait<STAGES - 2>();
-            __syncthreads(); /* x is there, and all are done with what the next copy writes over */
-            copy_x(n + STAGES - 1);
+                for (int i = 0; i < STEP; i++) {
+                    uint4 x[N];
 #pragma unroll
-            for (int i = 0; i < STEP; i++) {
-                uint4 x[N];
+                    for (int c = 0; c < N; c++)
+                        x[c] = *(const uint4 *)((const char *)memory + n % STAGES * stage_bytes + team * team_bytes + (8 * c + lane / 4) * X_ROW +
+                                                64 * i + lane % 4 * 16);
+                    weights::template add<N>(sum[0], w[s][i], x);
+                }
+                load(w[s], tile, n + AHEAD);
+                if ((n + 1) % steps != 0)
+                    continue;
+                tree.add(n / steps, sum);
+                if (n + 1 == all)
+                    break;
 #pragma unroll
                 for (int c = 0; c < N; c++)
-                    x[c] = *(const uint4 *)((const char *)memory + n % STAGES * stage_bytes + team * team_bytes + (8 * c + lane / 4) * X_ROW +
-                                            64 * i + lane % 4 * 16);
-                weights::template add<N>(sum, w[0][i], x);
+                    sum[0][c][0] = sum[0][c][1] = sum[0][c][2] = sum[0][c][3] = 0;
             }
-#pragma unroll
-            for (int i = 0; i + 1 < AHEAD; i++)
-#pragma unroll
-                for (int j = 0; j < STEP; j++)
-                    w[i][j] = w[i + 1][j];
-            load(w[AHEAD - 1], tile, n + AHEAD);
-            if ((n + 1) % steps != 0)
-                continue;
-            const int slice = n / steps; /* in the order in which product() adds them up */
-#pragma unroll
-            for (int c = 0; c < N; c++)
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    if (slice % 2 == 0) {
-                        one[c][j] = sum[c][j];
-                    } else {
-                        const float pair = one[c][j] + sum[c][j];
-                        if (slice % 4 == 1)
-                            two[c][j] = pair;
-                        else if (slice == 3)
-                            four[c][j] = two[c][j] + pair;
-                        else
-                            four[c][j] += two[c][j] + pair;
-                    }
-                    sum[c][j] = 0;
-                }
         }
         ignis_ptx_cp_async_wait<0>();
         __syncthreads();
@@ -358,8 +343,7 @@ template <int N> __device__ inline void product_of_many(const gemv_mma_params &p
         for (int c = 0; c < N; c++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                found[(warp * columns + 8 * c + lane % 4 * 2 + j % 2) * COLUMN + lane / 4 + j / 2 * 8] =
-                    OWN_SLICES == 8 || OWN_SLICES == 4 ? four[c][j] : two[c][j];
+                found[(warp * columns + 8 * c + lane % 4 * 2 + j % 2) * COLUMN + lane / 4 + j / 2 * 8] = sum[0][c][j];
         __syncthreads();
         for (int i = threadIdx.x; i < TILES * 8 * columns; i += THREADS) {
             const int g = i % 8, c = i / 8 % columns, own = i / 8 / columns;

@@ -129,6 +129,15 @@ __device__ inline void ignis_ptx_st_cluster(uint32_t to, float2 x)
     asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x.x), "f"(x.y) : "memory");
 }
 
+/*  The same, with its bytes announced and counted as those of bulk copies at a barrier of that block: who waits there sees them. What is ahead of it
+    need not be done, as it must be for an arrival that others see. */
+__device__ inline void ignis_ptx_st_async(uint32_t to, float2 x, uint32_t barrier)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];"
+                 ::"r"(to), "f"(x.x), "f"(x.y), "r"(barrier)
+                 : "memory");
+}
+
 /* >>copies ------------------------------------------------------------------------------------------------------ */
 
 /*  A tensor in global memory, as cuTensorMapEncodeTiled describes it; a kernel takes it as const __grid_constant__ ignis_tensor_map. */

@@ -223,6 +223,7 @@ typedef struct worker {
     barrier barriers[MAX_BARRIERS];
     struct cluster *cluster; /* of a kernel without: NULL */
     unsigned cluster_arrived;
+    struct bulk_load *inbox; /* what other blocks of the cluster sent, with its lock */
     struct async *async, *async_memory;       /* async: NULL for a kernel that has nothing to do with hopper.h */
     uint64_t progress, last_seen, last_stall; /* events that let threads go on; how many when it was looked at, or nobody could go on */
     unsigned quiet;                           /* what the thread sanitizer is not to see: so many around it */
@@ -697,27 +698,37 @@ static unsigned runtime_live_lanes(void)
 static int job_failed(const worker *w);
 static void watch_progress(worker *w);
 
+static void look_for_failures(worker *w)
+{
+    int failed = job_failed(w);
+    if (failed) /* another block of the launch: this one might wait for it for ever */
+        give_up(w, failed, "given up because another block failed", sim_place{NULL, 0});
+    failed = sim_fault();
+    if (failed) /* what it waits for does not come any more */
+        give_up(w, failed, "given up because another kernel or copy failed", sim_place{NULL, 0});
+}
+
+static void pause_in_vain(worker *w)
+{
+    const struct timespec pause = {0, 20000};
+    if (w->async)
+        watch_progress(w);
+    nanosleep(&pause, NULL);
+}
+
 /* Every thread of the block that can run has come by here: what they wait for comes from elsewhere. At first the processor
    is only offered, then given up for a while: offers alone would let spinning OS threads pass it among themselves. */
 static void wait_for_others(worker *w, bool in_vain)
 {
-    enum { OFFERS = 8, PAUSE_NS = 20000 };
+    enum { OFFERS = 8 };
     if (in_vain && w->async && async_goes_on(w))
         return;
-    int failed = in_vain ? job_failed(w) : SIM_OK;
-    if (failed) /* another block of the launch: this one might wait for it for ever */
-        give_up(w, failed, "given up because another block failed", sim_place{NULL, 0});
-    failed = in_vain ? sim_fault() : SIM_OK;
-    if (failed) /* what it waits for does not come any more */
-        give_up(w, failed, "given up because another kernel or copy failed", sim_place{NULL, 0});
-    if (!in_vain || ++w->vain_rounds <= OFFERS) {
+    if (in_vain)
+        look_for_failures(w);
+    if (!in_vain || ++w->vain_rounds <= OFFERS)
         sched_yield();
-        return;
-    }
-    if (w->async)
-        watch_progress(w);
-    struct timespec pause = {0, PAUSE_NS};
-    nanosleep(&pause, NULL);
+    else
+        pause_in_vain(w);
 }
 
 static void yield_to_others(worker *w, bool in_vain)
@@ -909,6 +920,57 @@ static char *runtime_cluster_memory(unsigned block, unsigned offset, unsigned by
     return memory + offset;
 }
 
+static void runtime_cluster_store(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at)
+{
+    worker *w = this_worker;
+    struct cluster *c = cluster_of(w, at);
+    (void)runtime_cluster_memory(block, offset, bytes, at);
+    mbarrier *b = (mbarrier *)runtime_cluster_memory(block, counted_at, sizeof *b, at);
+    bulk_load *l = (bulk_load *)malloc(sizeof *l + bytes);
+    if (!l)
+        abort();
+    *l = bulk_load{NULL, b, NULL, bytes, {0}};
+    memcpy(l->data, from, bytes);
+    pthread_mutex_lock(&c->lock);
+    worker *to = c->members[block];
+    if (to) {
+        l->to = to->dynamic_shared + offset;
+        l->next = to->inbox;
+        to->inbox = l;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (!to) {
+        free(l);
+        give_up(w, SIM_ILLEGAL_ADDRESS, "a store to a block of the cluster that has ended meanwhile", at);
+    }
+    count_progress(w);
+}
+
+/* Those that have come are loads that are under way. */
+static void take_inbox(worker *w)
+{
+    if (!w->cluster)
+        return;
+    pthread_mutex_lock(&w->cluster->lock);
+    bulk_load *l = w->inbox;
+    w->inbox = NULL;
+    pthread_mutex_unlock(&w->cluster->lock);
+    while (l) {
+        bulk_load *next = l->next;
+        l->next = NULL;
+        *w->async->last_load = l;
+        w->async->last_load = &l->next;
+        l = next;
+    }
+}
+
+/* All threads wait, and other blocks may send them something. */
+static void wait_for_inbox(worker *w)
+{
+    look_for_failures(w);
+    pause_in_vain(w);
+}
+
 static void runtime_set_registers(unsigned count, int more, sim_place at)
 {
     worker *w = this_worker;
@@ -969,7 +1031,8 @@ static sim_runtime runtime = {0,
                               runtime_wgmma_wait,
                               runtime_cluster_arrive,
                               runtime_cluster_wait,
-                              runtime_cluster_memory};
+                              runtime_cluster_memory,
+                              runtime_cluster_store};
 
 /* A thread is through. Others may have waited for it only. */
 static void thread_exit(worker *w)

@@ -337,12 +337,16 @@ static void runtime_mbarrier_init(void *p, unsigned arrivals, sim_place at)
     runtime_wrote_shared(p, sizeof *b);
 }
 
+static void take_inbox(worker *w);
+static void wait_for_inbox(worker *w);
+
 /* The bytes of loads that count at one mbarrier (NULL: at all where a thread waits) get to where they belong. */
 static bool deliver_loads(worker *w, const mbarrier *only)
 {
     quietly no_accesses(w);
     async *a = w->async;
     bool any = false;
+    take_inbox(w);
     for (bulk_load **p = &a->loads; *p;) {
         bulk_load *l = *p;
         bool wanted = l->barrier == only;
@@ -984,6 +988,7 @@ static void async_thread_exits(worker *w)
     find_last_store(a);
     if (w->live > 1)
         return;
+    take_inbox(w);
     if (a->loads)
         give_up_at(w, a->loads->to, "the block ends while a bulk load to here is under way that nobody has waited for", sim_place{NULL, 0});
     for (unsigned i = 0; i < MAX_WARPS; i++)
@@ -992,7 +997,7 @@ static void async_thread_exits(worker *w)
 }
 
 /* Nobody of the block can go on: loads that are waited for come now. Else mbarrier.try_wait gives up for once, as a real one does after some
-   time; that helps a thread that then does something else. False: nothing of it helped. */
+   time; that helps a thread that then does something else, or if another block of the cluster sends something. False: nothing of it helped. */
 static bool async_goes_on(worker *w)
 {
     enum { TRIES = 3 };
@@ -1001,8 +1006,10 @@ static bool async_goes_on(worker *w)
         return true;
     w->stalls = w->progress == w->last_stall ? w->stalls + 1 : 0;
     w->last_stall = w->progress;
-    if (!a->waiting_count || w->stalls > TRIES)
+    if (!a->waiting_count || (w->stalls > TRIES && !w->cluster))
         return false;
+    if (w->stalls > TRIES)
+        wait_for_inbox(w);
     while (a->waiting_count)
         make_ready(w, a->waiting[--a->waiting_count]);
     return true;

@@ -72,6 +72,18 @@ SIM_DEVICE void sim_ptx_st_shared__cluster_v2_b32(sim_address a, float s0, float
     p[1] = s1;
 }
 
+SIM_DEVICE void sim_ptx_st_async_shared__cluster_mbarrier__complete_tx__bytes_v2_b32(sim_address a, float s0, float s1, sim_address barrier,
+                                                                                          SIM_AT)
+{
+    const float both[2] = {s0, s1};
+    unsigned block = (unsigned)a.value >> 24 & 0x3f;
+    if (a.value % 8)
+        sim_fail(716, "misaligned address in st.async.v2", SIM_HERE);
+    if (!block || block != ((unsigned)barrier.value >> 24 & 0x3f))
+        sim_fail(719, "st.async: the simulator takes addresses of mapa, both of one block", SIM_HERE);
+    sim_rt->cluster_store(block - 1, (unsigned)a.value & 0xffffff, both, 8, (unsigned)barrier.value & 0xffffff, SIM_HERE);
+}
+
 /* ---------------------------------------------------------------------------------------------------- copies */
 
 SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_mbarrier__complete_tx__bytes(sim_address to, sim_address from, unsigned bytes,

@@ -142,6 +142,9 @@ static const char *const gemv_mma[] = {"-DIGNIS_T=1",
                                        "-DIGNIS_T=1 -DIGNIS_GROUPS=8",
                                        "-DIGNIS_T=2 -DIGNIS_GROUPS=8",
                                        NULL};
+#define IN_CLUSTERS(type, columns, blocks) "-DIGNIS_T=" #type " -DIGNIS_COLUMNS=" #columns " -DIGNIS_CLUSTER=" #blocks
+static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8), IN_CLUSTERS(2, 16, 4), IN_CLUSTERS(1, 16, 1), IN_CLUSTERS(2, 32, 8), IN_CLUSTERS(1, 32, 4), IN_CLUSTERS(2, 32, 1),
+                                           IN_CLUSTERS(2, 64, 8), IN_CLUSTERS(2, 64, 2), IN_CLUSTERS(1, 64, 1), IN_CLUSTERS(2, 64, 1), NULL};
 static const char *const halves_of_blocks[] = {
     "-DIGNIS_T=1 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=12", "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
@@ -394,6 +397,7 @@ static const struct {
     {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_BLOCKS_CU, halves_of_blocks, 80, 0, {0, 0, 64}}, /* sm_90: 64 rows of Q4_K; 28 on sm_100: 8 of Q6_K */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
+    {IGNIS__SOURCE_GEMV_CLUSTER_CU, gemv_cluster, 90, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}},      /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
@@ -540,8 +544,8 @@ static void read_log(job *j)
     whose kernels begins early (ignis__builtin_waits in ignis.h), though some share the code of others that do. */
 static int waits_late(int source)
 {
-    return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_CU ||
-           source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU || source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
+    return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU ||
+           source == IGNIS__SOURCE_ATTENTION_PAGED_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU || source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
 }
 
 /*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they touch global memory: if one of a
