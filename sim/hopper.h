@@ -21,7 +21,7 @@
     says who waits where: for mbarriers the place in shared memory, the phase, and the arrivals and bytes that it lacks.
 
     Not seen: whether the compiler lets products run beside other work (tools/nvrtc_check.c sees its notes) and how many registers it needs;
-    what a missing fence does to global memory; anything but the swizzle of 128 bytes in products; clusters; and time.
+    what a missing fence does to global memory; anything but the swizzle of 128 bytes in products; and time.
 */
 
 /* ------------------------------------------------------------------------------------------------ what a block has */

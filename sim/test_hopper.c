@@ -288,6 +288,7 @@ static void test_clusters(build *b)
                   {"clusters", "of a cluster: there are 4 blocks, with 2048 bytes", CLUSTER},
                   {"clusters", "5 blocks along x, in clusters of 4", CLUSTER + 1},
                   {"no_clusters", "an instruction for clusters, in a kernel without __cluster_dims__", 1}};
+    static const char *const kernels[] = {"clusters", "async_stores"};
     float *out = calloc(BLOCKS * 64, sizeof *out);
     int fault = 0, wrong = 0, code = run(b, "clusters", BLOCKS, 64, BYTES, (void *[]){&out, &fault});
     if (in_lane("thread") || in_lane("address")) {
@@ -296,12 +297,19 @@ static void test_clusters(build *b)
         free(out);
         return;
     }
-    CHECK(code == 0);
-    for (int i = 0; i < BLOCKS * 64; i++) {
-        int first = i / 64 / CLUSTER * CLUSTER * 64 + i % 64;
-        wrong += out[i] != (float)(CLUSTER * first + 64 * CLUSTER * (CLUSTER - 1) / 2);
+    for (int k = 0; k < 2; k++) {
+        memset(out, 0, BLOCKS * 64 * sizeof *out);
+        CHECK(run(b, kernels[k], BLOCKS, 64, BYTES + 8, (void *[]){&out, &fault}) == 0);
+        for (int i = 0; i < BLOCKS * 64; i++) {
+            int first = i / 64 / CLUSTER * CLUSTER * 64 + i % 64;
+            wrong += out[i] != (float)(CLUSTER * first + 64 * CLUSTER * (CLUSTER - 1) / 2);
+        }
+        CHECK(wrong == 0);
     }
-    CHECK(wrong == 0);
+    for (fault = 1; fault <= 2; fault++) {
+        CHECK(run(b, "async_stores", CLUSTER, 64, BYTES + 8, (void *[]){&out, &fault}) != 0);
+        CHECK_HAS(failure, fault == 1 ? "lacks 0 of 1 arrivals and 8 bytes" : "st.async: the simulator takes addresses of mapa, both of one block");
+    }
     for (fault = 1; fault <= (int)(sizeof faulty / sizeof *faulty); fault++) {
         CHECK(run(b, faulty[fault - 1].kernel, (unsigned)faulty[fault - 1].blocks, 64, BYTES, (void *[]){&out, &fault}) != 0);
         CHECK_HAS(failure, faulty[fault - 1].says);

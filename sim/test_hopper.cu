@@ -278,6 +278,35 @@ __device__ void give_and_add_up(float *out, int fault)
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) clusters(float *out, int fault) { give_and_add_up(out, fault); }
 extern "C" __global__ void __launch_bounds__(64) no_clusters(float *out, int fault) { give_and_add_up(out, fault); }
 
+/*  The same by stores that count at a barrier of the block that gets them: no block waits for all. A fault: they announce more than comes, or count at a
+    barrier of another block. */
+enum { MORE = 1, ELSEWHERE };
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) async_stores(float *out, int fault)
+{
+    extern __shared__ float2 slots[]; /* [CLUSTER][64], and the barrier */
+    const int rank = blockIdx.x % CLUSTER;
+    const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(&slots[CLUSTER * 64]);
+    if (threadIdx.x == 0) {
+        ignis_ptx_mbarrier_init(barrier, 1);
+        ignis_ptx_fence_mbarrier_init();
+        ignis_ptx_mbarrier_arrive_expect(barrier, CLUSTER * 64 * 8 + (fault == MORE ? 8 : 0));
+    }
+    __syncthreads();
+    ignis_ptx_cluster_arrive();
+    ignis_ptx_cluster_wait();
+    for (int i = 0; i < CLUSTER; i++)
+        ignis_ptx_st_async(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(&slots[rank * 64 + threadIdx.x]), i),
+                           make_float2((float)(blockIdx.x * 64 + threadIdx.x), 1), ignis_ptx_mapa(barrier, fault == ELSEWHERE ? 0 : i));
+    ignis_mbarrier_wait(barrier, 0);
+    float2 sum = make_float2(0, 0);
+    for (int r = 0; r < CLUSTER; r++) {
+        sum.x += slots[r * 64 + threadIdx.x].x;
+        sum.y += slots[r * 64 + threadIdx.x].y;
+    }
+    out[blockIdx.x * 64 + threadIdx.x] = sum.y == CLUSTER ? sum.x : -1;
+}
+
 /*  Nothing of sm_90a here, but in its program: stores to dynamic shared memory are nobody's business. */
 extern "C" __global__ void plain(float *out)
 {

@@ -259,6 +259,12 @@ TEST(products_of_every_kind)
             if (float_dtypes[d] == IGNIS_BF16) { /* so many rows of weights that 4 and 8 tiles share x */
                 check_product(float_dtypes[d], 9, 6397, 264, IGNIS__GEMV_LOGITS, false, false);
                 check_product(float_dtypes[d], 9, 6400, 136, IGNIS__GEMV_OUT, true, false);
+                /* clusters of 1, 2 and 4 blocks for each 128 rows of weights, where those above have 8 */
+                check_product(float_dtypes[d], 10, 9000, 24, IGNIS__GEMV_OUT, false, true);
+                check_product(float_dtypes[d], 17, 8968, 520, IGNIS__GEMV_ADD, false, false);
+                check_product(float_dtypes[d], 30, 4250, 32, IGNIS__GEMV_OUT, true, true);
+                check_product(float_dtypes[d], 33, 5001, 72, IGNIS__GEMV_GELU, false, true);
+                check_product(float_dtypes[d], 33, 8500, 72, IGNIS__GEMV_LOGITS, false, false);
                 /* one row: several pieces of several tiles; a shorter ring; one block on a multiprocessor; more than its shared memory */
                 check_product(float_dtypes[d], 2, 1100, 2344, IGNIS__GEMV_OUT, false, true);
                 check_product(float_dtypes[d], 2, 24, 8200, IGNIS__GEMV_OUT, true, false);
@@ -501,6 +507,80 @@ TEST(attention_over_pages)
     check_attention(&cache_cases[2], IGNIS_F64, lengths[2]);
     check_attention(&cache_cases[6], IGNIS_F16, lengths[2]);  /* more heads than a block has */
     check_attention(&cache_cases[7], IGNIS_BF16, lengths[3]); /* splits of several tiles */
+}
+
+/*  q, k and v that go where they belong from the product itself: of many rows as of each alone. */
+TEST(keys_of_many_rows_as_of_each_alone)
+{
+    static const cache_case cases[] = {{3, 1, 16, true, false},  {4, 2, 64, true, false},  {2, 2, 80, true, false},
+                                       {2, 1, 96, false, false}, {2, 2, 128, true, false}, {2, 1, 256, true, false}};
+    enum { MOST = 40, K = 136 };
+    int i, a, r, way;
+    ignis_device_info info;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_query(0, &info));
+    if (info.compute_major < 8)
+        SKIP("without tensor cores keys and values go to the cache by a kernel of their own");
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        const cache_case *c = &cases[i];
+        int before = room_count, width = width_of(c), count = i % 3 == 0 ? 12 : i % 3 == 1 ? 23 : MOST;
+        double *found[2][3], *w, *b, *x;
+        attention_test t;
+        ignis__array *weights, *bias, *rows_of_x, *turning;
+        ignis__op op;
+        attention_test_begin(&t, c, IGNIS_BF16, MOST);
+        weights = room_noise(IGNIS_SHAPE(width, K), IGNIS_BF16, 1, 1, &w);
+        bias = room_noise(IGNIS_SHAPE(width), IGNIS_BF16, 2, 1, &b);
+        rows_of_x = room_noise(IGNIS_SHAPE(MOST, K), IGNIS_BF16, 3, 1, &x);
+        turning = room(IGNIS_SHAPE(IGNIS__ROPE_HALF), IGNIS_I32);
+        for (way = 0; way < 2; way++) {
+            CHECK_OK(ignis_array_zero(handle_of(t.k)));
+            CHECK_OK(ignis_array_zero(handle_of(t.v)));
+            CHECK_OK(ignis_array_zero(handle_of(t.qkv)));
+            for (r = 0; r < (way ? count : 1); r++) {
+                ignis__generate_row rows[MOST];
+                ignis__gemv_mma direct;
+                int32_t words[IGNIS__ROPE_HALF];
+                ignis_array one = ignis_array_slice(handle_of(rows_of_x), 0, r, way ? 1 : count);
+                ignis_array to = ignis_array_slice(handle_of(t.qkv), 0, r, way ? 1 : count);
+                ignis__array *one_array = ignis__array_hold("test", one), *to_array = ignis__array_hold("test", to);
+                op = step_begin();
+                memset(rows, 0, sizeof rows);
+                memset(&direct, 0, sizeof direct);
+                memcpy(words, t.frequencies, sizeof words);
+                for (a = 0; a < (way ? 1 : count); a++) {
+                    rows[a].ids = ignis__op_write(&op, t.ids[0]);
+                    rows[a].pages = ignis__op_read(&op, t.pages[0]);
+                    rows[a].position = 5 + 3 * (r + a);
+                }
+                ignis__step_rows(&op, IGNIS_BF16, t.rows, rows, way ? 1 : count);
+                ignis__step_words(&op, IGNIS_BF16, turning, 0, words, IGNIS__ROPE_HALF);
+                direct.places = ignis__op_write(&op, t.rows);
+                direct.keys = ignis__op_write(&op, t.k);
+                direct.values = ignis__op_write(&op, t.v);
+                direct.frequencies = c->turns ? ignis__op_write(&op, turning) : 0;
+                direct.heads = c->heads, direct.kv_heads = c->kv_heads, direct.head_dim = c->head_dim;
+                ignis__step_mma(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, NULL, &direct);
+                step_end(&op);
+                ignis__array_drop("test", one_array), ignis__array_drop("test", to_array);
+                drop(one), drop(to);
+            }
+            found[way][0] = numbers_of(t.k);
+            found[way][1] = numbers_of(t.v);
+            found[way][2] = numbers_of(t.qkv);
+        }
+        for (a = 0; a < 3; a++) {
+            const ignis__array *of = a == 0 ? t.k : a == 1 ? t.v : t.qkv;
+            double most = 0;
+            for (r = 0; r < of->numel; r++)
+                most = fmax(most, fabs(found[0][a][r]));
+            CHECK(most > 1);
+            CHECK(memcmp(found[0][a], found[1][a], sizeof(double) * (size_t)of->numel) == 0);
+            free(found[0][a]), free(found[1][a]);
+        }
+        free(w), free(b), free(x);
+        rooms_end(before);
+    }
 }
 
 /* the draw ------------------------------------------------------------------------------------------------------- */
