@@ -13954,6 +13954,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32")              \
     X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64")              \
     X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster")        \
+    X(GEMV_CLUSTER_BLOCKS, GEMV_CLUSTER_BLOCKS_CU, "ignis_gemv_cluster_blocks") \
     X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows") \
     X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1")       \
     X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8")       \
@@ -14294,6 +14295,7 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
 #ifdef IGNIS_MODELS
     case IGNIS__SOURCE_GEMV_MMA_CU:
     case IGNIS__SOURCE_GEMV_CLUSTER_CU:
+    case IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU:
     case IGNIS__SOURCE_GEMV_BLOCKS_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU: return true;
@@ -43315,23 +43317,30 @@ static void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis_
     p->rms = norm->rms;
 }
 
-/*  Variants of gemv_cluster.cu: rows of x at most, blocks of a cluster, and blocks that a multiprocessor has room for. A product has a cluster for each 128 rows
-    of weights, and takes the first variant of so many rows with which it has up to `most` blocks for two multiprocessors: those that measured best. Clusters
-    of one, the last ones, go on from group to group. */
-static const struct {
-    int columns, cluster, resident, most, found; /* found: times 512 bytes for each row of x, of shared memory for what is found */
-} ignis__gemv_clusters[] = {{16, 8, 2, 3, 1}, {16, 4, 2, 4, 1}, {16, 1, 2, 0, 0}, {32, 8, 2, 3, 1}, {32, 4, 2, 4, 1},
-                            {32, 1, 2, 0, 1}, {64, 8, 2, 4, 1}, {64, 2, 1, 2, 2}, {64, 1, 1, 0, 2}};
+/*  Variants of gemv_cluster.cuh: rows of x at most, blocks of a cluster, and blocks that a multiprocessor has room for. A product has a cluster for each 128
+    rows of weights, and takes the first variant of so many rows with which it has up to `most` blocks for two multiprocessors: those that measured best.
+    Clusters of one, the last ones, go on from group to group. found: times 512 bytes for each row of x, of shared memory for what is found. */
+typedef struct ignis__gemv_cluster {
+    int columns, cluster, resident, most, found;
+} ignis__gemv_cluster;
 
-static void ignis__gemv_cluster_define(char *define, size_t size, int variant)
+enum { IGNIS__GEMV_CLUSTERS = 9 }; /* of each kind of weights, numbers and quantised ones */
+static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
+    {{16, 8, 2, 3, 1}, {16, 4, 2, 4, 1}, {16, 1, 2, 0, 0}, {32, 8, 2, 3, 1}, {32, 4, 2, 4, 1}, {32, 1, 2, 0, 1}, {64, 8, 2, 4, 1}, {64, 2, 1, 2, 2},
+     {64, 1, 1, 0, 2}},
+    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}, {64, 2, 1, 2, 3}, {64, 1, 1, 0, 3}}};
+
+/*  type: of blocks, or 0. */
+static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
 {
-    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", ignis__gemv_clusters[variant].columns, ignis__gemv_clusters[variant].cluster);
+    snprintf(define, size, type ? "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d -DIGNIS_BLOCKS=%d" : "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", variant->columns,
+             variant->cluster, type);
 }
 
 /*  Records what other devices, or other numbers of rows, take for weights. */
 IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dtype, bool gated)
 {
-    char define[48];
+    char define[64];
     int groups, i;
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
@@ -43341,8 +43350,8 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
         ignis__request_own(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
     }
-    for (i = 0; i < (int)(sizeof ignis__gemv_clusters / sizeof *ignis__gemv_clusters); i++) {
-        ignis__gemv_cluster_define(define, sizeof define, i);
+    for (i = 0; i < IGNIS__GEMV_CLUSTERS && ignis__gemv_clusters[0][i].columns; i++) {
+        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
         ignis__request_own(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
     }
 }
@@ -43362,39 +43371,96 @@ static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t 
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, p->weights, 2, dims, &step, box, NULL);
 }
 
-/*  The product of 9 rows and more by gemv_cluster.cu; false: not on this device. groups: of 128 rows of weights. */
-static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights, int64_t groups)
+/*  What a product of 9 rows and more by gemv_cluster.cuh takes: rows of x, of so many 16-bit elements; and bytes of a stage, of weights and for each row. */
+typedef struct ignis__gemv_cluster_source {
+    ignis__address x;
+    int64_t x_columns, groups; /* groups: of 128 rows of weights */
+    size_t weights, each;
+    int type; /* of blocks, or 0 */
+} ignis__gemv_cluster_source;
+
+/*  The variant for it, and its map of x; null: this device has none. */
+static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source, ignis__gemv_mma *p,
+                                                             ignis__tensor_map *of_x, char *define, size_t size)
 {
-    enum { WEIGHTS = 16 * 1024, BARRIERS = 16 }; /* bytes of a stage */
     const ignis_device_info *info = &op->work.device->info;
+    const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
+    const ignis__builtin builtin = source->type ? IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS : IGNIS__BUILTIN_GEMV_CLUSTER;
+    const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
+    size_t stage, room, found;
+    int box[] = {64, 0};
+    if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
+        return NULL;
+    while (variant->columns < p->rows ||
+           (variant->cluster > 1 && 2 * source->groups * variant->cluster > (int64_t)info->multiprocessors * variant->most))
+        variant++;
+    box[1] = variant->columns;
+    stage = (source->weights + source->each * (size_t)variant->columns + 1023) / 1024 * 1024;
+    found = 512 * (size_t)(variant->columns * variant->found);
+    room = ((size_t)info->shared_per_block + 1024) / (size_t)variant->resident - 1024;
+    p->ring = room > found ? (int)((room - found - 8) / (stage + 16)) : 0;
+    p->found_at = (int)stage * p->ring;
+    ignis__gemv_cluster_define(define, size, variant, source->type);
+    if (p->ring < 2 || !ignis__variant_exists(op->work.device, builtin, dtype, define))
+        return NULL;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, of_x, dtype, source->x, 2, dims, &step, box, NULL);
+    return variant;
+}
+
+static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source, const ignis__gemv_mma *p,
+                                       const ignis__gemv_cluster *variant, const char *define, void **params)
+{
+    const size_t shared = (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
+    const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
+    ignis__op_launch(op, source->type ? IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS : IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define,
+                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most), 1, 1, 288, 1, shared, params);
+}
+
+/*  False: not on this device. */
+static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
+{
     const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64; /* so many rows of the weights are next to each other */
-    const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, dims_of_x[] = {weights->shape.dim[1], p->rows}, step = 2 * dims[0];
-    int columns, cluster, resident, box[] = {64, (half & -half) < 64 ? half & -half : 64}, box_of_x[] = {64, 0}, i = 0;
-    size_t stage, found, room;
-    char define[48];
+    const int box[] = {64, (half & -half) < 64 ? half & -half : 64};           /* gemv_cluster.cu has the same */
+    const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * dims[0];
+    ignis__gemv_cluster_source source = IGNIS__ZERO;
+    const ignis__gemv_cluster *variant;
+    char define[64];
     ignis__tensor_map maps[2];
     void *params[] = {p, &maps[0], &maps[1]};
-    if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
+    source.x = p->x;
+    source.x_columns = dims[0];
+    source.groups = ignis__ceil_div(p->n, p->gated ? 64 : 128);
+    source.weights = 16 * 1024;
+    source.each = 128;
+    variant = ignis__gemv_cluster_choose(op, weights->dtype, &source, p, &maps[1], define, sizeof define);
+    if (!variant)
         return false;
-    while (ignis__gemv_clusters[i].columns < p->rows || (ignis__gemv_clusters[i].cluster > 1 && 2 * groups * ignis__gemv_clusters[i].cluster >
-                                                                                                  info->multiprocessors * ignis__gemv_clusters[i].most))
-        i++;
-    box_of_x[1] = columns = ignis__gemv_clusters[i].columns;
-    cluster = ignis__gemv_clusters[i].cluster;
-    resident = ignis__gemv_clusters[i].resident;
-    ignis__gemv_cluster_define(define, sizeof define, i);
-    stage = WEIGHTS + BARRIERS + (size_t)columns * 128;
-    found = 512 * (size_t)(columns * ignis__gemv_clusters[i].found);
-    room = ((size_t)info->shared_per_block + 1024) / (size_t)resident - 1024;
-    p->ring = room > found ? (int)((room - found - 8) / stage) : 0;
-    p->found_at = (int)(stage - BARRIERS) * p->ring;
-    if (p->ring < 2 || !ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMV_CLUSTER, weights->dtype, define))
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, p->weights, 2, dims, &step, box, NULL);
+    ignis__gemv_cluster_launch(op, weights->dtype, &source, p, variant, define, params);
+    return true;
+}
+
+/*  The same of a part of quantised weights. Where that leaves multiprocessors without work, or more than 32 rows have too few registers, gemv_blocks.cu is
+    as fast or faster. */
+static bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type, int64_t units)
+{
+    ignis__gemv_cluster_source source = IGNIS__ZERO;
+    const ignis__gemv_cluster *variant;
+    char define[64];
+    ignis__tensor_map of_x;
+    void *params[] = {p, &of_x};
+    source.x = p->x;
+    source.x_columns = units * 128;
+    source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);
+    source.weights = 128 * (size_t)ignis__blocks_types[ignis__blocks_type(type)].bytes;
+    source.each = 512 + (type == IGNIS__GGUF_Q4_K ? 64 : 32); /* eight scales, and sums if there are minima */
+    source.type = type;
+    if (4 * source.groups <= op->work.device->info.multiprocessors || (p->product.rows > 32 && type != IGNIS__GGUF_Q4_0))
         return false;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, p->weights, 2, dims, &step, box, NULL) &&
-             ignis__tensor_map_make(&op->work, &maps[1], weights->dtype, p->x, 2, dims_of_x, &step, box_of_x, NULL);
-    ignis__op_launch(op, IGNIS__BUILTIN_GEMV_CLUSTER, weights->dtype, define,
-                     cluster > 1 ? groups * cluster : ignis__clamp(groups, 1, resident * info->multiprocessors), 1, 1, 288, 1,
-                     stage * (size_t)p->ring + found + 8, params);
+    variant = ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &of_x, define, sizeof define);
+    if (!variant)
+        return false;
+    ignis__gemv_cluster_launch(op, dtype, &source, &p->product, variant, define, params);
     return true;
 }
 
@@ -43451,7 +43517,7 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
     p.out = p.sum = p.logits = ignis__op_write(op, out);
     p.result_row = out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
-    if (number > 1 && ignis__step_mma_cluster(op, &p, weights, ignis__ceil_div(tiles, 8)))
+    if (number > 1 && ignis__step_mma_cluster(op, &p, weights))
         return;
     ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype, number > 1 ? define : NULL,
                      ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1, shared, params);
@@ -43515,6 +43581,8 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
             }
         } else { /* numbers of x have the factor of the type */
             ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);
+            if (count > 8 && in_step && ignis__step_blocks_cluster(op, x->dtype, &p, q.type, units))
+                continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
         ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype, define, grid, 1, 1,

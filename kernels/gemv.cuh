@@ -36,6 +36,16 @@ struct gemv_mma_params {
     int ring, found_at; /* one row: pieces of weights on their way to shared memory; where behind them is what is found */
 };
 
+/*  The same for quantised weights. ignis.h has the same struct. */
+struct gemv_blocks_params {
+    gemv_mma_params product;
+    const uint8_t *scales_of; /* of weights, where they are in no record: see blocks.cuh */
+    uint8_t *x; /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */
+    float *scales;            /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
+    int first;                /* result of the first row of the weights, n that behind the last one */
+};
+constexpr int UNIT_BYTES = 2 * 32 * 4; /* of x: four blocks */
+
 /*  Over the block's threads. Each sum has memory of its own: the next one need not wait until all have read this one. */
 __device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])
 {

@@ -13,17 +13,7 @@
 
 typedef blocks_rows<IGNIS_BLOCKS> weights;
 
-constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* of x */
 constexpr int TILE = SLICES * 16 + 8;     /* floats of a tile, of one row */
-
-/*  ignis.h has the same struct. */
-struct gemv_blocks_params {
-    gemv_mma_params product;
-    const uint8_t *scales_of; /* of weights, where they are in no record: see blocks.cuh */
-    uint8_t *x; /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */
-    float *scales;            /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
-    int first;                /* result of the first row of the weights, n that behind the last one */
-};
 
 __device__ inline uint4 *shared_memory()
 {

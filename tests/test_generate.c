@@ -138,11 +138,14 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
     return array;
 }
 
+/*  Of the device, as products see it; 0: those that there are. With few, clusters are smaller, and have several groups of rows of weights. */
+static int multiprocessors;
+
 /*  type: of blocks, or 0; other: of the second half of the rows. */
 OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, int rows, int n, int k, ignis__gemv_kind kind, bool gated,
                                        bool biased)
 {
-    int before = room_count, parts = gated ? 2 : 1, groups = (k + 31) / 32, r, c, i;
+    int before = room_count, parts = gated ? 2 : 1, groups = (k + 31) / 32, r, c, i, own;
     double *x, *w, *b = NULL, *start, *got, *alone, *most;
     ignis_dtype out_dtype = kind == IGNIS__GEMV_ADD ? ignis__wide_dtype(dtype) : kind == IGNIS__GEMV_LOGITS ? IGNIS_F32 : dtype;
     int width = kind == IGNIS__GEMV_LOGITS ? n + 3 : n;
@@ -157,7 +160,10 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
     ignis__op op = step_begin();
     if (type && ignis__step_takes_mma(&op, dtype, w_room))
         numbers = whole;
+    own = op.work.device->info.multiprocessors;
+    op.work.device->info.multiprocessors = multiprocessors ? multiprocessors : own;
     ignis__step_product(&op, rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL);
+    op.work.device->info.multiprocessors = own;
     step_end(&op);
     for (r = 0; r < rows; r++) { /* each row alone */
         ignis_array row = ignis_array_slice(handle_of(x_room), 0, r, 1), to = ignis_array_slice(handle_of(single), 0, r, 1);
@@ -242,6 +248,18 @@ TEST(products_of_quantised_weights)
     check_product_of(IGNIS_F16, IGNIS__GGUF_Q6_K, IGNIS__GGUF_Q6_K, 64, 33, 256, IGNIS__GEMV_ADD, false, false);
     check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, 64, 33, 352, IGNIS__GEMV_ADD, false, false);
     check_product_of(IGNIS_F16, IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q8_0, 40, 17, 608, IGNIS__GEMV_LOGITS, false, false);
+    for (i = 0; i < 2; i++) { /* three groups of rows of weights: for one block; for a cluster of two blocks each */
+        multiprocessors = i ? 8 : 1;
+        check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, 10, 257, 2336, IGNIS__GEMV_OUT, false, true);
+        check_product_of(IGNIS_F16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, 33, 300, 512, IGNIS__GEMV_LOGITS, false, false);
+        check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, 17, 152, 768, IGNIS__GEMV_OUT, true, true);
+        check_product_of(IGNIS_BF16, IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q8_0, 17, 260, 288, IGNIS__GEMV_ADD, false, false);
+        check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q4_K, 9, 265, 2304, IGNIS__GEMV_OUT, false, false);
+        check_product_of(IGNIS_F16, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q4_K, 20, 300, 256, IGNIS__GEMV_GELU, false, true);
+        check_product_of(IGNIS_BF16, IGNIS__GGUF_Q6_K, IGNIS__GGUF_Q6_K, 12, 259, 2560, IGNIS__GEMV_OUT, false, true);
+        check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q6_K, 25, 600, 256, IGNIS__GEMV_OUT, false, true); /* of two types */
+    }
+    multiprocessors = 0;
 }
 
 TEST(products_of_every_kind)
@@ -259,12 +277,15 @@ TEST(products_of_every_kind)
             if (float_dtypes[d] == IGNIS_BF16) { /* so many rows of weights that 4 and 8 tiles share x */
                 check_product(float_dtypes[d], 9, 6397, 264, IGNIS__GEMV_LOGITS, false, false);
                 check_product(float_dtypes[d], 9, 6400, 136, IGNIS__GEMV_OUT, true, false);
-                /* clusters of 1, 2 and 4 blocks for each 128 rows of weights, where those above have 8 */
-                check_product(float_dtypes[d], 10, 9000, 24, IGNIS__GEMV_OUT, false, true);
-                check_product(float_dtypes[d], 17, 8968, 520, IGNIS__GEMV_ADD, false, false);
-                check_product(float_dtypes[d], 30, 4250, 32, IGNIS__GEMV_OUT, true, true);
-                check_product(float_dtypes[d], 33, 5001, 72, IGNIS__GEMV_GELU, false, true);
-                check_product(float_dtypes[d], 33, 8500, 72, IGNIS__GEMV_LOGITS, false, false);
+                for (i = 0; i < 2; i++) { /* three groups: for one block; for a cluster each of four blocks, or of two */
+                    multiprocessors = i ? 8 : 1;
+                    check_product(float_dtypes[d], 10, 300, 1320, IGNIS__GEMV_OUT, false, true);
+                    check_product(float_dtypes[d], 17, 257, 520, IGNIS__GEMV_ADD, false, false);
+                    check_product(float_dtypes[d], 30, 136, 1032, IGNIS__GEMV_OUT, true, true);
+                    check_product(float_dtypes[d], 33, 270, 1544, IGNIS__GEMV_GELU, false, true);
+                    check_product(float_dtypes[d], 33, 300, 72, IGNIS__GEMV_LOGITS, false, false);
+                }
+                multiprocessors = 0;
                 /* one row: several pieces of several tiles; a shorter ring; one block on a multiprocessor; more than its shared memory */
                 check_product(float_dtypes[d], 2, 1100, 2344, IGNIS__GEMV_OUT, false, true);
                 check_product(float_dtypes[d], 2, 24, 8200, IGNIS__GEMV_OUT, true, false);
@@ -340,7 +361,7 @@ static void attention_test_run(attention_test *t, int count, const int *sequence
     ignis__generate_cache cache;
     ignis__paged paged;
     ignis__op op = step_begin();
-    int i, multiprocessors = op.work.device->info.multiprocessors;
+    int i, all = op.work.device->info.multiprocessors;
     memset(rows, 0, sizeof rows);
     for (i = 0; i < count; i++) {
         rows[i].ids = ignis__op_write(&op, t->ids[sequence[i]]);
@@ -370,7 +391,7 @@ static void attention_test_run(attention_test *t, int count, const int *sequence
     if (serial)
         op.work.device->info.multiprocessors = 1;
     ignis__step_attention(&op, count, 4, t->dtype, &paged);
-    op.work.device->info.multiprocessors = multiprocessors;
+    op.work.device->info.multiprocessors = all;
     step_end(&op);
 }
 
@@ -513,8 +534,9 @@ TEST(attention_over_pages)
 TEST(keys_of_many_rows_as_of_each_alone)
 {
     static const cache_case cases[] = {{3, 1, 16, true, false},  {4, 2, 64, true, false},  {2, 2, 80, true, false},
-                                       {2, 1, 96, false, false}, {2, 2, 128, true, false}, {2, 1, 256, true, false}};
-    enum { MOST = 40, K = 136 };
+                                       {2, 1, 96, false, false}, {2, 2, 128, true, false}, {2, 1, 256, true, false},
+                                       {50, 9, 64, true, false}}; /* the last one's weights are quantised */
+    enum { MOST = 40, K = 136, OF_BLOCKS = 256 };
     int i, a, r, way;
     ignis_device_info info;
     SETUP(NULL);
@@ -523,15 +545,19 @@ TEST(keys_of_many_rows_as_of_each_alone)
         SKIP("without tensor cores keys and values go to the cache by a kernel of their own");
     for (i = 0; i < COUNT_OF(cases); i++) {
         const cache_case *c = &cases[i];
-        int before = room_count, width = width_of(c), count = i % 3 == 0 ? 12 : i % 3 == 1 ? 23 : MOST;
+        bool quantised = i + 1 == COUNT_OF(cases);
+        int before = room_count, width = width_of(c), k = quantised ? OF_BLOCKS : K, count = i % 3 == 0 ? 12 : i % 3 == 1 ? 23 : MOST;
         double *found[2][3], *w, *b, *x;
         attention_test t;
-        ignis__array *weights, *bias, *rows_of_x, *turning;
+        ignis__array *weights, *bias, *rows_of_x, *turning, *numbers = NULL;
         ignis__op op;
         attention_test_begin(&t, c, IGNIS_BF16, MOST);
-        weights = room_noise(IGNIS_SHAPE(width, K), IGNIS_BF16, 1, 1, &w);
+        weights = quantised ? room_blocks(width, k, IGNIS__GGUF_Q4_0, width, IGNIS__GGUF_Q4_0, 1, &w)
+                            : room_noise(IGNIS_SHAPE(width, k), IGNIS_BF16, 1, 1, &w);
+        if (quantised)
+            numbers = room(IGNIS_SHAPE(ignis__blocks_room(k)), IGNIS_BF16);
         bias = room_noise(IGNIS_SHAPE(width), IGNIS_BF16, 2, 1, &b);
-        rows_of_x = room_noise(IGNIS_SHAPE(MOST, K), IGNIS_BF16, 3, 1, &x);
+        rows_of_x = room_noise(IGNIS_SHAPE(MOST, k), IGNIS_BF16, 3, 1, &x);
         turning = room(IGNIS_SHAPE(IGNIS__ROPE_HALF), IGNIS_I32);
         for (way = 0; way < 2; way++) {
             CHECK_OK(ignis_array_zero(handle_of(t.k)));
@@ -560,7 +586,10 @@ TEST(keys_of_many_rows_as_of_each_alone)
                 direct.values = ignis__op_write(&op, t.v);
                 direct.frequencies = c->turns ? ignis__op_write(&op, turning) : 0;
                 direct.heads = c->heads, direct.kv_heads = c->kv_heads, direct.head_dim = c->head_dim;
-                ignis__step_mma(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, NULL, &direct);
+                if (quantised)
+                    ignis__step_blocks(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, numbers, NULL, &direct);
+                else
+                    ignis__step_mma(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, NULL, &direct);
                 step_end(&op);
                 ignis__array_drop("test", one_array), ignis__array_drop("test", to_array);
                 drop(one), drop(to);
