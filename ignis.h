@@ -13923,46 +13923,46 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /*  Those of generation, which others do not warm up. */
 #ifdef IGNIS_MODELS
-#define IGNIS__BUILTINS_MODELS(X)                                 \
-    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows")                \
-    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding")      \
-    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed")              \
-    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")        \
-    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")          \
-    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")        \
-    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")        \
-    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")          \
-    X(GENERATE_ADD, GENERATE_CU, "ignis_generate_add")            \
-    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate")          \
-    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")        \
-    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather")      \
-    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")          \
-    X(GENERATE_PARTS, GENERATE_CU, "ignis_generate_draw_parts")   \
-    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")          \
-    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                            \
-    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                            \
-    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                            \
-    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                            \
-    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")                \
-    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")                \
-    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")                \
-    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")                \
-    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm")          \
-    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1")                \
-    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8")                \
-    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16")              \
-    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32")              \
-    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64")              \
-    X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster")        \
+#define IGNIS__BUILTINS_MODELS(X)                                               \
+    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows")                              \
+    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding")                    \
+    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed")                            \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")                      \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")                        \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")                      \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")                      \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")                        \
+    X(GENERATE_ADD, GENERATE_CU, "ignis_generate_add")                          \
+    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate")                        \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")                      \
+    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather")                    \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")                        \
+    X(GENERATE_PARTS, GENERATE_CU, "ignis_generate_draw_parts")                 \
+    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")                        \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                                          \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                                          \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                                          \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                                          \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")                              \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")                              \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")                              \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")                              \
+    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm")                        \
+    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1")                              \
+    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8")                              \
+    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16")                            \
+    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32")                            \
+    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64")                            \
+    X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster")                      \
     X(GEMV_CLUSTER_BLOCKS, GEMV_CLUSTER_BLOCKS_CU, "ignis_gemv_cluster_blocks") \
-    X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows") \
-    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1")       \
-    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8")       \
-    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16")     \
-    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32")     \
-    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64")     \
-    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")     \
-    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")     \
+    X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows")               \
+    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1")                     \
+    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8")                     \
+    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16")                   \
+    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32")                   \
+    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64")                   \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")                   \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")                   \
     X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma")
 #else
 #define IGNIS__BUILTINS_MODELS(X)
@@ -43317,24 +43317,32 @@ static void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis_
     p->rms = norm->rms;
 }
 
-/*  Variants of gemv_cluster.cuh: rows of x at most, blocks of a cluster, and blocks that a multiprocessor has room for. A product has a cluster for each 128
-    rows of weights, and takes the first variant of so many rows with which it has up to `most` blocks for two multiprocessors: those that measured best.
-    Clusters of one, the last ones, go on from group to group. found: times 512 bytes for each row of x, of shared memory for what is found. */
+/*  Variants of gemv_cluster.cuh: rows of x at most, blocks of a cluster, and blocks that a multiprocessor has room for. A product has a cluster for
+    each 128 rows of weights, and takes the first variant for so many rows of x with which it has up to `most` blocks for two multiprocessors: those
+    that measured best. Clusters of one, the last ones, go on from group to group. found: times 512 bytes for each row of x, of shared memory for what
+    is found. */
 typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
 enum { IGNIS__GEMV_CLUSTERS = 9 }; /* of each kind of weights, numbers and quantised ones */
 static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
-    {{16, 8, 2, 3, 1}, {16, 4, 2, 4, 1}, {16, 1, 2, 0, 0}, {32, 8, 2, 3, 1}, {32, 4, 2, 4, 1}, {32, 1, 2, 0, 1}, {64, 8, 2, 4, 1}, {64, 2, 1, 2, 2},
+    {{16, 8, 2, 3, 1},
+     {16, 4, 2, 4, 1},
+     {16, 1, 2, 0, 0},
+     {32, 8, 2, 3, 1},
+     {32, 4, 2, 4, 1},
+     {32, 1, 2, 0, 1},
+     {64, 8, 2, 4, 1},
+     {64, 2, 1, 2, 2},
      {64, 1, 1, 0, 2}},
-    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}, {64, 2, 1, 2, 3}, {64, 1, 1, 0, 3}}};
+    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}}};
 
 /*  type: of blocks, or 0. */
 static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
 {
-    snprintf(define, size, type ? "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d -DIGNIS_BLOCKS=%d" : "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", variant->columns,
-             variant->cluster, type);
+    snprintf(define, size, type ? "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d -DIGNIS_BLOCKS=%d" : "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d",
+             variant->columns, variant->cluster, type);
 }
 
 /*  Records what other devices, or other numbers of rows, take for weights. */
@@ -43371,7 +43379,8 @@ static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t 
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, p->weights, 2, dims, &step, box, NULL);
 }
 
-/*  What a product of 9 rows and more by gemv_cluster.cuh takes: rows of x, of so many 16-bit elements; and bytes of a stage, of weights and for each row. */
+/*  What a product of 9 rows and more by gemv_cluster.cuh takes: rows of x, of so many 16-bit elements; and bytes of a stage, of weights and for each
+    row. */
 typedef struct ignis__gemv_cluster_source {
     ignis__address x;
     int64_t x_columns, groups; /* groups: of 128 rows of weights */
@@ -43380,8 +43389,8 @@ typedef struct ignis__gemv_cluster_source {
 } ignis__gemv_cluster_source;
 
 /*  The variant for it, and its map of x; null: this device has none. */
-static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source, ignis__gemv_mma *p,
-                                                             ignis__tensor_map *of_x, char *define, size_t size)
+static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source,
+                                                             ignis__gemv_mma *p, ignis__tensor_map *of_x, char *define, size_t size)
 {
     const ignis_device_info *info = &op->work.device->info;
     const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
@@ -43413,7 +43422,8 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
     const size_t shared = (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
     const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
     ignis__op_launch(op, source->type ? IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS : IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define,
-                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most), 1, 1, 288, 1, shared, params);
+                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most), 1, 1, 288, 1, shared,
+                     params);
 }
 
 /*  False: not on this device. */
@@ -43440,8 +43450,7 @@ static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ign
     return true;
 }
 
-/*  The same of a part of quantised weights. Where that leaves multiprocessors without work, or more than 32 rows have too few registers, gemv_blocks.cu is
-    as fast or faster. */
+/*  The same of a part of quantised weights. With few rows of weights, or more than 32 of x, gemv_blocks.cu is as fast or faster. */
 static bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type, int64_t units)
 {
     ignis__gemv_cluster_source source = IGNIS__ZERO;
@@ -43455,7 +43464,7 @@ static bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__
     source.weights = 128 * (size_t)ignis__blocks_types[ignis__blocks_type(type)].bytes;
     source.each = 512 + (type == IGNIS__GGUF_Q4_K ? 64 : 32); /* eight scales, and sums if there are minima */
     source.type = type;
-    if (4 * source.groups <= op->work.device->info.multiprocessors || (p->product.rows > 32 && type != IGNIS__GGUF_Q4_0))
+    if (p->product.rows > 32 || 4 * source.groups <= op->work.device->info.multiprocessors)
         return false;
     variant = ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &of_x, define, sizeof define);
     if (!variant)

@@ -82,7 +82,7 @@ part() {
     bench) make -j"$(nproc)" bench ;;
     peers) for peer in torch cupy matmul; do $python bench/peer_$peer.py || exit 1; done ;;
     generate)
-        models=${MODELS:-gpt2 llama-1b llama-8b} batch=batch=${BATCH:-1,64}
+        models=${MODELS:-gpt2 llama-1b llama-8b} batch=batch=${BATCH:-1,16,64}
         room_for_models
         build bench_generate && $out/bench_generate "folder=$folder" $batch drawn $models &&
             $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k $models &&

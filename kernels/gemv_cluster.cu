@@ -63,7 +63,8 @@ struct dense_source {
 };
 
 /*  Maps of the weights, whose tiles have as many rows as are next to each other, and of x, of COLUMNS rows; of BOX elements. */
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, COLUMNS == 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
+    __launch_bounds__(THREADS + 32, COLUMNS == 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)
     ignis_gemv_cluster(const __grid_constant__ gemv_mma_params p, const __grid_constant__ ignis_tensor_map of_weights,
                        const __grid_constant__ ignis_tensor_map of_x)
 {

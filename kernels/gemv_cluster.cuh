@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  gemv_cluster.cuh - products of 9 to 64 rows with all of a matrix of weights, by clusters of blocks, for sm_90 and up
 
-    With the same sums in the same order as products of fewer rows. The blocks of a cluster share out the slices of K of 128 rows of weights; weights and x come
-    to a ring in shared memory by the copy engine, where all warps find them: so the device reads x half as often as weights of 16 bits, or less. What the
-    blocks have found they send each other, and each finishes a share of the results.
+    With the same sums in the same order as products of fewer rows. The blocks of a cluster share out the slices of K of 128 rows of weights; weights
+    and x come to a ring in shared memory by the copy engine, where all warps find them: so the device reads x half as often as weights of 16 bits,
+    or less. What the blocks have found they send each other, and each finishes a share of the results.
 
     Compiled with -DIGNIS_T=<1 or 2>, rows of x at most -DIGNIS_COLUMNS=<16, 32 or 64>, and blocks of a cluster -DIGNIS_CLUSTER=<1, 2, 4 or 8>.
 
@@ -27,8 +27,8 @@ constexpr int ACROSS = COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACRO
 constexpr int M = TILES / DOWN, N = COLUMNS / 8 / ACROSS;                           /* tiles of a warp, and eights of columns */
 constexpr int OWN = SLICES / CLUSTER;                                               /* slices of a block */
 constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER; /* what a block finishes: parts of a tile and eight columns, 16 bytes of each lane */
-/*  Sums of up to NEAR slices wait for each other in registers; those of NEAR, of twice as many and so on, FAR times, in memory. Quantised weights take all
-    registers that there are. */
+/*  Sums of up to NEAR slices wait for each other in registers; those of NEAR, of twice as many and so on, FAR times, in memory. Quantised weights take
+    all registers that there are. */
 #ifdef IGNIS_BLOCKS
 constexpr int MOST_NEAR = 1;
 #else
@@ -38,8 +38,8 @@ constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 
 constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;
 constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES; /* ignis.h has the same */
 
-/*  Which rows tile i of a group has, of all from `first` on: eight from low on, and from high on. Those of the tiles are next to each other. They are numbered
-    as results are. */
+/*  Which rows tile i of a group has, of all from `first` on: eight from low on, and from high on. Those of the tiles are next to each other. They are
+    numbered as results are. */
 __device__ inline void group_rows(const gemv_mma_params &p, int first, int group, int i, int &low, int &high)
 {
     low = first + group * 16 * TILES + 8 * i;
@@ -82,8 +82,8 @@ struct step_order {
     }
 };
 
-/*  By THREADS + 32 threads. grid = blocks, any number up to that of groups of tiles; or a cluster for each group. Shared memory for p.ring stages, from
-    p.found_at on FOUND_BYTES, and barriers. first: see group_rows. */
+/*  By THREADS + 32 threads: those of the last warp ask for what comes to shared memory. grid = blocks, any number up to that of groups of tiles; or a
+    cluster for each group. Shared memory for p.ring stages, from p.found_at on FOUND_BYTES, and barriers. first: see group_rows. */
 template <typename Source> __device__ inline void cluster_product(const gemv_mma_params &p, int first, Source &source)
 {
     extern __shared__ __align__(1024) char memory[];
@@ -111,7 +111,7 @@ template <typename Source> __device__ inline void cluster_product(const gemv_mma
     ignis_grid_dependents_launch();
     __syncthreads();
 
-    if (warp == SLICES) { /* asks for what comes to shared memory */
+    if (warp == SLICES) {
         const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };
         const auto ask_weights = [&](int stage, const step_order &of) { /* the bytes of x are announced with theirs */
             if (lane == 0)
@@ -193,7 +193,8 @@ template <typename Source> __device__ inline void cluster_product(const gemv_mma
                     const uint32_t there = ignis_ptx_mapa(to + part / CLUSTER * PART_BYTES, part % CLUSTER);
 #pragma unroll
                     for (int j = 0; j < 2; j++)
-                        ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]), ignis_ptx_mapa(arrived, part % CLUSTER));
+                        ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),
+                                           ignis_ptx_mapa(arrived, part % CLUSTER));
                 } else {
                     finish(p, first, group, part, sum[m][n]);
                 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/*  gemv_cluster_blocks.cu - products of 9 to 64 rows with a matrix of quantised weights, for f16 and bf16: see gemv_cluster.cuh
+/*  gemv_cluster_blocks.cu - products of 9 to 32 rows with a matrix of quantised weights, for f16 and bf16: see gemv_cluster.cuh
 
-    Rows of x are whole numbers already, by gemv_blocks.cu. Compiled with -DIGNIS_BLOCKS=<a blocks_type>, too.
+    Rows of x are whole numbers already, by gemv_blocks.cu. Compiled with -DIGNIS_COLUMNS=<16 or 32> -DIGNIS_BLOCKS=<a blocks_type>.
 */
 #include "gemv_cluster.cuh"
 #include "weights_blocks.cuh"
@@ -41,10 +41,8 @@ struct blocks_source {
         if (lane >= 2 * TILES)
             return;
         group_rows(p, all.first, group, lane % TILES, low, high);
-        ignis_ptx_bulk_load(to + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,
-                            (const uint8_t *)p.weights +
-                                (first_record(row_of_weights(lane < TILES ? low : high), length) + (long long)min(at, length - 1) * TOGETHER) * RECORD_BYTES,
-                            EIGHT_BYTES, barrier);
+        const long long record = first_record(row_of_weights(lane < TILES ? low : high), length) + (long long)min(at, length - 1) * TOGETHER;
+        ignis_ptx_bulk_load(to + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES, (const uint8_t *)p.weights + record * RECORD_BYTES, EIGHT_BYTES, barrier);
     }
     __device__ void ask_x(uint32_t to, uint32_t barrier, int at) const
     {
@@ -80,7 +78,8 @@ struct blocks_source {
                 weights::add<N>(
                     sum[m], rows - warp / DOWN * 8 * N, w, half,
                     [&](int b, int n) {
-                        return *(const uint4 *)(stage + (2 * half + b / 2) * BOX_BYTES + (8 * (warp / DOWN * N + n) + row) * 128 + ((b % 2 * 4 + t) ^ row) * 16);
+                        const char *const box = stage + (2 * half + b / 2) * BOX_BYTES + (8 * (warp / DOWN * N + n) + row) * 128;
+                        return *(const uint4 *)(box + ((b % 2 * 4 + t) ^ row) * 16);
                     },
                     [&](int b, int n, float(&of)[2]) {
                         const float *const from = scales + (half * UNIT + b) * rows + 8 * (warp / DOWN * N + n) + t;

@@ -251,8 +251,8 @@ template <int N, bool single, typename Pieces> __device__ inline void product(co
 }
 #endif
 
-/*  More rows, where gemv_cluster.cu does not do it: IGNIS_GROUPS tiles of weights share what they need of x. So many warps have the same slices of K one after the other, and pass
-    through x in shared memory together; as many groups of them as make 8 warps share out the slices. */
+/*  More rows, where gemv_cluster.cu does not do it: IGNIS_GROUPS tiles of weights share what they need of x. So many warps have the same slices of K one
+    after the other, and pass through x in shared memory together; as many groups of them as make 8 warps share out the slices. */
 #ifdef IGNIS_GROUPS
 constexpr int TILES = IGNIS_GROUPS, OWN_SLICES = IGNIS_GROUPS, TEAMS = SLICES / TILES;
 constexpr int STEP = 2, STAGES = 4; /* blocks of 32 elements of a step; steps of x that are there or on their way */

@@ -223,7 +223,7 @@ typedef struct worker {
     barrier barriers[MAX_BARRIERS];
     struct cluster *cluster; /* of a kernel without: NULL */
     unsigned cluster_arrived;
-    struct bulk_load *inbox; /* what other blocks of the cluster sent, with its lock */
+    struct bulk_load *inbox;                  /* what other blocks of the cluster sent, with its lock */
     struct async *async, *async_memory;       /* async: NULL for a kernel that has nothing to do with hopper.h */
     uint64_t progress, last_seen, last_stall; /* events that let threads go on; how many when it was looked at, or nobody could go on */
     unsigned quiet;                           /* what the thread sanitizer is not to see: so many around it */

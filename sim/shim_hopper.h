@@ -73,7 +73,7 @@ SIM_DEVICE void sim_ptx_st_shared__cluster_v2_b32(sim_address a, float s0, float
 }
 
 SIM_DEVICE void sim_ptx_st_async_shared__cluster_mbarrier__complete_tx__bytes_v2_b32(sim_address a, float s0, float s1, sim_address barrier,
-                                                                                          SIM_AT)
+                                                                                     SIM_AT)
 {
     const float both[2] = {s0, s1};
     unsigned block = (unsigned)a.value >> 24 & 0x3f;

@@ -308,7 +308,8 @@ static void test_clusters(build *b)
     }
     for (fault = 1; fault <= 2; fault++) {
         CHECK(run(b, "async_stores", CLUSTER, 64, BYTES + 8, (void *[]){&out, &fault}) != 0);
-        CHECK_HAS(failure, fault == 1 ? "lacks 0 of 1 arrivals and 8 bytes" : "st.async: the simulator takes addresses of mapa, both of one block");
+        CHECK_HAS(failure,
+                  fault == 1 ? "lacks 0 of 1 arrivals and 8 bytes" : "st.async: the simulator takes addresses of mapa, both of one block");
     }
     for (fault = 1; fault <= (int)(sizeof faulty / sizeof *faulty); fault++) {
         CHECK(run(b, faulty[fault - 1].kernel, (unsigned)faulty[fault - 1].blocks, 64, BYTES, (void *[]){&out, &fault}) != 0);

@@ -143,14 +143,25 @@ static const char *const gemv_mma[] = {"-DIGNIS_T=1",
                                        "-DIGNIS_T=2 -DIGNIS_GROUPS=8",
                                        NULL};
 #define IN_CLUSTERS(type, columns, blocks) "-DIGNIS_T=" #type " -DIGNIS_COLUMNS=" #columns " -DIGNIS_CLUSTER=" #blocks
-static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8), IN_CLUSTERS(2, 16, 4), IN_CLUSTERS(1, 16, 1), IN_CLUSTERS(2, 32, 8), IN_CLUSTERS(1, 32, 4), IN_CLUSTERS(2, 32, 1),
-                                           IN_CLUSTERS(2, 64, 8), IN_CLUSTERS(2, 64, 2), IN_CLUSTERS(1, 64, 1), IN_CLUSTERS(2, 64, 1), NULL};
+static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8),
+                                           IN_CLUSTERS(2, 16, 4),
+                                           IN_CLUSTERS(1, 16, 1),
+                                           IN_CLUSTERS(2, 32, 8),
+                                           IN_CLUSTERS(1, 32, 4),
+                                           IN_CLUSTERS(2, 32, 1),
+                                           IN_CLUSTERS(2, 64, 8),
+                                           IN_CLUSTERS(2, 64, 2),
+                                           IN_CLUSTERS(1, 64, 1),
+                                           IN_CLUSTERS(2, 64, 1),
+                                           NULL};
 #define IN_CLUSTERS_BLOCKS(type, columns, blocks) IN_CLUSTERS(2, columns, blocks) " -DIGNIS_BLOCKS=" #type
-static const char *const gemv_cluster_blocks[] = {
-    IN_CLUSTERS_BLOCKS(2, 16, 2),  IN_CLUSTERS_BLOCKS(2, 16, 1),  IN_CLUSTERS_BLOCKS(2, 32, 2),  IN_CLUSTERS_BLOCKS(2, 32, 1),
-    IN_CLUSTERS_BLOCKS(2, 64, 2),  IN_CLUSTERS_BLOCKS(2, 64, 1),  IN_CLUSTERS_BLOCKS(8, 16, 1),  IN_CLUSTERS_BLOCKS(8, 32, 1),
-    IN_CLUSTERS_BLOCKS(8, 32, 2),  IN_CLUSTERS_BLOCKS(12, 16, 1), IN_CLUSTERS_BLOCKS(12, 32, 2), IN_CLUSTERS_BLOCKS(12, 32, 1),
-    IN_CLUSTERS_BLOCKS(14, 16, 1), IN_CLUSTERS_BLOCKS(14, 32, 2), IN_CLUSTERS_BLOCKS(14, 32, 1), NULL};
+static const char *const gemv_cluster_blocks[] = {IN_CLUSTERS_BLOCKS(2, 16, 2),  IN_CLUSTERS_BLOCKS(2, 16, 1),
+                                                  IN_CLUSTERS_BLOCKS(2, 32, 2),  IN_CLUSTERS_BLOCKS(2, 32, 1),
+                                                  IN_CLUSTERS_BLOCKS(8, 16, 1),  IN_CLUSTERS_BLOCKS(8, 32, 2),
+                                                  IN_CLUSTERS_BLOCKS(8, 32, 1),  IN_CLUSTERS_BLOCKS(12, 16, 1),
+                                                  IN_CLUSTERS_BLOCKS(12, 32, 2), IN_CLUSTERS_BLOCKS(12, 32, 1),
+                                                  IN_CLUSTERS_BLOCKS(14, 16, 1), IN_CLUSTERS_BLOCKS(14, 32, 2),
+                                                  IN_CLUSTERS_BLOCKS(14, 32, 1), NULL};
 static const char *const halves_of_blocks[] = {
     "-DIGNIS_T=1 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=12", "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
@@ -551,8 +562,10 @@ static void read_log(job *j)
     whose kernels begins early (ignis__builtin_waits in ignis.h), though some share the code of others that do. */
 static int waits_late(int source)
 {
-    return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU ||
-           source == IGNIS__SOURCE_ATTENTION_PAGED_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU || source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
+    return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU ||
+           source == IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU ||
+           source == IGNIS__SOURCE_ATTENTION_PAGED_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU ||
+           source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
 }
 
 /*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they touch global memory: if one of a
