@@ -13,7 +13,7 @@
 #   torch       every operation beside PyTorch
 #   bench       make bench
 #   peers       PyTorch and CuPy beside some of those
-#   generate    tokens a second beside transformers with torch.compile, then of quantised weights. MODELS='gpt2 llama-1b llama-8b' BATCH=1,64
+#   generate    tokens a second beside transformers with torch.compile, then of quantised weights. MODELS='gpt2 llama-1b llama-8b' BATCH=1,16,64
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
 #   attention   the kernels for compute capability 9.0: tests, the same under the checkers of memory and of races, speed beside cuDNN
 #   comm        several GPUs: tests
