@@ -43711,7 +43711,8 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
 /*  Attention of rows, of which the scratch memory has room for so many at a time. */
 static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
 {
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2 }; /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster */
+    /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster, and of a multiprocessor */
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, head_dim = 64, some;
@@ -43732,7 +43733,9 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
         clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
-        blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);           /* what fills the device */
+        blocks = (head_dim == 64 ? 5 : head_dim == 128 ? 3 : 2) * device->info.multiprocessors / (groups * some); /* that run at once */
+        if (!mma || blocks < 3)
+            blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
         ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1,
                          clustered ? arrivals : 0, params);
