@@ -1289,13 +1289,20 @@ static int check_block(worker *w)
 /* A block begins, or ends. */
 static void cluster_member(struct cluster *c, unsigned rank, worker *w)
 {
+    worker *ended = NULL;
     pthread_mutex_lock(&c->lock);
-    c->members[rank] = w;
     if (!w) {
+        ended = c->members[rank];
         c->ended++;
         cluster_count(c);
     }
+    c->members[rank] = w;
     pthread_mutex_unlock(&c->lock);
+    while (ended && ended->inbox) { /* of a block that was given up */
+        bulk_load *next = ended->inbox->next;
+        free(ended->inbox);
+        ended->inbox = next;
+    }
 }
 
 static int run_block(worker *w, uint64_t index)
