@@ -43732,7 +43732,7 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
-        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
+        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors;                      /* more gain nothing */
         blocks = (head_dim == 64 ? 5 : head_dim == 128 ? 3 : 2) * device->info.multiprocessors / (groups * some); /* that run at once */
         if (!mma || blocks < 3)
             blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);
