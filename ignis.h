@@ -43325,7 +43325,7 @@ typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
-enum { IGNIS__GEMV_CLUSTERS = 9 }; /* of each kind of weights, numbers and quantised ones */
+enum { IGNIS__GEMV_CLUSTERS = 9 }; /* of numbers; of quantised weights fewer */
 static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
     {{16, 8, 2, 3, 1},
      {16, 4, 2, 4, 1},
@@ -43358,7 +43358,7 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
         ignis__request_own(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
     }
-    for (i = 0; i < IGNIS__GEMV_CLUSTERS && ignis__gemv_clusters[0][i].columns; i++) {
+    for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
         ignis__request_own(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
     }
@@ -43382,6 +43382,7 @@ static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t 
 /*  What a product of 9 rows and more by gemv_cluster.cuh takes: rows of x, of so many 16-bit elements; and bytes of a stage, of weights and for each
     row. */
 typedef struct ignis__gemv_cluster_source {
+    ignis__builtin builtin;
     ignis__address x;
     int64_t x_columns, groups; /* groups: of 128 rows of weights */
     size_t weights, each;
@@ -43394,7 +43395,6 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
 {
     const ignis_device_info *info = &op->work.device->info;
     const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
-    const ignis__builtin builtin = source->type ? IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS : IGNIS__BUILTIN_GEMV_CLUSTER;
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
     size_t stage, room, found;
     int box[] = {64, 0};
@@ -43410,7 +43410,7 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     p->ring = room > found ? (int)((room - found - 8) / (stage + 16)) : 0;
     p->found_at = (int)stage * p->ring;
     ignis__gemv_cluster_define(define, size, variant, source->type);
-    if (p->ring < 2 || !ignis__variant_exists(op->work.device, builtin, dtype, define))
+    if (p->ring < 2 || !ignis__variant_exists(op->work.device, source->builtin, dtype, define))
         return NULL;
     op->ok = op->ok && ignis__tensor_map_make(&op->work, of_x, dtype, source->x, 2, dims, &step, box, NULL);
     return variant;
@@ -43421,7 +43421,7 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
 {
     const size_t shared = (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
     const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
-    ignis__op_launch(op, source->type ? IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS : IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define,
+    ignis__op_launch(op, source->builtin, dtype, define,
                      variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most), 1, 1, 288, 1, shared,
                      params);
 }
@@ -43437,6 +43437,7 @@ static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ign
     char define[64];
     ignis__tensor_map maps[2];
     void *params[] = {p, &maps[0], &maps[1]};
+    source.builtin = IGNIS__BUILTIN_GEMV_CLUSTER;
     source.x = p->x;
     source.x_columns = dims[0];
     source.groups = ignis__ceil_div(p->n, p->gated ? 64 : 128);
@@ -43458,6 +43459,7 @@ static bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__
     char define[64];
     ignis__tensor_map of_x;
     void *params[] = {p, &of_x};
+    source.builtin = IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS;
     source.x = p->x;
     source.x_columns = units * 128;
     source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);

@@ -34,8 +34,8 @@
         gemm_hopper_ahead.cuh      182 lines    8466 bytes
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
-        gemv.cuh                   280 lines   11809 bytes
-        gemv_blocks.cu             404 lines   17483 bytes
+        gemv.cuh                   279 lines   11746 bytes
+        gemv_blocks.cu             405 lines   17536 bytes
         gemv_cluster.cu             73 lines    3557 bytes
         gemv_cluster.cuh           227 lines   11243 bytes
         gemv_cluster_blocks.cu     103 lines    5526 bytes
@@ -3579,7 +3579,6 @@ static const char *const ignis__lines_gemv_cuh[] = {
     "    float *scales;            /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */",
     "    int first;                /* result of the first row of the weights, n that behind the last one */",
     "};",
-    "constexpr int UNIT_BYTES = 2 * 32 * 4; /* of x: four blocks */",
     "",
     "/*  Over the block's threads. Each sum has memory of its own: the next one need not wait until all have read this one. */",
     "__device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])",
@@ -12034,6 +12033,7 @@ static const char *const ignis__lines_gemv_blocks_cu[] = {
     "",
     "typedef blocks_rows<IGNIS_BLOCKS> weights;",
     "",
+    "constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* of x */",
     "constexpr int TILE = SLICES * 16 + 8;     /* floats of a tile, of one row */",
     "",
     "__device__ inline uint4 *shared_memory()",
@@ -18077,8 +18077,8 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper_ahead.cuh", 0xa815709b7812d785ULL, ignis__lines_gemm_hopper_ahead_cuh, 182},
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
-    {"gemv.cuh", 0xf17d00c6b113efe5ULL, ignis__lines_gemv_cuh, 280},
-    {"gemv_blocks.cu", 0xbf7da570db6f9e9bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 404)},
+    {"gemv.cuh", 0x4b5745a9bd856960ULL, ignis__lines_gemv_cuh, 279},
+    {"gemv_blocks.cu", 0xd3b27893e45cf86cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 405)},
     {"gemv_cluster.cu", 0x9815e7b5a87066a8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cluster_cu, 73)},
     {"gemv_cluster.cuh", 0x05845afe96639b5bULL, ignis__lines_gemv_cluster_cuh, 227},
     {"gemv_cluster_blocks.cu", 0x3887f5c4f779b87fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cluster_blocks_cu, 103)},

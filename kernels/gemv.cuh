@@ -44,7 +44,6 @@ struct gemv_blocks_params {
     float *scales;            /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
     int first;                /* result of the first row of the weights, n that behind the last one */
 };
-constexpr int UNIT_BYTES = 2 * 32 * 4; /* of x: four blocks */
 
 /*  Over the block's threads. Each sum has memory of its own: the next one need not wait until all have read this one. */
 __device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])

@@ -13,6 +13,7 @@
 
 typedef blocks_rows<IGNIS_BLOCKS> weights;
 
+constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* of x */
 constexpr int TILE = SLICES * 16 + 8;     /* floats of a tile, of one row */
 
 __device__ inline uint4 *shared_memory()
