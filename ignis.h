@@ -6540,6 +6540,7 @@ enum {
     IGNIS__CU_FUNC_REGISTERS = 4,
     IGNIS__CU_FUNC_PTX_VERSION = 5, /* the architecture that it was compiled for first: 90 */
     IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8,
+    IGNIS__CU_LAUNCH_COOPERATIVE = 2,
     IGNIS__CU_LAUNCH_DEPENDENT = 6 /* programmatic stream serialization */
 };
 
@@ -13798,9 +13799,10 @@ static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, 
     return true;
 }
 
-/*  dependent: the kernel waits by itself for what is ahead of it on the stream, and may begin earlier (programmatic dependent launch). */
+/*  dependent: the kernel waits by itself for what is ahead of it on the stream, and may begin earlier (programmatic dependent launch). together: its
+    blocks wait for each other, and all run at once; the driver has cuLaunchKernelEx. */
 static bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
-                             void **params, bool dependent)
+                             void **params, bool dependent, bool together)
 {
     ignis__traced item;
     bool traced, ok;
@@ -13808,17 +13810,20 @@ static bool ignis__launch_as(const ignis__work *work, void *function, const unsi
         return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %u bytes of shared memory in a block, device %d has %d",
                              shared, work->device->info.device, work->device->info.shared_per_block);
     traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_KERNEL, work->call, work->device, work->stream, function, NULL);
-    if (dependent && ignis__cuda.cuLaunchKernelEx && work->device->info.compute_major >= 9) {
-        ignis__launch_attribute attribute = IGNIS__ZERO;
+    dependent = dependent && ignis__cuda.cuLaunchKernelEx && work->device->info.compute_major >= 9;
+    if (dependent || together) {
+        ignis__launch_attribute attributes[2];
         ignis__launch_config config = IGNIS__ZERO;
-        attribute.id = IGNIS__CU_LAUNCH_DEPENDENT;
-        attribute.value.allowed = 1;
+        memset(attributes, 0, sizeof attributes);
+        attributes[0].id = dependent ? IGNIS__CU_LAUNCH_DEPENDENT : IGNIS__CU_LAUNCH_COOPERATIVE;
+        attributes[1].id = IGNIS__CU_LAUNCH_COOPERATIVE;
+        attributes[0].value.allowed = attributes[1].value.allowed = 1;
         memcpy(config.grid, grid, sizeof config.grid);
         memcpy(config.block, block, sizeof config.block);
         config.shared_bytes = shared;
         config.stream = work->stream;
-        config.attributes = &attribute;
-        config.attribute_count = 1;
+        config.attributes = attributes;
+        config.attribute_count = dependent && together ? 2 : 1;
         ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernelEx, (&config, function, params, NULL));
     } else {
         ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
@@ -13849,7 +13854,7 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
              ignis__launch_check(&work, newest, code, launch, grid, block) &&
              (!capture || ignis__capture_hold(call, capture, kernel, &kernel->slot.state, ignis__kernel_drop_held)) &&
              (grid[0] == 0 || ignis__launch_as(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params,
-                                               launch->dependent && code->waits));
+                                               launch->dependent && code->waits, false));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
     ignis__work_end(&work);
@@ -13963,7 +13968,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64")                   \
     X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")                   \
     X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")                   \
-    X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma")
+    X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma")           \
+    X(GENERATE_STEP, GENERATE_STEP_CU, "ignis_generate_step")
 #else
 #define IGNIS__BUILTINS_MODELS(X)
 #endif
@@ -14298,7 +14304,8 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU:
     case IGNIS__SOURCE_GEMV_BLOCKS_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_CU:
-    case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU: return true;
+    case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU:
+    case IGNIS__SOURCE_GENERATE_STEP_CU: return true;
     case IGNIS__SOURCE_GENERATE_CU:
         return builtin == IGNIS__BUILTIN_GENERATE_EMBED || builtin == IGNIS__BUILTIN_GENERATE_PARTS ||
                builtin == IGNIS__BUILTIN_GENERATE_DRAW;
@@ -14422,7 +14429,8 @@ static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builti
                                   const unsigned block[3], unsigned shared, void **params)
 {
     return ignis__launch_as(work, function, grid, block, shared, params,
-                            ignis__builtin_waits(builtin) && !ignis__atomic_load(&work->device->no_dependents));
+                            ignis__builtin_waits(builtin) && !ignis__atomic_load(&work->device->no_dependents),
+                            ignis__builtins[builtin].source == IGNIS__SOURCE_GENERATE_STEP_CU);
 }
 
 static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
@@ -15197,7 +15205,7 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
     ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
     ok = ignis__capture_resume(work->call, capture) && ok;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ok = ok && ignis__work_write(work, array, &address) && ignis__launch_as(work, function, one, one, 0, params, false);
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch_as(work, function, one, one, 0, params, false, false);
     if (ok) {
         ignis__array_claim(array);
         ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
@@ -17214,11 +17222,11 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     }
     kernel = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
     grid[0] = (unsigned)blocks;
-    ok = kernel && ignis__launch_as(work, kernel->function, grid, block, 0, params, false);
+    ok = kernel && ignis__launch_as(work, kernel->function, grid, block, 0, params, false, false);
     if (memory && ok) {
         grid[0] = (unsigned)shared[4];
         block[0] = 128;
-        ok = ignis__launch_as(work, kernel->finish, grid, block, 0, params, false);
+        ok = ignis__launch_as(work, kernel->finish, grid, block, 0, params, false, false);
     }
     if (memory)
         ignis__memory_give(work->call, work->device, memory);
@@ -43213,6 +43221,25 @@ typedef struct ignis__gemv_blocks {
     int first;
 } ignis__gemv_blocks;
 
+/*  What generate_step.cu takes: its products, those of a layer and that of the logits; where each layer has what; and all else. */
+typedef struct ignis__step_shape {
+    int n, k, kind, gated, head_dim, tiles;
+} ignis__step_shape;
+
+typedef struct ignis__step_layer {
+    ignis__tensor_map maps[4];
+    ignis__address bias[4], norm[2], norm_bias[2];
+} ignis__step_layer;
+
+typedef struct ignis__step {
+    ignis__address layers, row, frequencies, embedding, positions, cache;
+    int64_t slab;
+    ignis__address logits, state, sums[2], qkv, attended, inner, found;
+    double eps, scale;
+    ignis__step_shape shapes[5];
+    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at;
+} ignis__step;
+
 /*  A norm ahead of a product. */
 typedef struct ignis__step_norms {
     ignis__array *sum, *weight, *bias; /* bias: or null */
@@ -43817,9 +43844,10 @@ typedef struct ignis__engine {
     ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
     /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
-       rank's first one on; said: to other ranks; all of these are claimed */
+       rank's first one on; table, words: where layers have what, and what blocks tell each other, for generate_step.cu, null: it does not do steps;
+       said: to other ranks; all of these are claimed */
     ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *parts, *masks,
-        *exchanges, *gathered, *numbers, *turning, *ended, *mine, *said;
+        *exchanges, *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
     int context, step_rows, splits, pages;
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
@@ -43992,6 +44020,114 @@ IGNIS__COLD static bool ignis__engine_numbers(const char *call, ignis__engine *e
     return most == 0 || ignis__engine_room(call, e, &e->numbers, 1, most, e->model->dtype);
 }
 
+/*  What generate_step.cu reads of a layer, in its order, and of the logits behind the last one; null: there is none. */
+typedef struct ignis__step_arrays {
+    ignis__array *weights[4], *bias[4], *norm[2], *norm_bias[2];
+} ignis__step_arrays;
+
+static ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer)
+{
+    const ignis__engine_layer *l = &e->layer[layer];
+    ignis__step_arrays a;
+    memset(&a, 0, sizeof a);
+    if (layer == e->model->layers) {
+        a.weights[0] = e->head, a.norm[0] = e->norm, a.norm_bias[0] = e->norm_bias;
+        return a;
+    }
+    a.weights[0] = l->qkv, a.weights[1] = l->o, a.weights[2] = l->up, a.weights[3] = l->down;
+    a.bias[0] = l->qkv_bias, a.bias[1] = l->o_bias, a.bias[2] = l->up_bias, a.bias[3] = l->down_bias;
+    a.norm[0] = l->attn_norm, a.norm[1] = l->mlp_norm, a.norm_bias[0] = l->attn_norm_bias, a.norm_bias[1] = l->mlp_norm_bias;
+    return a;
+}
+
+/*  Bytes of shared memory of its blocks, with as many stages in the ring as there is room for. */
+static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
+{
+    enum { STAGE = 8 * 4 * 1024 + 16, FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 256, MOST = 8 }; /* generate_step.cu has the same */
+    const ignis__model *m = e->model;
+    const int head_dim = m->head_dim <= 64 ? 64 : m->head_dim <= 128 ? 128 : 256;
+    const int64_t normed = m->hidden * (e->norm_bias ? 8 : 6), fixed = 4096 + 44 * (head_dim + 8); /* fixed: what it declares itself */
+    int64_t row = 2 * (m->inner > m->heads * m->head_dim ? m->inner : m->heads * m->head_dim);
+    int64_t rest = FOUND + TURNS + PADDING + (row > normed ? row : normed), room = e->device->info.shared_per_block - fixed - rest;
+    p->ring = room < 0 ? 0 : (int)ignis__clamp(room / STAGE, 0, MOST);
+    p->found_at = STAGE * p->ring + TURNS;
+    return (size_t)(STAGE * p->ring + rest);
+}
+
+static const char *ignis__engine_whole_define(const ignis__engine *e)
+{
+    return e->model->head_dim <= 64 ? "-DIGNIS_HEAD_DIM=64" : e->model->head_dim <= 128 ? "-DIGNIS_HEAD_DIM=128" : "-DIGNIS_HEAD_DIM=256";
+}
+
+/*  Whether generate_step.cu does steps of such a model. */
+IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
+{
+    const ignis__model *m = e->model;
+    bool takes = (m->dtype == IGNIS_F16 || m->dtype == IGNIS_BF16) && m->parallel.size <= 1 && m->head_dim % 16 == 0 && m->inner % 8 == 0 &&
+                 !e->embedding->blocks.count;
+    int i, j;
+    for (i = 0; takes && i <= m->layers; i++) {
+        ignis__step_arrays a = ignis__engine_arrays(e, i);
+        takes = i == m->layers || (!e->layer[i].q_norm && !e->layer[i].k_norm);
+        for (j = 0; takes && j < 4; j++)
+            takes = !a.weights[j] || (!a.weights[j]->blocks.count && ignis__weight_columns(a.weights[j]) % 8 == 0);
+    }
+    return takes;
+}
+
+/*  Makes steps of one row one launch, where they can be: the tables of generate_step.cu. */
+IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
+{
+    const ignis__model *m = e->model;
+    const char *define = ignis__engine_whole_define(e);
+    const int64_t width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, found = (int64_t)m->heads * e->splits * (2 + m->head_dim);
+    const int64_t per_layer = sizeof(ignis__step_layer) / 4;
+    ignis__step p;
+    ignis__op op;
+    int i, j;
+    if (!ignis__engine_whole_takes(e))
+        return true;
+    if (ignis__requests.path[0])
+        ignis__request_own(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, define, 90, 90);
+    (void)ignis__engine_whole_shared(e, &p);
+    if (e->device->info.compute_major != 9 || !e->device->clusters || !ignis__cuda.cuTensorMapEncodeTiled ||
+        !ignis__cuda.cuLaunchKernelEx || p.ring < 2 || !ignis__variant_exists(e->device, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, define))
+        return true;
+    if (!ignis__engine_room(call, e, &e->table, m->layers + 1, per_layer, IGNIS_I32) ||
+        !ignis__engine_room(call, e, &e->words, 1, 2 * m->hidden + width + (m->heads * m->head_dim + m->inner) / 2 + found + 1,
+                            IGNIS_I64) ||
+        !ignis__next_begin(&op, call, e->device))
+        return false;
+    ignis__op_zero(&op, e->words);
+    for (i = 0; op.ok && i <= m->layers; i++) {
+        ignis__step_arrays a = ignis__engine_arrays(e, i);
+        ignis__step_layer layer;
+        int32_t as_words[sizeof layer / 4];
+        memset(&layer, 0, sizeof layer);
+        for (j = 0; op.ok && j < 4; j++) {
+            if (a.weights[j]) { /* rows of a tile that are apart are in two planes; generate_step.cu has the same */
+                const bool apart = i < m->layers && (j == 0 || (j == 2 && !m->gelu));
+                const int64_t n = a.weights[j]->shape.dim[0], k = a.weights[j]->shape.dim[1];
+                const int64_t rows = !apart   ? n
+                                     : j == 0 ? m->head_dim / 2
+                                              : n / 2,
+                              dims[] = {k, rows, n / rows}, steps[] = {2 * k, 2 * k * rows};
+                const int box[] = {64, apart ? 8 : 16, apart ? 2 : 1};
+                op.ok = ignis__tensor_map_make(&op.work, &layer.maps[j], m->dtype, ignis__op_read(&op, a.weights[j]), 3, dims, steps, box,
+                                               NULL);
+            }
+            layer.bias[j] = a.bias[j] ? ignis__op_read(&op, a.bias[j]) : 0;
+        }
+        for (j = 0; op.ok && j < 2; j++) {
+            layer.norm[j] = a.norm[j] ? ignis__op_read(&op, a.norm[j]) : 0;
+            layer.norm_bias[j] = a.norm_bias[j] ? ignis__op_read(&op, a.norm_bias[j]) : 0;
+        }
+        memcpy(as_words, &layer, sizeof layer);
+        ignis__step_words(&op, m->dtype, e->table, i * per_layer, as_words, per_layer);
+    }
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
 /*  All that sequences of a model share. Null, and reported: it cannot be. */
 IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ignis__model *m)
 {
@@ -44072,7 +44208,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         ignis__op_zero(&op, e->exchanges);
         e->draws = (ignis__generate_draw *)ignis__pinned_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
         op.ok = op.ok && e->draws;
-        ok = ignis__op_leave(&op) == IGNIS_OK;
+        ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_whole(call, e);
     }
     if (ok) {
         e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
@@ -44188,13 +44324,79 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
     }
 }
 
+/*  The logits of a step of one row, which is there, by generate_step.cu. */
+static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
+{
+    const ignis__model *m = e->model;
+    const int width = (m->heads + 2 * m->kv_heads) * m->head_dim, attended = m->heads * m->head_dim;
+    const int n[] = {width, m->hidden, m->inner, m->hidden, m->vocab}, k[] = {m->hidden, attended, m->hidden, m->inner, m->hidden};
+    int64_t blocks = 1;
+    double flops = 0;
+    ignis__step p;
+    size_t shared;
+    void *params[] = {&p};
+    int i, j;
+    memset(&p, 0, sizeof p);
+    shared = ignis__engine_whole_shared(e, &p);
+    for (i = 0; i <= m->layers; i++) { /* behind those who write them on other streams */
+        ignis__step_arrays a = ignis__engine_arrays(e, i);
+        for (j = 0; j < 4; j++) {
+            flops += a.weights[j] && ignis__op_read(op, a.weights[j]) ? 2.0 * (double)a.weights[j]->numel : 0.0;
+            (void)(a.bias[j] && ignis__op_read(op, a.bias[j]));
+        }
+        for (j = 0; j < 2; j++) {
+            (void)(a.norm[j] && ignis__op_read(op, a.norm[j]));
+            (void)(a.norm_bias[j] && ignis__op_read(op, a.norm_bias[j]));
+        }
+    }
+    for (i = 0; i < 5; i++) {
+        ignis__step_shape *shape = &p.shapes[i];
+        shape->n = n[i];
+        shape->k = k[i];
+        shape->kind = i == 0 ? IGNIS__GEMV_CACHE : IGNIS__GEMV_OUT;
+        shape->gated = i == 2 && !m->gelu;
+        shape->head_dim = m->head_dim;
+        shape->tiles = (int)ignis__ceil_div(n[i], shape->gated ? 8 : 16);
+        blocks = shape->tiles > blocks ? shape->tiles : blocks;
+    }
+    p.layers = ignis__op_write(op, e->table);
+    p.row = ignis__op_write(op, e->rows);
+    p.frequencies = m->rope ? ignis__op_write(op, e->turning) : 0;
+    p.embedding = ignis__op_read(op, e->embedding);
+    p.positions = e->positions ? ignis__op_read(op, e->positions) : 0;
+    p.cache = ignis__op_write(op, e->cache);
+    p.slab = e->pages * ignis__engine_page_elements(e);
+    p.logits = ignis__op_write(op, e->logits);
+    p.sums[0] = ignis__op_write(op, e->words);
+    p.sums[1] = p.sums[0] + 8 * (ignis__address)m->hidden;
+    p.qkv = p.sums[1] + 8 * (ignis__address)m->hidden;
+    p.attended = p.qkv + 8 * (ignis__address)width;
+    p.inner = p.attended + 4 * (ignis__address)attended; /* two elements a word */
+    p.found = p.inner + 4 * (ignis__address)m->inner;
+    p.state = p.found + 8 * (ignis__address)((int64_t)m->heads * e->splits * (2 + m->head_dim));
+    p.eps = m->norm_eps;
+    p.scale = m->attention_scale;
+    p.count = m->layers;
+    p.rms = m->rms;
+    p.heads = m->heads;
+    p.kv_heads = m->kv_heads;
+    p.head_dim = m->head_dim;
+    p.splits = e->splits;
+    ignis__cost(-1, flops, (int)m->dtype);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, ignis__engine_whole_define(e),
+                     ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
+}
+
 /*  A step of so many rows, which lie in device memory: logits, and draws. */
 static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, bool draws)
 {
     ignis__address logits, said;
     ignis__step_norms norm;
     ignis__draw p;
-    ignis__engine_layers(op, e, count, 0);
+    if (count == 1 && e->table)
+        ignis__engine_whole_step(op, e);
+    else
+        ignis__engine_layers(op, e, count, 0);
     norm.sum = e->sum;
     norm.weight = e->norm;
     norm.bias = e->norm_bias;
@@ -44207,7 +44409,9 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, b
             op->ok && ignis__copy_zeros(&op->work, logits, count * e->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
             ignis__copy_on_device(&op->work, logits + (ignis__address)e->model->vocab * sizeof(float), said, ignis__array_bytes(e->said));
     }
-    ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head, NULL, e->numbers, &norm);
+    if (count > 1 || !e->table)
+        ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head, NULL, e->numbers,
+                            &norm);
     if (e->model->parallel.size > 1)
         ignis__engine_sum(op, e, e->logits, count);
     if (!draws)

@@ -11037,7 +11037,7 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
     to->in_aligned = (to->in | (ignis__address)to->in_stride) % 16 == 0;
     to->out_aligned = (to->out | (ignis__address)to->out_stride) % 16 == 0;
     return ignis__launch_as(work, program->function[plan->kernel], grid, block, 0, params,
-                            program->waits && plan->kernel <= IGNIS__COMM_KERNEL_PACKETS_TWO);
+                            program->waits && plan->kernel <= IGNIS__COMM_KERNEL_PACKETS_TWO, false);
 }
 
 /*  Whether NCCL does an operation faster, if it is there. */

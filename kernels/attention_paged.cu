@@ -47,8 +47,8 @@ template <int G> struct findings {
 template <int G> __device__ inline void walk(const paged_params &p, findings<G> &found)
 {
     const generate_row &row = p.rows[blockIdx.z];
-    const paged_heads heads(p, G); /* the last ones may be fewer; then the first is done again */
-    const paged_splits splits(row);
+    const paged_heads heads(p, G, blockIdx.y); /* the last ones may be fewer; then the first is done again */
+    const paged_splits splits(row.position + 1);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;
     int from = blockIdx.x * splits.keys, to = min(end, from + splits.keys);
     const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim}; /* values lie as keys do */

@@ -48,7 +48,7 @@ struct paged_params {
 struct paged_splits {
     int end, keys, count; /* of all keys; keys of a split; splits that have some */
 
-    __device__ explicit paged_splits(const generate_row &row) : end(row.position + 1)
+    __device__ explicit paged_splits(int end) : end(end)
     {
         const int tiles = (end + SPLIT - 1) / SPLIT;
         keys = SPLIT * ((tiles + SPLITS - 1) / SPLITS);
@@ -60,11 +60,12 @@ struct paged_splits {
 struct paged_heads {
     int kv, first, count;
 
-    __device__ paged_heads(const paged_params &p, int most)
+    /*  p: what has their numbers; number: of such heads. */
+    template <typename Numbers> __device__ paged_heads(const Numbers &p, int most, int number)
     {
         const int group = p.heads / p.kv_heads, passes = (group + most - 1) / most;
-        kv = blockIdx.y / passes;
-        first = kv * group + blockIdx.y % passes * most;
+        kv = number / passes;
+        first = kv * group + number % passes * most;
         count = min(most, (kv + 1) * group - first);
     }
     /*  Where what a split has found of one of them is, and their result. */
@@ -75,20 +76,21 @@ struct paged_heads {
     __device__ T *out(const paged_params &p) const { return p.out + ((long long)blockIdx.z * p.heads + first) * p.head_dim; }
 };
 
+constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12; /* loaded side by side: each round waits for memory */
+
 /*  What all splits have found of two elements of a head, together. load(split, tops, two): the greatest score and the sum, and the two elements. */
 template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
 {
-    constexpr int AT_A_TIME = sizeof(W) == 8 ? 8 : 12; /* loaded side by side: each round waits for memory */
     W top = -ignis_infinity<W>(), sum = 0, x = 0, y = 0;
-    for (int from = 0; from < splits; from += AT_A_TIME) {
-        W2 tops[AT_A_TIME], found[AT_A_TIME];
+    for (int from = 0; from < splits; from += SPLITS_AT_A_TIME) {
+        W2 tops[SPLITS_AT_A_TIME], found[SPLITS_AT_A_TIME];
         W higher = top;
 #pragma unroll
-        for (int i = 0; i < AT_A_TIME; i++)
+        for (int i = 0; i < SPLITS_AT_A_TIME; i++)
             if (from + i < splits)
                 load(from + i, tops[i], found[i]);
 #pragma unroll
-        for (int i = 0; i < AT_A_TIME; i++)
+        for (int i = 0; i < SPLITS_AT_A_TIME; i++)
             if (from + i < splits)
                 higher = max(higher, tops[i].x);
         const W factor = power_of_2(top - higher); /* of what there was before; each split has a key, so that `higher` is a number */
@@ -97,7 +99,7 @@ template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
         y *= factor;
         top = higher;
 #pragma unroll
-        for (int i = 0; i < AT_A_TIME; i++)
+        for (int i = 0; i < SPLITS_AT_A_TIME; i++)
             if (from + i < splits) {
                 const W weight = power_of_2(tops[i].x - top);
                 sum += weight * tops[i].y;

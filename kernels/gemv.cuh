@@ -45,13 +45,21 @@ struct gemv_blocks_params {
     int first;                /* result of the first row of the weights, n that behind the last one */
 };
 
-/*  Over the block's threads. Each sum has memory of its own: the next one need not wait until all have read this one. */
-__device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])
+/*  How THREADS threads wait for each other: they are the block, or there are others. */
+struct all_of_block {
+    static __device__ void sync() { __syncthreads(); }
+};
+struct part_of_block {
+    static __device__ void sync() { ignis_ptx_bar_sync(1, THREADS); }
+};
+
+/*  Over the threads. Each sum has memory of its own: the next one need not wait until all have read this one. */
+template <typename Threads> __device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])
 {
     x = ignis_warp_sum(x);
     if (threadIdx.x % 32 == 0)
         of_warps[threadIdx.x / 32] = x;
-    __syncthreads();
+    Threads::sync();
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < SLICES; i++)
@@ -59,8 +67,22 @@ __device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])
     return sum;
 }
 
+/*  A row in memory, for row_norm. */
+struct row_in_memory {
+    const float *x;
+
+    template <int N> __device__ void load(ignis_pack<float, 4> (&packs)[N], int first, int hidden) const
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (first + i * THREADS * 4 < hidden)
+                packs[i] = at(first + i * THREADS * 4);
+    }
+    __device__ ignis_pack<float, 4> at(int i) const { return ignis_load(x + i); }
+};
+
 /*  The norm of a row, by a block. What a thread needs of the weights is loaded ahead of the row. */
-struct row_norm {
+template <typename Threads = all_of_block> struct row_norm {
     static constexpr int kept = 4, step = THREADS * 4; /* packs of a thread that stay in registers; elements of a pack of all */
     const gemv_mma_params &p;
     ignis_pack<T, 4> weight[kept];
@@ -74,8 +96,9 @@ struct row_norm {
     }
     __device__ ignis_pack<T, 4> bias_at(int i) const { return p.norm_bias ? ignis_load<4>(p.norm_bias + i) : ignis_pack<T, 4>{}; }
 
-    /*  put(i, four) gets four elements from i on. Their bits are the same, whoever puts them where. */
-    template <typename Put> __device__ void run(const float *x, Put put) const
+    /*  The row is where x says: x.load(packs, first, hidden) loads those from `first` on, step elements apart, and x.at(i) the one from i on.
+        put(i, four) gets four elements from i on. Their bits are the same, whoever puts them where. */
+    template <typename Row, typename Put> __device__ void run(Row x, Put put) const
     {
         __shared__ float sums[2][SLICES];
         const int hidden = (int)p.k, first = threadIdx.x * 4;
@@ -87,25 +110,21 @@ struct row_norm {
                 if (first + round * step < hidden)
                     run(first + round * step, own[round], weight[round], round == 0 ? bias : bias_at(first + round * step));
             for (int i = first + kept * step; i < hidden; i += step)
-                run(i, ignis_load(x + i), ignis_load<4>(p.norm_weight + i), bias_at(i));
+                run(i, x.at(i), ignis_load<4>(p.norm_weight + i), bias_at(i));
         };
         float mean = 0, squares = 0;
-#pragma unroll
-        for (int round = 0; round < kept; round++)
-            if (first + round * step < hidden) {
-                own[round] = ignis_load(x + first + round * step);
-                if (round == 0)
-                    bias = bias_at(first);
-            }
+        x.load(own, first, hidden);
+        if (first < hidden)
+            bias = bias_at(first);
         if (!p.rms) {
             each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });
-            mean = sum_of_threads(mean, sums[0]) / hidden;
+            mean = sum_of_threads<Threads>(mean, sums[0]) / hidden;
         }
         each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) {
             for (int j = 0; j < 4; j++)
                 squares = fmaf(v[j] - mean, v[j] - mean, squares);
         });
-        const float factor = rsqrtf(sum_of_threads(squares, sums[1]) / hidden + (float)p.eps);
+        const float factor = rsqrtf(sum_of_threads<Threads>(squares, sums[1]) / hidden + (float)p.eps);
         each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w, const ignis_pack<T, 4> &b) {
             ignis_pack<T, 4> y;
             for (int j = 0; j < 4; j++)
@@ -115,8 +134,9 @@ struct row_norm {
     }
 };
 
-/*  Which rows of the weights a tile has, if the first one has `first`: `low` on, and `high` on, eight each. They are numbered as results are. */
-__device__ inline void tile_rows(const gemv_mma_params &p, int first, int tile, int &low, int &high)
+/*  Which rows of the weights a tile has, if the first one has `first`: `low` on, and `high` on, eight each. They are numbered as results are. p: what
+    has kind, gated, n and head_dim of a product. */
+template <typename Product> __device__ inline void tile_rows(const Product &p, int first, int tile, int &low, int &high)
 {
     const int at = first + 16 * tile;
     low = at;

@@ -98,6 +98,20 @@ __device__ inline void ignis_ptx_st_release_u32(uint32_t *to, uint32_t x)
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
 }
 
+/*  Words of 8 bytes that blocks tell each other something with, which a word says by itself: two next to each other are loaded at once, but may be of
+    different times. */
+__device__ inline ulonglong2 ignis_ptx_ld_relaxed_gpu_v2(const unsigned long long *from)
+{
+    ulonglong2 x;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(x.x), "=l"(x.y) : "l"(from) : "memory");
+    return x;
+}
+
+__device__ inline void ignis_ptx_st_relaxed_gpu_u64(unsigned long long *to, unsigned long long x)
+{
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(x) : "memory");
+}
+
 __device__ inline uint32_t ignis_ptx_ld_volatile_shared(uint32_t from)
 {
     uint32_t x;

@@ -101,6 +101,7 @@ typedef struct CUDA_MEMCPY2D {
 typedef union CUlaunchAttributeValue {
     char pad[64];
     int programmaticStreamSerializationAllowed;
+    int cooperative;
 } CUlaunchAttributeValue;
 typedef struct CUlaunchAttribute {
     int id;
@@ -4679,7 +4680,7 @@ enum {
     FUNC_ATTRIBUTE_COUNT = 16
 };
 
-enum { LAUNCH_PROGRAMMATIC = 6 }; /* of CUlaunchAttributeID */
+enum { LAUNCH_COOPERATIVE = 2, LAUNCH_PROGRAMMATIC = 6 }; /* of CUlaunchAttributeID */
 
 SIM_API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
@@ -4968,7 +4969,7 @@ SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsign
     return leave(launch_kernel(function, launch, stream, params, extra));
 }
 
-/* Of attributes it knows programmatic stream serialization alone. A launch begins behind the others all the same, but one that never waits
+/* Of attributes it knows programmatic stream serialization and cooperative launches. With the first one a launch begins behind the others all the same, but one that never waits
    for them, as it has to on a real device, is an error. */
 SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
@@ -4978,8 +4979,12 @@ SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
                          .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                          .dynamic_shared = config->sharedMemBytes};
     for (unsigned i = 0; i < config->numAttrs; i++) {
-        REQUIRE((int)config->attrs[i].id == LAUNCH_PROGRAMMATIC, ERROR_NOT_SUPPORTED);
-        launch.must_wait = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        REQUIRE((int)attribute->id == LAUNCH_PROGRAMMATIC || (int)attribute->id == LAUNCH_COOPERATIVE, ERROR_NOT_SUPPORTED);
+        if ((int)attribute->id == LAUNCH_PROGRAMMATIC)
+            launch.must_wait = attribute->value.programmaticStreamSerializationAllowed != 0;
+        else
+            launch.together = attribute->value.cooperative != 0;
     }
     return leave(launch_kernel(function, launch, config->hStream, params, extra));
 }

@@ -36,7 +36,7 @@ enum {
 };
 
 #define SIM_MAX_PARAMS 128
-#define SIM_MAX_TOGETHER 128 /* blocks of one launch that can wait for each other */
+#define SIM_MAX_TOGETHER 132 /* blocks of one launch that can wait for each other */
 
 /* One kernel of a loaded module. The driver copies the arguments at launch time from these sizes. */
 typedef struct sim_kernel {

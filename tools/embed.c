@@ -22,7 +22,7 @@
 #define SOURCE_DIR "kernels"
 #define OUTPUT "ignis_kernels.h"
 #define COMMON "ignis.cuh" /* comes first, the others follow in alphabetical order */
-#define MAX_SOURCES 64
+#define MAX_SOURCES 96
 #define MAX_LINE 2000
 
 typedef struct text {

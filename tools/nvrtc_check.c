@@ -250,6 +250,7 @@ static const char *const attention_paged[] = {SIZES_UP("-DIGNIS_T=3"), SIZES_UP(
             "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" more, NULL                                                                        \
     }
 static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention_paged_clusters[] = PAGED_MMA(" -DIGNIS_CLUSTERS=1");
+static const char *const generate_step[] = PAGED_MMA("");
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
 #define PATCHES(which) " -DIGNIS_PATCHES=" #which
@@ -419,6 +420,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}},      /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 60}},                /* heads of 256 */
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}},                        /* products of i32 of 8 ranks: 8 bytes on sm_90a */
 };
 
@@ -565,7 +567,7 @@ static int waits_late(int source)
     return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU ||
            source == IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU ||
            source == IGNIS__SOURCE_ATTENTION_PAGED_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU ||
-           source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
+           source == IGNIS__SOURCE_GENERATE_STEP_CU || source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
 }
 
 /*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they touch global memory: if one of a

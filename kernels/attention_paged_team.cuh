@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+/*  attention_paged_team.cuh - a team of warps that has a split of a row's keys, on tensor cores
+
+    For f16 and bf16 and groups of query heads that share a key head, up to 8 of which are the columns of two products:
+        scores^T = K q^T      a warp has the 16 keys of a page
+        out^T = V^T P^T       a warp has a quarter of a head's elements, over the 64 keys of its team
+    Keys and values go from memory to the registers that are their operands: which element of a head is which k of the first product, and which row of
+    the second one, is free, so that each lane's are next to each other.
+*/
+#ifndef IGNIS_ATTENTION_PAGED_TEAM_CUH
+#define IGNIS_ATTENTION_PAGED_TEAM_CUH
+
+#include "attention_paged.cuh"
+#include "mma.cuh"
+#include "hopper.cuh"
+
+constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS; /* query heads of a block; a team of warps has a split at a time */
+constexpr int OWN = D / 32;                                                /* what a lane has: chunks of 8 elements of a key, elements of a value */
+static_assert(SPLIT == WARPS * PAGE && PAGE == 16, "a warp has a page");
+
+/*  What a lane has of a value. */
+struct alignas(2 * OWN) value_part {
+    uint32_t words[OWN / 2];
+};
+typedef ignis_word_of<sizeof(value_part)>::type value_word;
+
+/*  What the warps of a team tell each other of the keys of a tile. */
+struct team_memory {
+    float tops[WARPS][HEADS], sums[WARPS][HEADS];
+    T weights[HEADS][SPLIT + 8]; /* so lanes read without conflicts */
+};
+
+/*  The keys and values of a layer: [pages, kv_heads, PAGE, head_dim]. */
+struct paged_source {
+    const T *k, *v;
+    int kv_heads, head_dim;
+};
+
+/*  By all threads of the team. only: it is the block's only one. */
+template <bool only> struct paged_team {
+    paged_source source;
+    const int32_t *const page_of; /* of the row */
+    team_memory &m;
+    const float scale;
+    const int number, warp, g, t, own_d; /* own_d: of a value, the first element that this lane has */
+    int kv, from, to;                    /* the key head; keys of the split */
+    uint4 keys[2][OWN];
+    value_part values[WARPS][4];
+    int pages[WARPS], own_page; /* of a tile */
+    float out[D / 64][4], top[2], sum[2]; /* of heads 2 t and 2 t + 1 */
+
+    __device__ paged_team(const paged_source &source, const int32_t *page_of, double scale, team_memory &m)
+        : source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), number(threadIdx.x / TEAM), warp(threadIdx.x % TEAM / 32),
+          g(threadIdx.x % 32 / 4), t(threadIdx.x % 4), own_d(warp * (D / WARPS) + g * OWN)
+    {
+    }
+    __device__ void sync() const
+    {
+        if (only)
+            __syncthreads();
+        else
+            ignis_ptx_bar_sync(2 + number, TEAM);
+    }
+    __device__ void find(int at)
+    {
+#pragma unroll
+        for (int i = 0; i < WARPS; i++)
+            pages[i] = page_of[min(at + PAGE * i, to - 1) / PAGE];
+        own_page = page_of[min(at + PAGE * warp, to - 1) / PAGE];
+    }
+    __device__ long long place(int page, int r) const { return (((long long)page * source.kv_heads + kv) * PAGE + r) * source.head_dim; }
+    /*  This lane's chunk c of a key, which may exist. */
+    __device__ uint4 load_chunk(const T *key, int c, bool exists) const
+    {
+        return exists && (t + 4 * c) * 8 < source.head_dim ? __ldcg((const uint4 *)key + t + 4 * c) : make_uint4(0, 0, 0, 0);
+    }
+    __device__ value_part load_value(const T *from) const
+    {
+        return own_d < source.head_dim ? ignis_pack_of<value_part>(__ldcg((const value_word *)(from + own_d))) : value_part{};
+    }
+    static __device__ int row_of(int t, int j) { return 2 * t + j % 2 + j / 2 * 8; } /* of a page's values */
+
+    /*  A tile that has keys from one on, with zeros behind the last one. */
+    __device__ void fetch(int at)
+    {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int c = 0; c < OWN; c++)
+                keys[i][c] = load_chunk(source.k + place(own_page, g + 8 * i), c, at + PAGE * warp + g + 8 * i < to);
+#pragma unroll
+        for (int i = 0; i < WARPS; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                values[i][j] = at + PAGE * i + row_of(t, j) < to ? load_value(source.v + place(pages[i], row_of(t, j))) : value_part{};
+    }
+    /*  What fetch(at) has of key `last` may be from before it was written: key(c), this lane's chunk c, and a value take its place. */
+    template <typename Key> __device__ void replace(int at, int last, Key key, const value_part &value)
+    {
+        const int page = (last - at) / PAGE, r = (last - at) % PAGE;
+        if (warp == page && g == r % 8)
+#pragma unroll
+            for (int c = 0; c < OWN; c++) {
+                const uint4 own = key(c);
+                keys[0][c] = r < 8 ? own : keys[0][c];
+                keys[1][c] = r < 8 ? keys[1][c] : own;
+            }
+#pragma unroll
+        for (int i = 0; i < WARPS; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (i == page && row_of(t, j) == r)
+                    values[i][j] = value;
+    }
+    /*  Ahead of a split's first tile. */
+    __device__ void clear()
+    {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            top[i] = -ignis_infinity<float>();
+            sum[i] = 0;
+        }
+#pragma unroll
+        for (int j = 0; j < D / 64; j++)
+            out[j][0] = out[j][1] = out[j][2] = out[j][3] = 0;
+    }
+    /*  The tile that was fetched is added to top, sum and out. q(c): this lane's chunk c of head g, as of keys */
+    template <typename Q> __device__ void add(int at, Q q)
+    {
+        float s[4] = {0, 0, 0, 0}; /* keys g and g + 8 */
+#pragma unroll
+        for (int c = 0; c < OWN; c++) {
+            const uint4 &x = keys[0][c], &y = keys[1][c];
+            const uint32_t low[4] = {x.x, y.x, x.y, y.y}, high[4] = {x.z, y.z, x.w, y.w};
+            const uint4 of_q = q(c);
+            ignis_mma<T>(s, low, of_q.x, of_q.y);
+            ignis_mma<T>(s, high, of_q.z, of_q.w);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[i] = at + PAGE * warp + g + i / 2 * 8 < to ? s[i] * scale : -ignis_infinity<float>();
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const float own = reduce_lanes<4, 32, ignis_max>(max(s[i], s[2 + i]));
+            if (g == 0)
+                m.tops[warp][2 * t + i] = own;
+        }
+        sync();
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float higher = top[i];
+#pragma unroll
+            for (int w = 0; w < WARPS; w++)
+                higher = max(higher, m.tops[w][2 * t + i]);
+            const float factor = power_of_2(top[i] - higher); /* each tile has a key, so that `higher` is a number */
+            top[i] = higher;
+            sum[i] *= factor;
+#pragma unroll
+            for (int j = 0; j < D / 64; j++) {
+                out[j][i] *= factor;
+                out[j][2 + i] *= factor;
+            }
+            s[i] = power_of_2(s[i] - higher);
+            s[2 + i] = power_of_2(s[2 + i] - higher);
+            m.weights[2 * t + i][PAGE * warp + g] = T(s[i]);
+            m.weights[2 * t + i][PAGE * warp + g + 8] = T(s[2 + i]);
+            const float own = reduce_lanes<4, 32, ignis_sum>(s[i] + s[2 + i]);
+            if (g == 0)
+                m.sums[warp][2 * t + i] = own;
+        }
+        sync();
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            sum[i] += (m.sums[0][2 * t + i] + m.sums[1][2 * t + i]) + (m.sums[2][2 * t + i] + m.sums[3][2 * t + i]);
+#pragma unroll
+        for (int page = 0; page < WARPS; page++) {
+            const uint32_t *weights = (const uint32_t *)&m.weights[g][PAGE * page + 2 * t];
+#pragma unroll
+            for (int j = 0; j < D / 64; j++) {
+                uint32_t a[4];
+#pragma unroll
+                for (int i = 0; i < 2; i++) { /* of keys 2 t and 2 t + 1, then eight on */
+                    const uint32_t x = values[page][2 * i].words[j], y = values[page][2 * i + 1].words[j];
+                    a[2 * i] = __byte_perm(x, y, 0x5410);
+                    a[2 * i + 1] = __byte_perm(x, y, 0x7632);
+                }
+                ignis_mma<T>(out[j], a, weights[0], weights[4]);
+            }
+        }
+    }
+};
+
+#endif /* IGNIS_ATTENTION_PAGED_TEAM_CUH */

@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: MIT
+/*  generate_step.cu - a step of one row: all layers of a model and its logits, in one launch
+
+    One token's step reads each weight once, and is as fast as the memory if there is always something on its way. So here blocks stay, one on each
+    multiprocessor, and go from product to product together: while they wait for what the others have found, the weights of the products behind
+    come to a ring in shared memory all the same. Of a block's warps eight multiply, each with a slice of K, and do attention; one asks for weights; and one
+    adds up what the slices have found, and finishes it. The code is short where it could be fast: each part runs once in a layer, and what has to be brought
+    from memory are its instructions.
+
+    What blocks tell each other goes through global memory, as words that have a number in one half: that of the layer, over all steps. Who waits
+    for a word loads it until the number is right, and no flag or fence is needed. A word is written again by a layer behind only by who has waited for
+    something that follows from all that was read of it: so a block that has no part in a product does not read what comes into it, either.
+
+    Sums have the order that gemv_mma.cu and attention_paged_mma.cu have: a row's bits are the same, however it is computed. For f16 and bf16, sm_90
+    and up; a launch whose blocks all run at once. One program per type and size of heads: compiled with -DIGNIS_T=<1 or 2>
+    -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too.
+*/
+#include "gemv.cuh"
+#include "weights.cuh"
+#include "hopper.cuh"
+#include "attention_paged_team.cuh"
+
+typedef dense_weights<T> weights;
+typedef unsigned long long word;
+
+constexpr int PIECE = 4;                         /* blocks of 32 elements of a piece of a warp's slice of K, at most */
+constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */
+constexpr int PIECE_BYTES = PIECE * 32 / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;
+constexpr int ON_WAY = 3;              /* stages of the ring that are on their way at a time: all that is read waits behind them */
+constexpr int BRINGERS = 3;            /* warps that ask for weights */
+constexpr int TURNS = 4;               /* tiles whose slices wait to be added up */
+constexpr int TEAMS = 2;               /* of warps, for attention */
+constexpr int ROW = D + 8;             /* elements from a row of q to the next in shared memory: lanes read without conflicts */
+constexpr int GROUP_THREADS = THREADS + 128; /* the last warps have few registers */
+
+enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS }; /* products of a layer; and of the logits */
+
+/*  ignis.h has the same structs. */
+struct step_shape {
+    int n, k, kind, gated, head_dim, tiles;
+};
+
+struct step_layer {
+    ignis_tensor_map maps[4]; /* of the weights: columns, rows, and twice the rows where a tile's are apart; behind the last layer that of the logits' */
+    const T *bias[4], *norm[2], *norm_bias[2];
+};
+
+struct step_params {
+    const step_layer *layers; /* [count + 1] */
+    const generate_row *row;
+    const float *frequencies;
+    const T *embedding, *positions; /* positions: of learned ones, or null */
+    T *cache;       /* keys and values of one layer after the other */
+    long long slab; /* elements of a layer's keys */
+    float *logits;
+    uint32_t *state; /* the number behind the last step's last layer, and blocks that have ended: 0 */
+    word *sums[2];   /* ahead of attention, and behind */
+    word *qkv, *attended, *inner;
+    word *found; /* of attention: [heads, splits, 2 + head_dim] */
+    double eps, scale;
+    step_shape shapes[PRODUCTS];
+    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at;
+};
+
+/* >>words ------------------------------------------------------------------------------------------------------- */
+
+__device__ inline void put_word(word *to, uint32_t x, uint32_t number) { ignis_ptx_st_relaxed_gpu_u64(to, (word)number << 32 | x); }
+__device__ inline void put_word(word *to, float x, uint32_t number) { put_word(to, __float_as_uint(x), number); }
+
+/*  N pairs of words, pair i from at(i) on, where there(i); waits until all have the number. */
+template <int N, typename At, typename There> __device__ inline void wait_words(ulonglong2 (&pairs)[N], uint32_t number, At at, There there)
+{
+    uint32_t wrong;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        pairs[i].x = pairs[i].y = (word)number << 32;
+    do {
+        wrong = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (there(i))
+                pairs[i] = ignis_ptx_ld_relaxed_gpu_v2(at(i));
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            wrong |= ((uint32_t)(pairs[i].x >> 32) ^ number) | ((uint32_t)(pairs[i].y >> 32) ^ number);
+    } while (wrong);
+}
+__device__ inline float number_of(word x) { return __uint_as_float((uint32_t)x); }
+
+/* >>weights ----------------------------------------------------------------------------------------------------- */
+
+/*  A product, as a block sees it. A warp has a slice of K, in blocks of 32 elements, and its pieces: see gemv_mma.cu. */
+struct step_product : step_shape {
+    int period; /* rows of the map's second dimension */
+    int first; /* tile of this block; those behind are gridDim.x apart */
+    int blocks, per_slice, pieces, size;
+
+    /*  Tiles are dealt out in turn over the products of a layer, so that each block has as much to ask for. */
+    __device__ void set(const step_params &p, int which)
+    {
+        int ahead = 0;
+        for (int i = 0; i < which; i++)
+            ahead += p.shapes[i].tiles;
+        *(step_shape *)this = p.shapes[which];
+        period = which == QKV ? head_dim / 2 : n;
+        first = (blockIdx.x + gridDim.x - ahead % gridDim.x) % gridDim.x;
+        blocks = (k + 31) / 32;
+        per_slice = (blocks + SLICES - 1) / SLICES;
+        pieces = (per_slice + PIECE - 1) / PIECE;
+        size = (per_slice + pieces - 1) / pieces;
+    }
+};
+
+/*  The products of a step, one after the other. */
+struct step_place {
+    int layer, which;
+
+    __device__ explicit step_place(const step_params &p) : layer(0), which(p.count > 0 ? QKV : HEAD) {}
+    __device__ void go_on(const step_params &p)
+    {
+        which++;
+        if (which > DOWN) {
+            which = layer + 1 < p.count ? QKV : HEAD;
+            layer++;
+        }
+    }
+    __device__ bool more(const step_params &p) const { return layer <= p.count; }
+};
+
+/*  A ring, or tiles in turn. */
+struct step_turn {
+    int at;
+    uint32_t phase;
+
+    __device__ void go_on(int all)
+    {
+        if (++at == all)
+            at = 0, phase ^= 1;
+    }
+};
+
+/*  What all threads of a block know, in shared memory. */
+struct step_memory {
+    step_product products[PRODUCTS];
+    team_memory teams[TEAMS];
+    alignas(16) T q[TEAMS][HEADS + 2][ROW]; /* and of the row itself a key and a value */
+    float sines[D / 2], cosines[D / 2];
+    float norm[2][SLICES];
+};
+
+struct step_block {
+    const step_params &p;
+    step_memory &m;
+    const uint32_t ring, full, empty, found_full, found_free; /* barriers: of stages, and of turns */
+    float *const found;                                       /* [TURNS][SLICES][COLUMN] */
+    T *const row;                                             /* of x, with zeros behind it up to a multiple of 32 */
+    uint32_t before;                                          /* the number behind the last step's last layer */
+
+    __device__ uint32_t number(int layer) const { return before + layer + 1; }
+    __device__ T *keys(int layer) const { return p.cache + 2 * layer * p.slab; }
+
+    /*  By one thread of BRINGERS: all weights of the step come to the ring, a stage with a piece of each warp after the other; this one asks for those of
+        warps own, own + BRINGERS and so on. */
+    __device__ void bring_weights(int own) const
+    {
+        step_turn stage = {0, 1}, earlier = {-min(ON_WAY, p.ring), 0};
+#pragma unroll 1
+        for (step_place at(p); at.more(p); at.go_on(p)) {
+            const step_product &x = m.products[at.which];
+            const ignis_tensor_map *map = &p.layers[at.layer].maps[at.which % HEAD];
+            const int pieces = x.pieces, size = x.size, tiles = x.tiles, per_slice = x.per_slice, blocks = x.blocks, period = x.period;
+            const int boxes = (32 * size + BOX - 1) / BOX;
+#pragma unroll 1
+            for (int tile = x.first; tile < tiles; tile += gridDim.x) {
+                int low, high;
+                tile_rows(x, 0, tile, low, high);
+                const int plane = low / period, row_there = low - plane * period;
+#pragma unroll 1
+                for (int first = 0, piece = 0; piece < pieces; piece++, first += size) {
+                    const uint32_t to = ring + stage.at * STAGE_BYTES, barrier = full + 8 * stage.at;
+                    const int parts = min(SLICES, (blocks - first + per_slice - 1) / per_slice); /* warps that have some of this piece */
+                    ignis_mbarrier_wait(empty + 8 * stage.at, stage.phase);
+                    if (earlier.at >= 0)
+                        ignis_mbarrier_wait(full + 8 * earlier.at, earlier.phase);
+                    earlier.go_on(p.ring);
+                    ignis_ptx_mbarrier_arrive_expect(barrier, (parts - own + BRINGERS - 1) / BRINGERS * boxes * BOX_BYTES);
+#pragma unroll
+                    for (int i = 0; i < (SLICES + BRINGERS - 1) / BRINGERS; i++) {
+                        const int warp = own + i * BRINGERS;
+                        if (warp < parts)
+#pragma unroll
+                            for (int j = 0; j < PIECE * 32 / BOX; j++)
+                                if (j < boxes)
+                                    ignis_ptx_tensor_load<3>(to + warp * PIECE_BYTES + j * BOX_BYTES, map, barrier,
+                                                             32 * (warp * per_slice + first) + j * BOX, row_there, plane);
+                    }
+                    stage.go_on(p.ring);
+                }
+            }
+        }
+    }
+
+    /*  By a warp: what the slices of each tile have found is added up, and goes where it belongs. A lane has a row of the tile, and another the same. */
+    __device__ void finish() const
+    {
+        const int lane = threadIdx.x % 16, position = p.row->position;
+        const int32_t *pages = p.row->pages;
+        const long long page = position < 0 ? 0 : pages[position / PAGE];
+        step_turn turn = {0, 0};
+        for (step_place at(p); at.more(p); at.go_on(p)) {
+            const step_product &x = m.products[at.which];
+            const step_layer &l = p.layers[at.layer];
+            const T *bias = at.which == HEAD ? nullptr : l.bias[at.which];
+            const bool adds = at.which == ATTENDED || at.which == DOWN;
+            const uint32_t own = number(at.layer), base_number = at.which == DOWN ? own : own - 1;
+            for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {
+                int low, high;
+                tile_rows(x, 0, tile, low, high);
+                const int i = (lane < 8 ? low : high) + lane % 8;
+                const bool there = i < (x.gated ? 2 * x.n : x.n);
+                const word *sum_at = p.sums[at.which == DOWN] + i / 2 * 2;
+                const T more = bias && there ? bias[i] : T(0.0f);
+                ulonglong2 base;
+                if (adds && there)
+                    base = ignis_ptx_ld_relaxed_gpu_v2(sum_at);
+                ignis_mbarrier_wait(found_full + 8 * turn.at, turn.phase);
+                float y = sum_of_slices(found + turn.at * SLICES * COLUMN + lane, COLUMN);
+                __syncwarp();
+                if (threadIdx.x % 32 == 0)
+                    ignis_ptx_mbarrier_arrive(found_free + 8 * turn.at);
+                turn.go_on(TURNS);
+                y += float(more);
+                const float other = __shfl_xor_sync(0xffffffff, y, 8);
+                if (at.which == UP) {
+                    const float a = x.gated ? y * sigmoid(y) * other : gelu(y), next = __shfl_down_sync(0xffffffff, a, 1);
+                    if (threadIdx.x % 32 < (x.gated ? 8 : 16) && lane % 2 == 0 && there)
+                        put_word(p.inner + i / 2, ignis_round_two<T>(a, next), own);
+                    continue;
+                }
+                if (!there || threadIdx.x % 32 >= 16)
+                    continue;
+                if (at.which == QKV) {
+                    const int head = low / p.head_dim, d = i - head * p.head_dim, turned = d % (p.head_dim / 2);
+                    const bool turns = head < p.heads + p.kv_heads, value = !turns;
+                    const float sine = turns ? m.sines[turned] : 0.0f, cosine = turns ? m.cosines[turned] : 1.0f;
+                    const T z = lane < 8 ? T(y * cosine - other * sine) : T(y * cosine + other * sine);
+                    put_word(p.qkv + i, (uint32_t) * (const uint16_t *)&z, own);
+                    if (head >= p.heads && position >= 0) /* for the steps behind */
+                        keys(at.layer)[value * p.slab + ((page * p.kv_heads + head - p.heads - value * p.kv_heads) * PAGE + position % PAGE) * p.head_dim +
+                                                    d] = z;
+                } else if (at.which == HEAD) {
+                    p.logits[i] = y;
+                } else {
+                    while ((uint32_t)(base.x >> 32) != base_number || (uint32_t)(base.y >> 32) != base_number)
+                        base = ignis_ptx_ld_relaxed_gpu_v2(sum_at); /* it is there since the block has x, but may have been loaded before */
+                    put_word(p.sums[at.which == ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);
+                }
+            }
+        }
+    }
+
+    /* >>products ---------------------------------------------------------------------------------------------------- */
+
+    /*  x comes to `row`: through its norm, which has the bits of row_norm, or as it is. */
+    __device__ void load_row(const step_place &at, const T *norm, const T *norm_bias) const
+    {
+        constexpr int AT_A_TIME = 8;
+        const int k = m.products[at.which].k, pairs = at.which % 2 ? k / 4 : k / 2;
+        const bool normed = at.which % 2 == 0;
+        const word *from = at.which == ATTENDED ? p.attended : at.which == DOWN ? p.inner : p.sums[at.which == UP];
+        const uint32_t own = number(at.layer) - (normed && at.which != UP);
+        float *const numbers = (float *)(row + (k + 31) / 32 * 32);
+        T *const bias = (T *)(numbers + k);
+        const int first = threadIdx.x * 4;
+        part_of_block::sync(); /* the row before is no longer needed */
+        if (normed)
+            for (int i = first; i < k; i += THREADS * 4) { /* its own thread writes over it */
+                ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(row + i), norm + i, 8);
+                if (norm_bias)
+                    ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);
+            }
+        ignis_ptx_cp_async_commit();
+        for (int i = threadIdx.x; i < pairs; i += AT_A_TIME * THREADS) {
+            ulonglong2 x[AT_A_TIME];
+            if (i + 4 * THREADS < pairs) { /* the last one first, alone: all at once would keep the memory busy */
+                const int last = i + (pairs - 1 - i) / THREADS * THREADS;
+                ulonglong2 one[1];
+                wait_words(one, own, [&](int) { return from + 2 * last; }, [](int) { return true; });
+            }
+            wait_words(x, own, [&](int j) { return from + 2 * (i + j * THREADS); }, [&](int j) { return i + j * THREADS < pairs; });
+#pragma unroll
+            for (int j = 0; j < AT_A_TIME; j++)
+                if (i + j * THREADS < pairs)
+                    ((uint2 *)(normed ? (void *)numbers : row))[i + j * THREADS] = make_uint2((uint32_t)x[j].x, (uint32_t)x[j].y);
+        }
+        if (threadIdx.x < 32 && k + threadIdx.x < (k + 31) / 32 * 32)
+            row[k + threadIdx.x] = T(0.0f);
+        ignis_ptx_cp_async_wait<0>();
+        part_of_block::sync();
+        if (!normed)
+            return;
+        float mean = 0, squares = 0;
+        if (!p.rms) {
+#pragma unroll 1
+            for (int i = first; i < k; i += THREADS * 4) {
+                const float4 v = *(const float4 *)(numbers + i);
+                mean += (v.x + v.y) + (v.z + v.w);
+            }
+            mean = sum_of_threads<part_of_block>(mean, m.norm[0]) / k;
+        }
+#pragma unroll 1
+        for (int i = first; i < k; i += THREADS * 4) {
+            const float4 v = *(const float4 *)(numbers + i);
+            squares = fmaf(v.x - mean, v.x - mean, squares);
+            squares = fmaf(v.y - mean, v.y - mean, squares);
+            squares = fmaf(v.z - mean, v.z - mean, squares);
+            squares = fmaf(v.w - mean, v.w - mean, squares);
+        }
+        const float factor = rsqrtf(sum_of_threads<part_of_block>(squares, m.norm[1]) / k + (float)p.eps);
+#pragma unroll 1
+        for (int i = first; i < k; i += THREADS * 4) {
+            const ignis_pack<float, 4> v = ignis_load(numbers + i);
+            const ignis_pack<T, 4> w = ignis_load<4>(row + i), b = norm_bias ? ignis_load<4>(bias + i) : ignis_pack<T, 4>{};
+            ignis_pack<T, 4> y;
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                y[j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));
+            ignis_store_shared(row + i, y);
+        }
+        part_of_block::sync();
+    }
+
+    /*  The tiles of this block. A piece is on its way to registers while the one before is multiplied. */
+    __device__ void multiply(const step_product &x, step_turn &stage, step_turn &turn) const
+    {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4);
+        const int begin = warp * x.per_slice, end = min(begin + x.per_slice, x.blocks), pieces = x.pieces, size = x.size;
+        const T *const of_x = row + lane % 4 * 8;
+        const char *const of_ring = (const char *)__cvta_shared_to_generic(ring) + warp * PIECE_BYTES + own * 2 * BOX;
+        int left = ((x.tiles - 1 - x.first) / gridDim.x + 1) * pieces, piece = 0;
+        float sum[1][4] = {{0, 0, 0, 0}};
+        weights::block first[PIECE], second[PIECE];
+        const auto take = [&](weights::block (&to)[PIECE]) {
+            const char *from = of_ring + stage.at * STAGE_BYTES;
+            ignis_mbarrier_wait(full + 8 * stage.at, stage.phase);
+#pragma unroll
+            for (int i = 0; i < PIECE; i++)
+#pragma unroll
+                for (int j = 0; j < 2; j++)
+                    to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 + ((32 * i % BOX / 8 + lane % 4) ^ own) * 16);
+        };
+        const auto took = [&] {
+            __syncwarp();
+            if (lane == 0)
+                ignis_ptx_mbarrier_arrive(empty + 8 * stage.at);
+            stage.go_on(p.ring);
+        };
+        const auto step = [&](const weights::block (&now)[PIECE], weights::block (&next)[PIECE]) {
+            const int from = begin + piece * size, some = min(size, end - from); /* the others are another slice's */
+            uint4 part[PIECE][1];
+#pragma unroll
+            for (int i = 0; i < PIECE; i++)
+                part[i][0] = *(const uint4 *)(of_x + 32 * (from + i));
+            if (some > 0)
+                weights::add<1>(sum, now[0], part[0]);
+            if (--left > 0) /* behind the first operands: what waits for those would wait for these, too */
+                take(next);
+#pragma unroll
+            for (int i = 1; i < PIECE; i++)
+                if (i < some)
+                    weights::add<1>(sum, now[i], part[i]);
+            if (left > 0)
+                took();
+            if (++piece < pieces)
+                return;
+            piece = 0;
+            ignis_mbarrier_wait(found_free + 8 * turn.at, turn.phase);
+            put_slice<1>(found + (turn.at * SLICES + warp) * COLUMN, sum, own);
+            sum[0][0] = sum[0][1] = sum[0][2] = sum[0][3] = 0;
+            __syncwarp();
+            if (lane == 0)
+                ignis_ptx_mbarrier_arrive(found_full + 8 * turn.at);
+            turn.go_on(TURNS);
+        };
+        take(first);
+        took();
+#pragma unroll 1
+        do {
+            step(first, second);
+            if (left > 0)
+                step(second, first);
+        } while (left > 0);
+    }
+
+    /* >>attention --------------------------------------------------------------------------------------------------- */
+
+    __device__ word *found_at(int head, int split) const { return p.found + ((long long)head * p.splits + split) * (2 + p.head_dim); }
+
+    /*  A share of the elements of attention: what all splits have found of them, put together. A lane has a split. */
+    __device__ void combine(uint32_t own, const paged_splits &splits) const
+    {
+        const int lane = threadIdx.x % 32, pairs = p.heads * p.head_dim / 2, share = (pairs + gridDim.x - 1) / gridDim.x;
+        const int end = min((int)(blockIdx.x + 1) * share, pairs);
+        for (int i = blockIdx.x * share + threadIdx.x / 32; i < end; i += SLICES) {
+            const word *from = found_at(2 * i / p.head_dim, lane);
+            ulonglong2 x[2] = {{0, 0}, {0, 0}};
+            float top = -ignis_infinity<float>(), sum = 0, a = 0, b = 0;
+            wait_words(x, own, [&](int j) { return from + j * (2 + 2 * i % p.head_dim); }, [&](int) { return lane < splits.count; });
+            __syncwarp();
+#pragma unroll 1
+            for (int first = 0; first < splits.count; first += SPLITS_AT_A_TIME) {
+                const int last = min(first + SPLITS_AT_A_TIME, splits.count);
+                const float own_top = lane < last ? number_of(x[0].x) : -ignis_infinity<float>(); /* those before are in `top` */
+                const float higher = max(top, ignis_warp_reduce<ignis_max>(own_top)), factor = power_of_2(top - higher);
+                const float weight = power_of_2(number_of(x[0].x) - higher);
+                sum *= factor;
+                a *= factor;
+                b *= factor;
+                top = higher;
+#pragma unroll 4
+                for (int j = first; j < last; j++) {
+                    const float w = __shfl_sync(0xffffffff, weight, j);
+                    sum += w * __shfl_sync(0xffffffff, number_of(x[0].y), j);
+                    a += w * __shfl_sync(0xffffffff, number_of(x[1].x), j);
+                    b += w * __shfl_sync(0xffffffff, number_of(x[1].y), j);
+                }
+            }
+            if (lane == 0)
+                put_word(p.attended + i, splits.count > 0 ? ignis_round_two<T>(a / sum, b / sum) : 0, own);
+        }
+    }
+
+    /*  A team's units, which are query heads that share a key head, and a split of the keys. Those of the first tile come ahead of the product that
+        gives q, where registers have room for them (EARLY); all else is done behind it (`walks`). */
+    struct unit_walk {
+        paged_team<false> team;
+        int unit, at, split, first, count; /* at: its tile that was fetched; first, count: its query heads */
+        int groups, units;                 /* of query heads, and units of all teams */
+    };
+    __device__ void attend(unit_walk &w, int layer, const paged_splits &splits, bool walks) const
+    {
+        constexpr bool EARLY = D < 256;
+        const uint32_t own = number(layer);
+        const int last = splits.end - 1;
+        paged_team<false> &team = w.team;
+        T(&rows)[HEADS + 2][ROW] = m.q[team.number];
+        bool fetched = EARLY && walks;
+        team.source.k = keys(layer);
+        team.source.v = keys(layer) + p.slab;
+        if (!walks && !EARLY)
+            return;
+        if (!fetched) {
+            w.unit = blockIdx.x + team.number * gridDim.x;
+            w.at = team.to;
+        }
+        if (!fetched && EARLY && w.units <= TEAMS * gridDim.x && splits.keys == SPLIT && layer > 0) { /* in the same pages as in the layer before */
+            w.at = team.from;
+            if (w.unit < w.units)
+                team.fetch(w.at);
+            return;
+        }
+#pragma unroll 1
+        for (;; fetched = true) {
+            if (fetched && w.unit < w.units) {
+                const bool has_last = last < team.to;
+                if (w.at == team.from) { /* q, which is a row of words, and what the cache does not have yet */
+                    const int half = p.head_dim / 2, all = (w.count + 2 * has_last) * half;
+                    team.clear();
+                    for (int i = threadIdx.x % TEAM; i < all; i += 2 * TEAM) {
+                        ulonglong2 pairs[2];
+                        const auto of = [&](int j) {
+                            const int r = (i + j * TEAM) / half;
+                            return r < w.count ? w.first + r : p.heads + team.kv + (r - w.count) * p.kv_heads;
+                        };
+                        wait_words(pairs, own, [&](int j) { return p.qkv + of(j) * p.head_dim + (i + j * TEAM) % half * 2; },
+                                   [&](int j) { return i + j * TEAM < all; });
+#pragma unroll
+                        for (int j = 0; j < 2; j++) {
+                            const int r = (i + j * TEAM) / half;
+                            if (i + j * TEAM < all)
+                                *(uint32_t *)&rows[r < w.count ? r : HEADS + r - w.count][(i + j * TEAM) % half * 2] =
+                                    (uint32_t)pairs[j].x | (uint32_t)pairs[j].y << 16;
+                        }
+                    }
+                    team.sync();
+                }
+                const auto chunk_of = [&](int r) {
+                    return [&, r](int c) {
+                        return (team.t + 4 * c) * 8 < p.head_dim ? *(const uint4 *)&rows[r][(team.t + 4 * c) * 8] : make_uint4(0, 0, 0, 0);
+                    };
+                };
+                if (last < w.at + SPLIT)
+                    team.replace(w.at, last, chunk_of(HEADS),
+                                 team.own_d < p.head_dim ? *(const value_part *)&rows[HEADS + 1][team.own_d] : value_part{});
+                team.add(w.at, chunk_of(min(team.g, w.count - 1)));
+                w.at += SPLIT;
+                if (w.at >= team.to) {
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        const int h = 2 * team.t + i;
+                        if (h >= w.count)
+                            continue;
+                        word *const to = found_at(w.first + h, w.split);
+                        if (team.warp == 0 && team.g == 0) {
+                            put_word(to, team.top[i], own);
+                            put_word(to + 1, team.sum[i], own);
+                        }
+#pragma unroll
+                        for (int j = 0; j < D / 64 && team.own_d < p.head_dim; j++) {
+                            put_word(to + 2 + team.own_d + 2 * j, team.out[j][i], own);
+                            put_word(to + 2 + team.own_d + 2 * j + 1, team.out[j][2 + i], own);
+                        }
+                    }
+                    w.unit += TEAMS * gridDim.x;
+                }
+            }
+            if (w.unit >= w.units)
+                break;
+            if (w.at >= team.to) {
+                const paged_heads heads(p, HEADS, w.unit % w.groups);
+                w.split = w.unit / w.groups;
+                w.first = heads.first;
+                w.count = heads.count;
+                team.kv = heads.kv;
+                w.at = team.from = w.split * splits.keys;
+                team.to = min(splits.end, team.from + splits.keys);
+            }
+            team.find(w.at);
+            team.fetch(w.at);
+            if (!walks)
+                break;
+        }
+    }
+
+    /*  By the other warps. */
+    __device__ void run() const
+    {
+        const paged_splits splits(p.row->position + 1);
+        unit_walk w = {paged_team<false>({nullptr, nullptr, p.kv_heads, p.head_dim}, p.row->pages, p.scale, m.teams[threadIdx.x / TEAM]),
+                       0, 0, 0, 0, 0, p.kv_heads * ((p.heads / p.kv_heads + HEADS - 1) / HEADS), 0};
+        w.units = w.groups * splits.count;
+        w.team.from = w.team.to = 0;
+        step_turn stage = {0, 0}, turn = {0, 1};
+        const T *norms[2] = {p.layers[0].norm[0], p.layers[0].norm_bias[0]}; /* of the next product that has one */
+#pragma unroll 1
+        for (step_place at(p); at.more(p); at.go_on(p)) {
+            const step_product &x = m.products[at.which];
+            if (at.which == ATTENDED) {
+                attend(w, at.layer, splits, true);
+                combine(number(at.layer), splits);
+            }
+            if (at.which == HEAD)
+                ignis_grid_dependents_launch();
+            const T *norm = norms[0], *norm_bias = norms[1];
+            if (at.which % 2 == 0 && at.layer < p.count) {
+                const step_layer &next = p.layers[at.layer + (at.which == UP)];
+                norms[0] = next.norm[at.which == QKV];
+                norms[1] = next.norm_bias[at.which == QKV];
+            }
+            if (at.which == QKV)
+                attend(w, at.layer, splits, false);
+            if (x.first >= x.tiles)
+                continue;
+            load_row(at, norm, norm_bias);
+            multiply(x, stage, turn);
+        }
+    }
+};
+
+/*  grid = any number of blocks that run at the same time. Shared memory for the ring, barriers, what is found, and the longest row with what its norm takes. */
+extern "C" __global__ void __launch_bounds__(GROUP_THREADS, 1) ignis_generate_step(const __grid_constant__ step_params p)
+{
+    extern __shared__ __align__(1024) char memory[];
+    __shared__ step_memory m;
+    const uint32_t ring = (uint32_t)__cvta_generic_to_shared(memory), full = ring + p.ring * STAGE_BYTES, empty = full + 8 * p.ring,
+                   found_full = empty + 8 * p.ring;
+    float *const found = (float *)(memory + p.found_at);
+    step_block block = {p, m, ring, full, empty, found_full, found_full + 8 * TURNS, found, (T *)(found + TURNS * SLICES * COLUMN), 0};
+    if (threadIdx.x < PRODUCTS)
+        m.products[threadIdx.x].set(p, threadIdx.x);
+    if (threadIdx.x == 32) {
+        for (int i = 0; i < p.ring; i++) {
+            ignis_ptx_mbarrier_init(full + 8 * i, BRINGERS);
+            ignis_ptx_mbarrier_init(empty + 8 * i, SLICES);
+        }
+        for (int i = 0; i < TURNS; i++) {
+            ignis_ptx_mbarrier_init(found_full + 8 * i, SLICES);
+            ignis_ptx_mbarrier_init(found_full + 8 * (TURNS + i), 1);
+        }
+        ignis_ptx_fence_mbarrier_init();
+    }
+    __syncthreads();
+    if (threadIdx.x >= THREADS) {
+        ignis_ptx_setmaxnreg_dec<72>();
+        if (threadIdx.x >= THREADS + 32 && threadIdx.x % 32 == 0)
+            block.bring_weights(threadIdx.x / 32 - SLICES - 1);
+        ignis_grid_dependency_wait();
+        if (threadIdx.x >= THREADS + 32)
+            return;
+        block.before = p.state[0];
+        ignis_ptx_bar_sync(4, THREADS + 32);
+        block.finish();
+        ignis_ptx_bar_sync(4, THREADS + 32);
+        return;
+    }
+
+    ignis_ptx_setmaxnreg_inc<216>();
+    ignis_grid_dependency_wait();
+    block.before = p.state[0];
+    const int position = p.row->position, hidden = p.shapes[QKV].k;
+    if (threadIdx.x < p.head_dim / 2) {
+        m.sines[threadIdx.x] = 0;
+        m.cosines[threadIdx.x] = 1;
+        if (p.frequencies)
+            sine_cosine((float)position, p.frequencies[threadIdx.x], m.sines[threadIdx.x], m.cosines[threadIdx.x]);
+    }
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < hidden; i += gridDim.x * THREADS) { /* as generate.cu has it */
+        float x = 0;
+        if (position >= 0) {
+            x = float(p.embedding[(long long)p.row->ids[position] * hidden + i]);
+            if (p.positions)
+                x += float(p.positions[(long long)position * hidden + i]);
+        }
+        put_word(p.sums[0] + i, x, block.before);
+    }
+    ignis_ptx_bar_sync(4, THREADS + 32);
+    block.run();
+    ignis_ptx_bar_sync(4, THREADS + 32);
+    if (threadIdx.x == 0 && atomicAdd(p.state + 1, 1) == gridDim.x - 1) {
+        p.state[0] = block.number(p.count);
+        p.state[1] = 0;
+    }
+}
