@@ -44043,7 +44043,7 @@ static ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer
 /*  Bytes of shared memory of its blocks, with as many stages in the ring as there is room for. */
 static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 {
-    enum { STAGE = 8 * 4 * 1024 + 16, FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 256, MOST = 8 }; /* generate_step.cu has the same */
+    enum { STAGE = 8 * 4 * 1024 + 16, FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, MOST = 8 }; /* generate_step.cu has the same */
     const ignis__model *m = e->model;
     const int head_dim = m->head_dim <= 64 ? 64 : m->head_dim <= 128 ? 128 : 256;
     const int64_t normed = m->hidden * (e->norm_bias ? 8 : 6), fixed = 4096 + 44 * (head_dim + 8); /* fixed: what it declares itself */

@@ -43,7 +43,7 @@
         gemv_mma.cu                393 lines   18829 bytes
         generate.cu                713 lines   30882 bytes
         generate.cuh                40 lines    1837 bytes
-        generate_step.cu           633 lines   32057 bytes
+        generate_step.cu           634 lines   32154 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 429 lines   25919 bytes
         image.cuh                   63 lines    2688 bytes
@@ -13874,7 +13874,7 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "    T *cache;       /* keys and values of one layer after the other */",
     "    long long slab; /* elements of a layer's keys */",
     "    float *logits;",
-    "    uint32_t *state; /* the number behind the last step's last layer, and blocks that have ended: 0 */",
+    "    uint32_t *state; /* the number of the last step's last layer, and blocks that have ended: 0 */",
     "    word *sums[2];   /* ahead of attention, and behind */",
     "    word *qkv, *attended, *inner;",
     "    word *found; /* of attention: [heads, splits, 2 + head_dim] */",
@@ -13975,9 +13975,10 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "    const uint32_t ring, full, empty, found_full, found_free; /* barriers: of stages, and of turns */",
     "    float *const found;                                       /* [TURNS][SLICES][COLUMN] */",
     "    T *const row;                                             /* of x, with zeros behind it up to a multiple of 32 */",
-    "    uint32_t before;                                          /* the number behind the last step's last layer */",
+    "    uint32_t before;                                          /* the number of the last step's last layer */",
     "",
-    "    __device__ uint32_t number(int layer) const { return before + layer + 1; }",
+    "    /*  That of layer -1, which is what was embedded, is 1 at first: no words have it before. */",
+    "    __device__ uint32_t number(int layer) const { return before + layer + 2; }",
     "    __device__ T *keys(int layer) const { return p.cache + 2 * layer * p.slab; }",
     "",
     "    /*  By one thread of BRINGERS: all weights of the step come to the ring, a stage with a piece of each warp after the other; this one asks for those of",
@@ -14442,13 +14443,13 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "            if (p.positions)",
     "                x += float(p.positions[(long long)position * hidden + i]);",
     "        }",
-    "        put_word(p.sums[0] + i, x, block.before);",
+    "        put_word(p.sums[0] + i, x, block.number(-1));",
     "    }",
     "    ignis_ptx_bar_sync(4, THREADS + 32);",
     "    block.run();",
     "    ignis_ptx_bar_sync(4, THREADS + 32);",
     "    if (threadIdx.x == 0 && atomicAdd(p.state + 1, 1) == gridDim.x - 1) {",
-    "        p.state[0] = block.number(p.count);",
+    "        p.state[0] = block.number(p.count - 1);",
     "        p.state[1] = 0;",
     "    }",
     "}",
@@ -18821,7 +18822,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_mma.cu", 0x1d01bd3ca876ccc2ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
     {"generate.cu", 0x89d89409700f830fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 713)},
     {"generate.cuh", 0x80360d0b2c5a8be6ULL, ignis__lines_generate_cuh, 40},
-    {"generate_step.cu", 0x5bb5cb20f873a00cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 633)},
+    {"generate_step.cu", 0xc8aa05498a62f659ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 634)},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0xb01ebbf9f9672410ULL, ignis__lines_hopper_cuh, 429},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},

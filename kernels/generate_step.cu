@@ -53,7 +53,7 @@ struct step_params {
     T *cache;       /* keys and values of one layer after the other */
     long long slab; /* elements of a layer's keys */
     float *logits;
-    uint32_t *state; /* the number behind the last step's last layer, and blocks that have ended: 0 */
+    uint32_t *state; /* the number of the last step's last layer, and blocks that have ended: 0 */
     word *sums[2];   /* ahead of attention, and behind */
     word *qkv, *attended, *inner;
     word *found; /* of attention: [heads, splits, 2 + head_dim] */
@@ -154,9 +154,10 @@ struct step_block {
     const uint32_t ring, full, empty, found_full, found_free; /* barriers: of stages, and of turns */
     float *const found;                                       /* [TURNS][SLICES][COLUMN] */
     T *const row;                                             /* of x, with zeros behind it up to a multiple of 32 */
-    uint32_t before;                                          /* the number behind the last step's last layer */
+    uint32_t before;                                          /* the number of the last step's last layer */
 
-    __device__ uint32_t number(int layer) const { return before + layer + 1; }
+    /*  That of layer -1, which is what was embedded, is 1 at first: no words have it before. */
+    __device__ uint32_t number(int layer) const { return before + layer + 2; }
     __device__ T *keys(int layer) const { return p.cache + 2 * layer * p.slab; }
 
     /*  By one thread of BRINGERS: all weights of the step come to the ring, a stage with a piece of each warp after the other; this one asks for those of
@@ -621,13 +622,13 @@ extern "C" __global__ void __launch_bounds__(GROUP_THREADS, 1) ignis_generate_st
             if (p.positions)
                 x += float(p.positions[(long long)position * hidden + i]);
         }
-        put_word(p.sums[0] + i, x, block.before);
+        put_word(p.sums[0] + i, x, block.number(-1));
     }
     ignis_ptx_bar_sync(4, THREADS + 32);
     block.run();
     ignis_ptx_bar_sync(4, THREADS + 32);
     if (threadIdx.x == 0 && atomicAdd(p.state + 1, 1) == gridDim.x - 1) {
-        p.state[0] = block.number(p.count);
+        p.state[0] = block.number(p.count - 1);
         p.state[1] = 0;
     }
 }

@@ -1081,6 +1081,82 @@ TEST(logits_are_those_of_the_whole_text)
     }
 }
 
+/* steps of one row ----------------------------------------------------------------------------------------------- */
+
+/*  Models for the kernel that does a step of one row: sizes of K that its warps share out unevenly or not at all, every family, every size of heads,
+    more query heads of a key head than a team has at a time, fewer rows of weights than blocks, and more. */
+static const test_shape whole_shapes[] = {
+    {2, 4, 2, 16, 40, 48, 120, false, true, false, IGNIS_BF16},   {2, 4, 4, 16, 48, 64, 97, true, true, false, IGNIS_BF16},
+    {2, 3, 3, 64, 520, 136, 131, true, true, false, IGNIS_F16},   {1, 12, 1, 32, 264, 328, 300, false, false, false, IGNIS_BF16},
+    {1, 4, 2, 80, 1032, 72, 50, false, true, false, IGNIS_BF16},  {1, 2, 1, 128, 136, 512, 77, false, false, false, IGNIS_F16},
+    {1, 3, 1, 256, 72, 200, 33, false, false, false, IGNIS_BF16}, {2, 8, 4, 48, 72, 2056, 64, false, false, false, IGNIS_F16},
+};
+
+/*  A device with so many multiprocessors, from its next step on; 0: as many as it has. */
+static void pretend_multiprocessors(int count)
+{
+    static int own;
+    ignis_device_info *info = &ignis__device_get("test", 0)->info;
+    own = own ? own : info->multiprocessors;
+    info->multiprocessors = count ? count : own;
+}
+
+/*  Draws tokens of both models by steps of one row: by that kernel, and by one for each product. */
+static void check_whole(const test_shape *shape, int context, int prompt, int drawn, int blocks)
+{
+    ignis__device *device = ignis__device_get("test", 0);
+    int clusters = device->clusters, i, k;
+    float logits[2][300];
+    int32_t *ids = (int32_t *)malloc(sizeof *ids * (size_t)prompt), next[2];
+    ignis_sequence sequence[2];
+    test_model t[2];
+    for (i = 0; i < prompt; i++)
+        ids[i] = id_at(i, shape->vocab);
+    for (k = 0; k < 2; k++) {
+        test_model_begin(&t[k], shape, context, 1);
+        device->clusters = k ? 0 : clusters;
+        sequence[k] = ignis_sequence_begin(t[k].handle);
+        device->clusters = clusters;
+        CHECK(sequence[k].id);
+        CHECK((((ignis__engine *)t[k].model->engine)->table != NULL) == (k == 0));
+        CHECK_OK(ignis_sequence_feed(sequence[k], ids, prompt));
+    }
+    pretend_multiprocessors(blocks);
+    for (i = 0; i < drawn; i++) {
+        for (k = 0; k < 2; k++) {
+            next[k] = ignis_sequence_next(sequence[k], NULL);
+            CHECK_OK(ignis_sequence_logits(sequence[k], logits[k], shape->vocab));
+        }
+        CHECK(next[0] >= 0);
+        CHECK_INT(next[0], next[1]);
+        CHECK(memcmp(logits[0], logits[1], sizeof(float) * (size_t)shape->vocab) == 0);
+    }
+    pretend_multiprocessors(0);
+    for (k = 0; k < 2; k++) {
+        CHECK_OK(ignis_sequence_free(sequence[k]));
+        test_model_end(&t[k]);
+    }
+    free(ids);
+}
+
+TEST(steps_of_one_row_have_the_bits_of_others)
+{
+    static const int blocks[] = {1, 2, 3, 7, 13}, prompts[] = {1, 62, 15, 93};
+    ignis_device_info info;
+    int i;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_query(0, &info));
+    if (!ignis__device_get("test", 0)->clusters || info.compute_major != 9)
+        SKIP("steps of one row are one launch on sm_90 alone, with clusters of blocks");
+    for (i = 0; i < COUNT_OF(whole_shapes); i++) {
+        check_whole(&whole_shapes[i], 160, prompts[i % COUNT_OF(prompts)], 4, blocks[i % COUNT_OF(blocks)]);
+        if (i < 2)
+            check_whole(&whole_shapes[i], 100, 30, 2, 0);
+    }
+    check_whole(&whole_shapes[0], 2300, 2110, 2, 5); /* splits of more than one tile */
+    check_whole(&whole_shapes[1], 700, 640, 2, 2);   /* more units than teams */
+}
+
 /* sequences ------------------------------------------------------------------------------------------------------ */
 
 static const test_shape small = {2, 4, 2, 16, 40, 48, 120, false, true, true, IGNIS_BF16};
