@@ -35,15 +35,15 @@
         gemm_hopper_ahead.cuh      182 lines    8466 bytes
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
-        gemv.cuh                   299 lines   12579 bytes
+        gemv.cuh                   299 lines   12590 bytes
         gemv_blocks.cu             405 lines   17570 bytes
         gemv_cluster.cu             73 lines    3557 bytes
         gemv_cluster.cuh           227 lines   11243 bytes
         gemv_cluster_blocks.cu     103 lines    5526 bytes
         gemv_mma.cu                393 lines   18829 bytes
-        generate.cu                713 lines   30882 bytes
+        generate.cu                713 lines   30893 bytes
         generate.cuh                40 lines    1837 bytes
-        generate_step.cu           634 lines   32154 bytes
+        generate_step.cu           634 lines   32139 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 429 lines   25919 bytes
         image.cuh                   63 lines    2688 bytes
@@ -62,7 +62,7 @@
         random.cu                  148 lines    6695 bytes
         reduce.cu                  202 lines    9983 bytes
         rope.cu                     78 lines    3752 bytes
-        rope.cuh                    38 lines    1960 bytes
+        rope.cuh                    43 lines    2404 bytes
         scan.cu                    316 lines   13240 bytes
         shape.cu                   203 lines    9830 bytes
         softmax.cu                 711 lines   32549 bytes
@@ -3943,8 +3943,8 @@ static const char *const ignis__lines_gemv_cuh[] = {
     "            p.out[row + low] = T(a * sigmoid(a) * b);",
     "        } else if (p.kind == TO_CACHE) {",
     "            if (to) {",
-    "                to[0] = T(a * cosine - b * sine);",
-    "                to[p.head_dim / 2] = T(b * cosine + a * sine);",
+    "                to[0] = T(turned(a, b, -sine, cosine));",
+    "                to[p.head_dim / 2] = T(turned(b, a, sine, cosine));",
     "            }",
     "        } else if (p.kind == TO_OUT || p.kind == TO_OUT_BY_GELU) {",
     "            p.out[row + low] = T(p.kind == TO_OUT ? a : gelu(a));",
@@ -5697,6 +5697,11 @@ static const char *const ignis__lines_rope_cuh[] = {
     "{",
     "    sincos(position * frequency, &sine, &cosine);",
     "}",
+    "",
+    "/*  An element of a pair, turned: the first one with the second and -sine, the second one with the first and sine. Written as it is rounded, so that",
+    "    it has the same bits wherever it stands. */",
+    "__device__ inline float turned(float x, float other, float sine, float cosine) { return fmaf(x, cosine, other * sine); }",
+    "__device__ inline double turned(double x, double other, double sine, double cosine) { return fma(x, cosine, other * sine); }",
     "",
     "#endif /* IGNIS_ROPE_CUH */",
 };
@@ -13250,8 +13255,8 @@ static const char *const ignis__lines_generate_cu[] = {
     "        }",
     "        if (p.turns && !is_v)",
     "            sine_cosine(W(row.position), W(frequencies.at[i]), sine, cosine);",
-    "        to[i] = T(a * cosine - b * sine);",
-    "        to[i + half] = T(b * cosine + a * sine);",
+    "        to[i] = T(turned(a, b, -sine, cosine));",
+    "        to[i + half] = T(turned(b, a, sine, cosine));",
     "    }",
     "}",
     "",
@@ -14062,10 +14067,10 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "                if (!there || threadIdx.x % 32 >= 16)",
     "                    continue;",
     "                if (at.which == QKV) {",
-    "                    const int head = low / p.head_dim, d = i - head * p.head_dim, turned = d % (p.head_dim / 2);",
+    "                    const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);",
     "                    const bool turns = head < p.heads + p.kv_heads, value = !turns;",
-    "                    const float sine = turns ? m.sines[turned] : 0.0f, cosine = turns ? m.cosines[turned] : 1.0f;",
-    "                    const T z = lane < 8 ? T(y * cosine - other * sine) : T(y * cosine + other * sine);",
+    "                    const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;",
+    "                    const T z = T(turned(y, other, lane < 8 ? -sine : sine, cosine));",
     "                    put_word(p.qkv + i, (uint32_t) * (const uint16_t *)&z, own);",
     "                    if (head >= p.heads && position >= 0) /* for the steps behind */",
     "                        keys(at.layer)[value * p.slab + ((page * p.kv_heads + head - p.heads - value * p.kv_heads) * PAGE + position % PAGE) * p.head_dim +",
@@ -18814,15 +18819,15 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper_ahead.cuh", 0xa815709b7812d785ULL, ignis__lines_gemm_hopper_ahead_cuh, 182},
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
-    {"gemv.cuh", 0x3598baeda607f37dULL, ignis__lines_gemv_cuh, 299},
+    {"gemv.cuh", 0xf706834964ed5a00ULL, ignis__lines_gemv_cuh, 299},
     {"gemv_blocks.cu", 0xfb210b6d7d14e708ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 405)},
     {"gemv_cluster.cu", 0x9815e7b5a87066a8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cluster_cu, 73)},
     {"gemv_cluster.cuh", 0x05845afe96639b5bULL, ignis__lines_gemv_cluster_cuh, 227},
     {"gemv_cluster_blocks.cu", 0x3887f5c4f779b87fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cluster_blocks_cu, 103)},
     {"gemv_mma.cu", 0x1d01bd3ca876ccc2ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
-    {"generate.cu", 0x89d89409700f830fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 713)},
+    {"generate.cu", 0x475e675a1deef384ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 713)},
     {"generate.cuh", 0x80360d0b2c5a8be6ULL, ignis__lines_generate_cuh, 40},
-    {"generate_step.cu", 0xc8aa05498a62f659ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 634)},
+    {"generate_step.cu", 0x737743129bdfd444ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 634)},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0xb01ebbf9f9672410ULL, ignis__lines_hopper_cuh, 429},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
@@ -18841,7 +18846,7 @@ static const ignis__source ignis__sources[] = {
     {"random.cu", 0x0791f3b055b13b06ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_random_cu, 148)},
     {"reduce.cu", 0x8096ba4da84cac18ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_reduce_cu, 202)},
     {"rope.cu", 0x08247e50bc8b3af9ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_rope_cu, 78)},
-    {"rope.cuh", 0xb84a43a313ae4c5fULL, ignis__lines_rope_cuh, 38},
+    {"rope.cuh", 0xc40cc08aaa8074faULL, ignis__lines_rope_cuh, 43},
     {"scan.cu", 0x35ba7cdab930cbc6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_scan_cu, 316)},
     {"shape.cu", 0x8d1599a5b7cecb2cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_shape_cu, 203)},
     {"softmax.cu", 0x21cf719425ba2e36ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_softmax_cu, 711)},

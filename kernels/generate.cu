@@ -145,8 +145,8 @@ extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_para
         }
         if (p.turns && !is_v)
             sine_cosine(W(row.position), W(frequencies.at[i]), sine, cosine);
-        to[i] = T(a * cosine - b * sine);
-        to[i + half] = T(b * cosine + a * sine);
+        to[i] = T(turned(a, b, -sine, cosine));
+        to[i + half] = T(turned(b, a, sine, cosine));
     }
 }
 

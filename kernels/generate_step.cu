@@ -241,10 +241,10 @@ struct step_block {
                 if (!there || threadIdx.x % 32 >= 16)
                     continue;
                 if (at.which == QKV) {
-                    const int head = low / p.head_dim, d = i - head * p.head_dim, turned = d % (p.head_dim / 2);
+                    const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);
                     const bool turns = head < p.heads + p.kv_heads, value = !turns;
-                    const float sine = turns ? m.sines[turned] : 0.0f, cosine = turns ? m.cosines[turned] : 1.0f;
-                    const T z = lane < 8 ? T(y * cosine - other * sine) : T(y * cosine + other * sine);
+                    const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;
+                    const T z = T(turned(y, other, lane < 8 ? -sine : sine, cosine));
                     put_word(p.qkv + i, (uint32_t) * (const uint16_t *)&z, own);
                     if (head >= p.heads && position >= 0) /* for the steps behind */
                         keys(at.layer)[value * p.slab + ((page * p.kv_heads + head - p.heads - value * p.kv_heads) * PAGE + position % PAGE) * p.head_dim +

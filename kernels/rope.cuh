@@ -35,4 +35,9 @@ __device__ inline void sine_cosine(double position, double frequency, double &si
     sincos(position * frequency, &sine, &cosine);
 }
 
+/*  An element of a pair, turned: the first one with the second and -sine, the second one with the first and sine. Written as it is rounded, so that
+    it has the same bits wherever it stands. */
+__device__ inline float turned(float x, float other, float sine, float cosine) { return fmaf(x, cosine, other * sine); }
+__device__ inline double turned(double x, double other, double sine, double cosine) { return fma(x, cosine, other * sine); }
+
 #endif /* IGNIS_ROPE_CUH */

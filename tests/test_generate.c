@@ -1143,15 +1143,16 @@ TEST(steps_of_one_row_have_the_bits_of_others)
 {
     static const int blocks[] = {1, 2, 3, 7, 13}, prompts[] = {1, 62, 15, 93};
     ignis_device_info info;
-    int i;
+    int drawn, i;
     SETUP(NULL);
+    drawn = test_is_simulator() ? 4 : 60; /* what is rounded differently is rarely seen */
     CHECK_OK(ignis_device_query(0, &info));
     if (!ignis__device_get("test", 0)->clusters || info.compute_major != 9)
         SKIP("steps of one row are one launch on sm_90 alone, with clusters of blocks");
     for (i = 0; i < COUNT_OF(whole_shapes); i++) {
-        check_whole(&whole_shapes[i], 160, prompts[i % COUNT_OF(prompts)], 4, blocks[i % COUNT_OF(blocks)]);
+        check_whole(&whole_shapes[i], 160, prompts[i % COUNT_OF(prompts)], drawn, blocks[i % COUNT_OF(blocks)]);
         if (i < 2)
-            check_whole(&whole_shapes[i], 100, 30, 2, 0);
+            check_whole(&whole_shapes[i], 100, 30, drawn / 2, 0);
     }
     check_whole(&whole_shapes[0], 2300, 2110, 2, 5); /* splits of more than one tile */
     check_whole(&whole_shapes[1], 700, 640, 2, 2);   /* more units than teams */
