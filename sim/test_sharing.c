@@ -991,9 +991,23 @@ static void test_cooperative(void)
     party p = party_new(0, 0);
     void *arguments[] = {&p.flags, &p.out};
     handle function = function_of(p.module, "together");
+    launch_attribute attribute = {2, 0, 1, {0}};
+    launch_config config = {{10000, 1, 1}, {32, 1, 1}, 0, p.stream, &attribute, 1};
     CODE(720, cuLaunchCooperativeKernel(function, 10000, 1, 1, 32, 1, 1, 0, p.stream, arguments));
-    if (!is_sanitized()) {
-        OK(cuLaunchCooperativeKernel(function, 20, 1, 1, 1, 1, 1, 0, p.stream, arguments));
+    CODE(720, cuLaunchKernelEx(&config, function, arguments, NULL));
+    attribute.value = 0; /* not together: any number of blocks may be launched, of a kernel that does not wait */
+    config.grid[0] = config.block[0] = 1;
+    OK(cuLaunchKernelEx(&config, function, arguments, NULL));
+    OK(cuStreamSynchronize(p.stream));
+    attribute.value = 1;
+    config.grid[0] = 20;
+    for (int by_attribute = 0; by_attribute < 2 && !is_sanitized(); by_attribute++) {
+        OK(cuMemsetD32Async(p.flags, 0, 1, p.stream));
+        OK(cuMemsetD32Async(p.out, 1, 20, p.stream));
+        if (by_attribute)
+            OK(cuLaunchKernelEx(&config, function, arguments, NULL));
+        else
+            OK(cuLaunchCooperativeKernel(function, 20, 1, 1, 1, 1, 1, 0, p.stream, arguments));
         OK(cuStreamSynchronize(p.stream));
         OK(cuMemcpyDtoH_v2(out, p.out, sizeof out));
         for (int i = 0; i < 20; i++)
