@@ -42,11 +42,11 @@ template <bool only> struct paged_team {
     const int32_t *const page_of; /* of the row */
     team_memory &m;
     const float scale;
-    const int number, warp, g, t, own_d; /* own_d: of a value, the first element that this lane has */
-    int kv, from, to;                    /* the key head; keys of the split */
-    uint4 keys[2][OWN];
+    const int number, warp, g, t, own_d;  /* own_d: of a value, the first element that this lane has */
+    int kv, from, to;                     /* the key head; keys of the split */
+    uint4 keys[2][OWN];                   /* of a tile, as are these: */
     value_part values[WARPS][4];
-    int pages[WARPS], own_page; /* of a tile */
+    int pages[WARPS], own_page;
     float out[D / 64][4], top[2], sum[2]; /* of heads 2 t and 2 t + 1 */
 
     __device__ paged_team(const paged_source &source, const int32_t *page_of, double scale, team_memory &m)

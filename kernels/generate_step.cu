@@ -3,16 +3,16 @@
 
     One token's step reads each weight once, and is as fast as the memory if there is always something on its way. So here blocks stay, one on each
     multiprocessor, and go from product to product together: while they wait for what the others have found, the weights of the products behind
-    come to a ring in shared memory all the same. Of a block's warps eight multiply, each with a slice of K, and do attention; one asks for weights; and one
-    adds up what the slices have found, and finishes it. The code is short where it could be fast: each part runs once in a layer, and what has to be brought
-    from memory are its instructions.
+    come to a ring in shared memory all the same. Of a block's warps eight multiply, each with a slice of K, and do attention; one adds up what the
+    slices have found, and finishes it; and three ask for weights. From product to product it is all waiting: so nothing there hangs on a load that
+    could have been done ahead, and loops are short rather than unrolled.
 
     What blocks tell each other goes through global memory, as words that have a number in one half: that of the layer, over all steps. Who waits
     for a word loads it until the number is right, and no flag or fence is needed. A word is written again by a layer behind only by who has waited for
     something that follows from all that was read of it: so a block that has no part in a product does not read what comes into it, either.
 
-    Sums have the order that gemv_mma.cu and attention_paged_mma.cu have: a row's bits are the same, however it is computed. For f16 and bf16, sm_90
-    and up; a launch whose blocks all run at once. One program per type and size of heads: compiled with -DIGNIS_T=<1 or 2>
+    Sums have the order that gemv_mma.cu and attention_paged_mma.cu have: a row's bits are the same, however it is computed. For f16 and bf16, sm_90a;
+    a launch whose blocks all run at once. One program per type and size of heads: compiled with -DIGNIS_T=<1 or 2>
     -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too.
 */
 #include "gemv.cuh"
@@ -23,15 +23,14 @@
 typedef dense_weights<T> weights;
 typedef unsigned long long word;
 
-constexpr int PIECE = 4;                         /* blocks of 32 elements of a piece of a warp's slice of K, at most */
+constexpr int PIECE = 4;                          /* blocks of 32 elements of a piece of a warp's slice of K, at most */
 constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */
 constexpr int PIECE_BYTES = PIECE * 32 / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;
-constexpr int ON_WAY = 3;              /* stages of the ring that are on their way at a time: all that is read waits behind them */
-constexpr int BRINGERS = 3;            /* warps that ask for weights */
-constexpr int TURNS = 4;               /* tiles whose slices wait to be added up */
-constexpr int TEAMS = 2;               /* of warps, for attention */
-constexpr int ROW = D + 8;             /* elements from a row of q to the next in shared memory: lanes read without conflicts */
-constexpr int GROUP_THREADS = THREADS + 128; /* the last warps have few registers */
+constexpr int ON_WAY = 3;   /* stages of the ring that are on their way at a time: all that is read waits behind them */
+constexpr int BRINGERS = 3; /* warps that ask for weights */
+constexpr int TURNS = 4;    /* tiles whose slices wait to be added up */
+constexpr int TEAMS = 2;    /* of warps, for attention */
+constexpr int ROW = D + 8;  /* elements from a row of q to the next in shared memory: lanes read without conflicts */
 
 enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS }; /* products of a layer; and of the logits */
 
@@ -47,16 +46,16 @@ struct step_layer {
 
 struct step_params {
     const step_layer *layers; /* [count + 1] */
-    const generate_row *row;
+    const generate_row *row; /* which is there */
     const float *frequencies;
     const T *embedding, *positions; /* positions: of learned ones, or null */
-    T *cache;       /* keys and values of one layer after the other */
-    long long slab; /* elements of a layer's keys */
+    T *cache;                       /* keys and values of one layer after the other */
+    long long slab;                 /* elements of a layer's keys */
     float *logits;
-    uint32_t *state; /* the number of the last step's last layer, and blocks that have ended: 0 */
-    word *sums[2];   /* ahead of attention, and behind */
-    word *qkv, *attended, *inner;
-    word *found; /* of attention: [heads, splits, 2 + head_dim] */
+    uint32_t *state;              /* the number of the last step's last layer, and blocks that have ended: 0 */
+    word *sums[2];                /* ahead of attention, and behind */
+    word *qkv, *attended, *inner; /* one, two and two elements a word */
+    word *found;                  /* of attention: [heads, splits, 2 + head_dim] */
     double eps, scale;
     step_shape shapes[PRODUCTS];
     int count, rms, heads, kv_heads, head_dim, splits, ring, found_at;
@@ -92,7 +91,7 @@ __device__ inline float number_of(word x) { return __uint_as_float((uint32_t)x);
 /*  A product, as a block sees it. A warp has a slice of K, in blocks of 32 elements, and its pieces: see gemv_mma.cu. */
 struct step_product : step_shape {
     int period; /* rows of the map's second dimension */
-    int first; /* tile of this block; those behind are gridDim.x apart */
+    int first;  /* tile of this block; those behind are gridDim.x apart */
     int blocks, per_slice, pieces, size;
 
     /*  Tiles are dealt out in turn over the products of a layer, so that each block has as much to ask for. */
@@ -361,7 +360,7 @@ struct step_block {
             uint4 part[PIECE][1];
 #pragma unroll
             for (int i = 0; i < PIECE; i++)
-                part[i][0] = *(const uint4 *)(of_x + 32 * (from + i));
+                part[i][0] = *(const uint4 *)(of_x + 32 * (from + i)); /* of the others anything, and of what is behind the row */
             if (some > 0)
                 weights::add<1>(sum, now[0], part[0]);
             if (--left > 0) /* behind the first operands: what waits for those would wait for these, too */
@@ -568,13 +567,14 @@ struct step_block {
     }
 };
 
-/*  grid = any number of blocks that run at the same time. Shared memory for the ring, barriers, what is found, and the longest row with what its norm takes. */
-extern "C" __global__ void __launch_bounds__(GROUP_THREADS, 1) ignis_generate_step(const __grid_constant__ step_params p)
+/*  grid = any number of blocks that run at the same time. Shared memory for the ring, barriers, what is found, and the longest row with what its norm
+    takes, or with the 352 elements behind it that warps read and do not need. */
+extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_step(const __grid_constant__ step_params p)
 {
     extern __shared__ __align__(1024) char memory[];
     __shared__ step_memory m;
-    const uint32_t ring = (uint32_t)__cvta_generic_to_shared(memory), full = ring + p.ring * STAGE_BYTES, empty = full + 8 * p.ring,
-                   found_full = empty + 8 * p.ring;
+    const uint32_t ring = (uint32_t)__cvta_generic_to_shared(memory), full = ring + p.ring * STAGE_BYTES, empty = full + 8 * p.ring;
+    const uint32_t found_full = empty + 8 * p.ring;
     float *const found = (float *)(memory + p.found_at);
     step_block block = {p, m, ring, full, empty, found_full, found_full + 8 * TURNS, found, (T *)(found + TURNS * SLICES * COLUMN), 0};
     if (threadIdx.x < PRODUCTS)
