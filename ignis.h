@@ -13807,6 +13807,7 @@ static bool ignis__launch_as(const ignis__work *work, void *function, const unsi
                              void **params, bool dependent, bool together)
 {
     ignis__traced item;
+    unsigned count = 0;
     bool traced, ok;
     if ((int64_t)shared > work->device->info.shared_per_block)
         return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %u bytes of shared memory in a block, device %d has %d",
@@ -13817,15 +13818,17 @@ static bool ignis__launch_as(const ignis__work *work, void *function, const unsi
         ignis__launch_attribute attributes[2];
         ignis__launch_config config = IGNIS__ZERO;
         memset(attributes, 0, sizeof attributes);
-        attributes[0].id = dependent ? IGNIS__CU_LAUNCH_DEPENDENT : IGNIS__CU_LAUNCH_COOPERATIVE;
-        attributes[1].id = IGNIS__CU_LAUNCH_COOPERATIVE;
         attributes[0].value.allowed = attributes[1].value.allowed = 1;
+        if (dependent)
+            attributes[count++].id = IGNIS__CU_LAUNCH_DEPENDENT;
+        if (together)
+            attributes[count++].id = IGNIS__CU_LAUNCH_COOPERATIVE;
         memcpy(config.grid, grid, sizeof config.grid);
         memcpy(config.block, block, sizeof config.block);
         config.shared_bytes = shared;
         config.stream = work->stream;
         config.attributes = attributes;
-        config.attribute_count = dependent && together ? 2 : 1;
+        config.attribute_count = count;
         ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernelEx, (&config, function, params, NULL));
     } else {
         ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
@@ -43739,6 +43742,9 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
     ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
 }
 
+/*  The size of heads of the program that does attention over pages for heads of this one. */
+static int ignis__paged_head_dim(int head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }
+
 /*  Attention of rows, of which the scratch memory has room for so many at a time. */
 static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
 {
@@ -43746,7 +43752,8 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     enum { HEADS = 8, CLUSTER = 8, TEAMS = 2 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
-    int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, head_dim = 64, some;
+    int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, some;
+    const int head_dim = ignis__paged_head_dim(p.head_dim);
     bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
@@ -43754,8 +43761,6 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     size_t arrivals;
     char plain[32], with_clusters[64];
     void *params[] = {&p};
-    while (head_dim < p.head_dim)
-        head_dim *= 2;
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
     snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d", head_dim);
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
@@ -44047,7 +44052,7 @@ static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 {
     enum { STAGE = 8 * 4 * 1024 + 16, FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, MOST = 8 }; /* generate_step.cu has the same */
     const ignis__model *m = e->model;
-    const int head_dim = m->head_dim <= 64 ? 64 : m->head_dim <= 128 ? 128 : 256;
+    const int head_dim = ignis__paged_head_dim(m->head_dim);
     const int64_t normed = m->hidden * (e->norm_bias ? 8 : 6), fixed = 4096 + 44 * (head_dim + 8); /* fixed: what it declares itself */
     int64_t row = 2 * (m->inner > m->heads * m->head_dim ? m->inner : m->heads * m->head_dim);
     int64_t rest = FOUND + TURNS + PADDING + (row > normed ? row : normed), room = e->device->info.shared_per_block - fixed - rest;
@@ -44058,7 +44063,8 @@ static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 
 static const char *ignis__engine_whole_define(const ignis__engine *e)
 {
-    return e->model->head_dim <= 64 ? "-DIGNIS_HEAD_DIM=64" : e->model->head_dim <= 128 ? "-DIGNIS_HEAD_DIM=128" : "-DIGNIS_HEAD_DIM=256";
+    static const char *const defines[] = {"-DIGNIS_HEAD_DIM=64", "-DIGNIS_HEAD_DIM=128", "-DIGNIS_HEAD_DIM=256"};
+    return defines[ignis__paged_head_dim(e->model->head_dim) / 128];
 }
 
 /*  Whether generate_step.cu does steps of such a model. */
@@ -44395,7 +44401,8 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, b
     ignis__address logits, said;
     ignis__step_norms norm;
     ignis__draw p;
-    if (count == 1 && e->table)
+    bool whole = count == 1 && e->table;
+    if (whole)
         ignis__engine_whole_step(op, e);
     else
         ignis__engine_layers(op, e, count, 0);
@@ -44411,7 +44418,7 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, b
             op->ok && ignis__copy_zeros(&op->work, logits, count * e->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
             ignis__copy_on_device(&op->work, logits + (ignis__address)e->model->vocab * sizeof(float), said, ignis__array_bytes(e->said));
     }
-    if (count > 1 || !e->table)
+    if (!whole)
         ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head, NULL, e->numbers,
                             &norm);
     if (e->model->parallel.size > 1)

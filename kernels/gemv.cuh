@@ -67,22 +67,8 @@ template <typename Threads> __device__ inline float sum_of_threads(float x, floa
     return sum;
 }
 
-/*  A row in memory, for row_norm. */
-struct row_in_memory {
-    const float *x;
-
-    template <int N> __device__ void load(ignis_pack<float, 4> (&packs)[N], int first, int hidden) const
-    {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (first + i * THREADS * 4 < hidden)
-                packs[i] = at(first + i * THREADS * 4);
-    }
-    __device__ ignis_pack<float, 4> at(int i) const { return ignis_load(x + i); }
-};
-
 /*  The norm of a row, by a block. What a thread needs of the weights is loaded ahead of the row. */
-template <typename Threads = all_of_block> struct row_norm {
+struct row_norm {
     static constexpr int kept = 4, step = THREADS * 4; /* packs of a thread that stay in registers; elements of a pack of all */
     const gemv_mma_params &p;
     ignis_pack<T, 4> weight[kept];
@@ -96,9 +82,8 @@ template <typename Threads = all_of_block> struct row_norm {
     }
     __device__ ignis_pack<T, 4> bias_at(int i) const { return p.norm_bias ? ignis_load<4>(p.norm_bias + i) : ignis_pack<T, 4>{}; }
 
-    /*  The row is where x says: x.load(packs, first, hidden) loads those from `first` on, step elements apart, and x.at(i) the one from i on.
-        put(i, four) gets four elements from i on. Their bits are the same, whoever puts them where. */
-    template <typename Row, typename Put> __device__ void run(Row x, Put put) const
+    /*  put(i, four) gets four elements from i on. Their bits are the same, whoever puts them where. */
+    template <typename Put> __device__ void run(const float *x, Put put) const
     {
         __shared__ float sums[2][SLICES];
         const int hidden = (int)p.k, first = threadIdx.x * 4;
@@ -110,21 +95,25 @@ template <typename Threads = all_of_block> struct row_norm {
                 if (first + round * step < hidden)
                     run(first + round * step, own[round], weight[round], round == 0 ? bias : bias_at(first + round * step));
             for (int i = first + kept * step; i < hidden; i += step)
-                run(i, x.at(i), ignis_load<4>(p.norm_weight + i), bias_at(i));
+                run(i, ignis_load(x + i), ignis_load<4>(p.norm_weight + i), bias_at(i));
         };
         float mean = 0, squares = 0;
-        x.load(own, first, hidden);
-        if (first < hidden)
-            bias = bias_at(first);
+#pragma unroll
+        for (int round = 0; round < kept; round++)
+            if (first + round * step < hidden) {
+                own[round] = ignis_load(x + first + round * step);
+                if (round == 0)
+                    bias = bias_at(first);
+            }
         if (!p.rms) {
             each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });
-            mean = sum_of_threads<Threads>(mean, sums[0]) / hidden;
+            mean = sum_of_threads<all_of_block>(mean, sums[0]) / hidden;
         }
         each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) {
             for (int j = 0; j < 4; j++)
                 squares = fmaf(v[j] - mean, v[j] - mean, squares);
         });
-        const float factor = rsqrtf(sum_of_threads<Threads>(squares, sums[1]) / hidden + (float)p.eps);
+        const float factor = rsqrtf(sum_of_threads<all_of_block>(squares, sums[1]) / hidden + (float)p.eps);
         each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w, const ignis_pack<T, 4> &b) {
             ignis_pack<T, 4> y;
             for (int j = 0; j < 4; j++)

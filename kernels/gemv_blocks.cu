@@ -70,9 +70,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(con
     const T *row = p.x + blockIdx.x * p.k;
     ignis_grid_dependents_launch();
     if (p.norm_of) {
-        const row_norm<> norm(p);
+        const row_norm norm(p);
         ignis_grid_dependency_wait();
-        norm.run(row_in_memory{p.norm_of + blockIdx.x * p.k}, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });
+        norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });
         row = (const T *)memory;
         __syncthreads();
     } else {
@@ -258,9 +258,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(con
     if (finished < own)
         line.load(p, low + g, high + g, 0);
     if (p.norm_of) {
-        const row_norm<> norm(p);
+        const row_norm norm(p);
         ignis_grid_dependency_wait();
-        norm.run(row_in_memory{p.norm_of}, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });
+        norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });
         __syncthreads();
         put_whole(row, k, p.k, whole, scales, sums); /* each warp what it needs */
     } else {

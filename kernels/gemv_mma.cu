@@ -23,9 +23,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const 
 {
     T *y = p.out + blockIdx.x * p.k;
     ignis_grid_dependents_launch();
-    const row_norm<> norm(p);
+    const row_norm norm(p);
     ignis_grid_dependency_wait();
-    norm.run(row_in_memory{p.norm_of + blockIdx.x * p.k}, [&](int i, const ignis_pack<T, 4> &four) { ignis_store(y + i, four); });
+    norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store(y + i, four); });
 }
 
 /*  A warp's slice of K, in blocks of 32 elements. Its weights come in pieces, which are blocks of the 16 rows of a tile. */
@@ -189,9 +189,9 @@ template <int N, bool single, typename Pieces> __device__ inline void product(co
         line.load(p, low + g, high + g, own);
     if (single) {
         if (p.norm_of) {
-            const row_norm<> norm(p);
+            const row_norm norm(p);
             ignis_grid_dependency_wait();
-            norm.run(row_in_memory{p.norm_of}, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });
+            norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });
         } else {
             constexpr int at_a_time = 4;
             ignis_grid_dependency_wait();

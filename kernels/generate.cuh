@@ -30,10 +30,11 @@ template <typename T> struct generate_cache {
     T *data;
     int kv_heads, head_dim;
 
-    __device__ long long offset(const int32_t *pages, int position, int head) const
+    __device__ long long in_page(long long page, int position, int head) const
     {
-        return (((long long)pages[position / PAGE] * kv_heads + head) * PAGE + position % PAGE) * head_dim;
+        return ((page * kv_heads + head) * PAGE + position % PAGE) * head_dim;
     }
+    __device__ long long offset(const int32_t *pages, int position, int head) const { return in_page(pages[position / PAGE], position, head); }
     __device__ T *at(const int32_t *pages, int position, int head) const { return data + offset(pages, position, head); }
 };
 

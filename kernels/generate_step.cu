@@ -245,9 +245,10 @@ struct step_block {
                     const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;
                     const T z = T(turned(y, other, lane < 8 ? -sine : sine, cosine));
                     put_word(p.qkv + i, (uint32_t) * (const uint16_t *)&z, own);
-                    if (head >= p.heads && position >= 0) /* for the steps behind */
-                        keys(at.layer)[value * p.slab + ((page * p.kv_heads + head - p.heads - value * p.kv_heads) * PAGE + position % PAGE) * p.head_dim +
-                                                    d] = z;
+                    if (head >= p.heads && position >= 0) { /* for the steps behind */
+                        const generate_cache<T> cache = {keys(at.layer) + value * p.slab, p.kv_heads, p.head_dim};
+                        cache.data[cache.in_page(page, position, head - p.heads - value * p.kv_heads) + d] = z;
+                    }
                 } else if (at.which == HEAD) {
                     p.logits[i] = y;
                 } else {
