@@ -43231,18 +43231,29 @@ typedef struct ignis__step_shape {
     int n, k, kind, gated, head_dim, tiles;
 } ignis__step_shape;
 
+/*  Of dense weights, or of quantised ones: parts of one type each. */
+typedef union ignis__step_weights {
+    ignis__tensor_map map;
+    struct {
+        ignis__address records;
+        int type, first;
+    } parts[3];
+} ignis__step_weights;
+
 typedef struct ignis__step_layer {
-    ignis__tensor_map maps[4];
+    ignis__step_weights weights[4];
     ignis__address bias[4], norm[2], norm_bias[2];
 } ignis__step_layer;
 
 typedef struct ignis__step {
-    ignis__address layers, row, frequencies, embedding, positions, cache;
+    ignis__address layers, row, frequencies, embedding, positions;
+    ignis__quantised table;
+    ignis__address cache;
     int64_t slab;
     ignis__address logits, state, sums[2], qkv, attended, inner, found;
     double eps, scale;
     ignis__step_shape shapes[5];
-    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at;
+    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
 } ignis__step;
 
 /*  A norm ahead of a product. */
@@ -43852,10 +43863,11 @@ typedef struct ignis__engine {
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
     /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
        rank's first one on; table, words: where layers have what, and what blocks tell each other, for generate_step.cu, null: it does not do steps;
-       said: to other ranks; all of these are claimed */
+       step_types: those of its weights as bits, 0: they are numbers; said: to other ranks; all arrays of these are claimed */
     ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *parts, *masks,
         *exchanges, *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
-    int context, step_rows, splits, pages;
+    int context, step_rows, splits, pages, step_types;
+    char step_define[64];
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
     float frequencies[IGNIS__ROPE_HALF];
@@ -44047,24 +44059,50 @@ static ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer
     return a;
 }
 
+/*  Types of quantised weights as bits, all of which generate_step.cu multiplies with one program; 0: weights are numbers; -1: there are both, or some
+    that it does not take. */
+IGNIS__COLD static int ignis__engine_whole_types(const ignis__engine *e)
+{
+    const ignis__model *m = e->model;
+    int types = 0, dense = 0, i, j, part;
+    for (i = 0; i <= m->layers; i++) {
+        ignis__step_arrays a = ignis__engine_arrays(e, i);
+        for (j = 0; j < 4 && a.weights[j]; j++) {
+            const ignis__blocks *blocks = &a.weights[j]->blocks;
+            for (part = 0; part < blocks->count; part++)
+                types |= 1 << blocks->part[part].type;
+            dense |= !blocks->count;
+            if (ignis__weight_columns(a.weights[j]) % 8 != 0 || blocks->columns > 1 << 15) /* there is room for scales of so many */
+                return -1;
+        }
+    }
+    return !types ? 0 : dense ? -1 : types;
+}
+
 /*  Bytes of shared memory of its blocks, with as many stages in the ring as there is room for. */
 static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 {
-    enum { STAGE = 8 * 4 * 1024 + 16, FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, MOST = 8 }; /* generate_step.cu has the same */
+    enum { FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, MOST = 8 }; /* generate_step.cu has the same */
     const ignis__model *m = e->model;
-    const int head_dim = ignis__paged_head_dim(m->head_dim);
-    const int64_t normed = m->hidden * (e->norm_bias ? 8 : 6), fixed = 4096 + 44 * (head_dim + 8); /* fixed: what it declares itself */
-    int64_t row = 2 * (m->inner > m->heads * m->head_dim ? m->inner : m->heads * m->head_dim);
-    int64_t rest = FOUND + TURNS + PADDING + (row > normed ? row : normed), room = e->device->info.shared_per_block - fixed - rest;
-    p->ring = room < 0 ? 0 : (int)ignis__clamp(room / STAGE, 0, MOST);
-    p->found_at = STAGE * p->ring + TURNS;
-    return (size_t)(STAGE * p->ring + rest);
-}
-
-static const char *ignis__engine_whole_define(const ignis__engine *e)
-{
-    static const char *const defines[] = {"-DIGNIS_HEAD_DIM=64", "-DIGNIS_HEAD_DIM=128", "-DIGNIS_HEAD_DIM=256"};
-    return defines[ignis__paged_head_dim(e->model->head_dim) / 128];
+    const int head_dim = ignis__paged_head_dim(m->head_dim), grain = e->step_types ? 256 : 32;
+    const int64_t attended = m->heads * m->head_dim, fixed = 4096 + 44 * (head_dim + 8); /* fixed: what it declares itself */
+    const int64_t hidden = ignis__ceil_div(m->hidden, grain) * grain, longest = m->inner > attended ? m->inner : attended;
+    const int64_t normed = 2 * hidden + m->hidden * (e->norm_bias ? 6 : 4), row = 2 * ignis__ceil_div(longest, grain) * grain;
+    int64_t stage = 8 * 4 * 1024, scales = 0, rest, room;
+    int i, record = 0;
+    for (i = 0; i < IGNIS__COUNT(ignis__blocks_types); i++)
+        if (e->step_types >> ignis__blocks_types[i].type & 1 && record < ignis__blocks_types[i].bytes)
+            record = ignis__blocks_types[i].bytes;
+    if (record) {
+        stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (e->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;
+        scales = 64 + ignis__ceil_div(longest > hidden ? longest : hidden, grain) * 2 * 8 * (int64_t)sizeof(float);
+    }
+    rest = FOUND + TURNS + PADDING + scales + (row > normed ? row : normed);
+    room = e->device->info.shared_per_block - fixed - rest;
+    p->ring = room < 0 ? 0 : (int)ignis__clamp(room / (stage + 16), 0, MOST);
+    p->found_at = (int)((stage + 16) * p->ring + TURNS);
+    p->row_at = (int)(p->found_at + FOUND + scales);
+    return (size_t)((stage + 16) * p->ring + rest);
 }
 
 /*  Whether generate_step.cu does steps of such a model. */
@@ -44072,34 +44110,58 @@ IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
 {
     const ignis__model *m = e->model;
     bool takes = (m->dtype == IGNIS_F16 || m->dtype == IGNIS_BF16) && m->parallel.size <= 1 && m->head_dim % 16 == 0 && m->inner % 8 == 0 &&
-                 !e->embedding->blocks.count;
-    int i, j;
-    for (i = 0; takes && i <= m->layers; i++) {
-        ignis__step_arrays a = ignis__engine_arrays(e, i);
-        takes = i == m->layers || (!e->layer[i].q_norm && !e->layer[i].k_norm);
-        for (j = 0; takes && j < 4; j++)
-            takes = !a.weights[j] || (!a.weights[j]->blocks.count && ignis__weight_columns(a.weights[j]) % 8 == 0);
-    }
+                 e->step_types >= 0 && (e->step_types || !e->embedding->blocks.count);
+    int i;
+    for (i = 0; takes && i < m->layers; i++)
+        takes = !e->layer[i].q_norm && !e->layer[i].k_norm;
     return takes;
+}
+
+/*  What it reads of a weight: the map of its tiles, or where parts of one type are. Rows of a tile that are apart are in two planes. */
+IGNIS__COLD static bool ignis__engine_whole_weights(ignis__op *op, const ignis__engine *e, ignis__array *array, bool heads, bool gated,
+                                                    ignis__step_weights *to)
+{
+    const ignis__blocks *blocks = &array->blocks;
+    const ignis__address at = ignis__op_read(op, array);
+    const int64_t n = ignis__weight_rows(array), k = ignis__weight_columns(array);
+    const int64_t rows = heads ? e->model->head_dim / 2 : gated ? n / 2 : n;
+    const int64_t dims[] = {k, rows, n / rows}, steps[] = {2 * k, 2 * k * rows};
+    const int box[] = {64, heads || gated ? 8 : 16, heads || gated ? 2 : 1};
+    int i, first = 0;
+    if (!blocks->count)
+        return ignis__tensor_map_make(&op->work, &to->map, e->model->dtype, at, 3, dims, steps, box, NULL);
+    for (i = 0; i < IGNIS__COUNT(to->parts); i++) {
+        const bool there = i < blocks->count;
+        to->parts[i].records = there ? ignis__quantised_part(blocks, i, at).records : 0;
+        to->parts[i].type = there ? blocks->part[i].type : 0;
+        to->parts[i].first = first;
+        first += there ? blocks->part[i].rows : 0;
+    }
+    return true;
 }
 
 /*  Makes steps of one row one launch, where they can be: the tables of generate_step.cu. */
 IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
 {
     const ignis__model *m = e->model;
-    const char *define = ignis__engine_whole_define(e);
     const int64_t width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, found = (int64_t)m->heads * e->splits * (2 + m->head_dim);
     const int64_t per_layer = sizeof(ignis__step_layer) / 4;
     ignis__step p;
     ignis__op op;
     int i, j;
+    e->step_types = ignis__engine_whole_types(e);
     if (!ignis__engine_whole_takes(e))
         return true;
+    snprintf(e->step_define, sizeof e->step_define, "-DIGNIS_HEAD_DIM=%d", ignis__paged_head_dim(m->head_dim));
+    if (e->step_types)
+        snprintf(e->step_define + strlen(e->step_define), sizeof e->step_define - strlen(e->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
+                 e->step_types);
     if (ignis__requests.path[0])
-        ignis__request_own(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, define, 90, 90);
+        ignis__request_own(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
     (void)ignis__engine_whole_shared(e, &p);
     if (e->device->info.compute_major != 9 || !e->device->clusters || !ignis__cuda.cuTensorMapEncodeTiled ||
-        !ignis__cuda.cuLaunchKernelEx || p.ring < 2 || !ignis__variant_exists(e->device, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, define))
+        !ignis__cuda.cuLaunchKernelEx || p.ring < 2 ||
+        !ignis__variant_exists(e->device, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define))
         return true;
     if (!ignis__engine_room(call, e, &e->table, m->layers + 1, per_layer, IGNIS_I32) ||
         !ignis__engine_room(call, e, &e->words, 1, 2 * m->hidden + width + (m->heads * m->head_dim + m->inner) / 2 + found + 1,
@@ -44113,17 +44175,9 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
         int32_t as_words[sizeof layer / 4];
         memset(&layer, 0, sizeof layer);
         for (j = 0; op.ok && j < 4; j++) {
-            if (a.weights[j]) { /* rows of a tile that are apart are in two planes; generate_step.cu has the same */
-                const bool apart = i < m->layers && (j == 0 || (j == 2 && !m->gelu));
-                const int64_t n = a.weights[j]->shape.dim[0], k = a.weights[j]->shape.dim[1];
-                const int64_t rows = !apart   ? n
-                                     : j == 0 ? m->head_dim / 2
-                                              : n / 2,
-                              dims[] = {k, rows, n / rows}, steps[] = {2 * k, 2 * k * rows};
-                const int box[] = {64, apart ? 8 : 16, apart ? 2 : 1};
-                op.ok = ignis__tensor_map_make(&op.work, &layer.maps[j], m->dtype, ignis__op_read(&op, a.weights[j]), 3, dims, steps, box,
-                                               NULL);
-            }
+            if (a.weights[j])
+                op.ok = ignis__engine_whole_weights(&op, e, a.weights[j], i < m->layers && j == 0, i < m->layers && j == 2 && !m->gelu,
+                                                    &layer.weights[j]);
             layer.bias[j] = a.bias[j] ? ignis__op_read(&op, a.bias[j]) : 0;
         }
         for (j = 0; op.ok && j < 2; j++) {
@@ -44349,7 +44403,9 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
     for (i = 0; i <= m->layers; i++) { /* behind those who write them on other streams */
         ignis__step_arrays a = ignis__engine_arrays(e, i);
         for (j = 0; j < 4; j++) {
-            flops += a.weights[j] && ignis__op_read(op, a.weights[j]) ? 2.0 * (double)a.weights[j]->numel : 0.0;
+            flops += a.weights[j] && ignis__op_read(op, a.weights[j])
+                         ? 2.0 * (double)(ignis__weight_rows(a.weights[j]) * ignis__weight_columns(a.weights[j]))
+                         : 0.0;
             (void)(a.bias[j] && ignis__op_read(op, a.bias[j]));
         }
         for (j = 0; j < 2; j++) {
@@ -44371,6 +44427,8 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
     p.row = ignis__op_write(op, e->rows);
     p.frequencies = m->rope ? ignis__op_write(op, e->turning) : 0;
     p.embedding = ignis__op_read(op, e->embedding);
+    if (e->embedding->blocks.count)
+        p.table = ignis__quantised_part(&e->embedding->blocks, 0, p.embedding);
     p.positions = e->positions ? ignis__op_read(op, e->positions) : 0;
     p.cache = ignis__op_write(op, e->cache);
     p.slab = e->pages * ignis__engine_page_elements(e);
@@ -44391,7 +44449,7 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
     p.head_dim = m->head_dim;
     p.splits = e->splits;
     ignis__cost(-1, flops, (int)m->dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, ignis__engine_whole_define(e),
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define,
                      ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
 }
 

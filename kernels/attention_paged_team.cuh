@@ -80,6 +80,20 @@ template <bool only> struct paged_team {
     }
     static __device__ int row_of(int t, int j) { return 2 * t + j % 2 + j / 2 * 8; } /* of a page's values */
 
+    /*  What was fetched is no longer needed: registers of it are free until the next time. */
+    __device__ void forget()
+    {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int c = 0; c < OWN; c++)
+                keys[i][c] = make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int i = 0; i < WARPS; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                values[i][j] = value_part{};
+    }
     /*  A tile that has keys from one on, with zeros behind the last one. */
     __device__ void fetch(int at)
     {

@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(con
     }
     for (int from = 0; from < units * UNIT * 4; from += THREADS) {
         const int eight = from + threadIdx.x, block = eight / 4;
-        const whole_eight x(eight_of(row, eight * 8, p.k));
+        const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));
         if (block >= units * UNIT)
             continue;
         *(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) = make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
@@ -218,7 +218,7 @@ __device__ inline void put_whole(const T *row, const slice_of_k &k, long long le
             const int t = threadIdx.x % 4, block = first / 4 + 8 * i;
             if (block >= k.last * UNIT) /* so for all lanes, which have two units */
                 break;
-            const whole_eight x(eights[i]);
+            const whole_numbers<8, weights::minima> x(eights[i]);
             *(uint2 *)(whole + block * 64 + t * 8) = make_uint2(x.high[0], x.high[1]);
             *(uint2 *)(whole + block * 64 + 32 + t * 8) = make_uint2(x.low[0], x.low[1]);
             if (t == 0) {

@@ -15,32 +15,25 @@
     a launch whose blocks all run at once. One program per type and size of heads: compiled with -DIGNIS_T=<1 or 2>
     -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too.
 */
-#include "gemv.cuh"
-#include "weights.cuh"
-#include "hopper.cuh"
+#ifdef IGNIS_BLOCKS_TYPES
+#include "generate_step_blocks.cuh"
+#else
+#include "generate_step_dense.cuh"
+#endif
+#include "blocks.cuh"
 #include "attention_paged_team.cuh"
 
-typedef dense_weights<T> weights;
 typedef unsigned long long word;
 
-constexpr int PIECE = 4;                          /* blocks of 32 elements of a piece of a warp's slice of K, at most */
-constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */
-constexpr int PIECE_BYTES = PIECE * 32 / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;
-constexpr int ON_WAY = 3;   /* stages of the ring that are on their way at a time: all that is read waits behind them */
-constexpr int BRINGERS = 3; /* warps that ask for weights */
-constexpr int TURNS = 4;    /* tiles whose slices wait to be added up */
-constexpr int TEAMS = 2;    /* of warps, for attention */
-constexpr int ROW = D + 8;  /* elements from a row of q to the next in shared memory: lanes read without conflicts */
+constexpr int ON_WAY = 3; /* stages of the ring that are on their way at a time: all that is read waits behind them */
+constexpr int TEAMS = 2;  /* of warps, for attention */
+constexpr int ROW = D + 8; /* elements from a row of q to the next in shared memory: lanes read without conflicts */
 
 enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS }; /* products of a layer; and of the logits */
 
 /*  ignis.h has the same structs. */
-struct step_shape {
-    int n, k, kind, gated, head_dim, tiles;
-};
-
 struct step_layer {
-    ignis_tensor_map maps[4]; /* of the weights: columns, rows, and twice the rows where a tile's are apart; behind the last layer that of the logits' */
+    step_weights weights[4]; /* behind the last layer that of the logits' */
     const T *bias[4], *norm[2], *norm_bias[2];
 };
 
@@ -49,6 +42,7 @@ struct step_params {
     const generate_row *row; /* which is there */
     const float *frequencies;
     const T *embedding, *positions; /* positions: of learned ones, or null */
+    quantised table;                /* or that, in place of the embedding, where it has records */
     T *cache;                       /* keys and values of one layer after the other */
     long long slab;                 /* elements of a layer's keys */
     float *logits;
@@ -58,7 +52,7 @@ struct step_params {
     word *found;                  /* of attention: [heads, splits, 2 + head_dim] */
     double eps, scale;
     step_shape shapes[PRODUCTS];
-    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at;
+    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at; /* where in shared memory is what slices have found, and x */
 };
 
 /* >>words ------------------------------------------------------------------------------------------------------- */
@@ -88,27 +82,20 @@ __device__ inline float number_of(word x) { return __uint_as_float((uint32_t)x);
 
 /* >>weights ----------------------------------------------------------------------------------------------------- */
 
-/*  A product, as a block sees it. A warp has a slice of K, in blocks of 32 elements, and its pieces: see gemv_mma.cu. */
-struct step_product : step_shape {
-    int period; /* rows of the map's second dimension */
-    int first;  /* tile of this block; those behind are gridDim.x apart */
-    int blocks, per_slice, pieces, size;
-
-    /*  Tiles are dealt out in turn over the products of a layer, so that each block has as much to ask for. */
-    __device__ void set(const step_params &p, int which)
-    {
-        int ahead = 0;
-        for (int i = 0; i < which; i++)
-            ahead += p.shapes[i].tiles;
-        *(step_shape *)this = p.shapes[which];
-        period = which == QKV ? head_dim / 2 : n;
-        first = (blockIdx.x + gridDim.x - ahead % gridDim.x) % gridDim.x;
-        blocks = (k + 31) / 32;
-        per_slice = (blocks + SLICES - 1) / SLICES;
-        pieces = (per_slice + PIECE - 1) / PIECE;
-        size = (per_slice + pieces - 1) / pieces;
-    }
-};
+__device__ inline step_product product_of(const step_params &p, int which)
+{
+    step_product x;
+    int ahead = 0;
+    for (int i = 0; i < which; i++)
+        ahead += p.shapes[i].tiles;
+    *(step_shape *)&x = p.shapes[which];
+    x.first = (blockIdx.x + gridDim.x - ahead % gridDim.x) % gridDim.x; /* in turn over a layer's: so each block has as much to ask for */
+    x.grains = (x.k + GRAIN - 1) / GRAIN;
+    x.per_slice = (x.grains + SLICES - 1) / SLICES;
+    x.pieces = (x.per_slice + PIECE - 1) / PIECE;
+    x.size = (x.per_slice + x.pieces - 1) / x.pieces;
+    return x;
+}
 
 /*  The products of a step, one after the other. */
 struct step_place {
@@ -126,18 +113,6 @@ struct step_place {
     __device__ bool more(const step_params &p) const { return layer <= p.count; }
 };
 
-/*  A ring, or tiles in turn. */
-struct step_turn {
-    int at;
-    uint32_t phase;
-
-    __device__ void go_on(int all)
-    {
-        if (++at == all)
-            at = 0, phase ^= 1;
-    }
-};
-
 /*  What all threads of a block know, in shared memory. */
 struct step_memory {
     step_product products[PRODUCTS];
@@ -150,10 +125,9 @@ struct step_memory {
 struct step_block {
     const step_params &p;
     step_memory &m;
-    const uint32_t ring, full, empty, found_full, found_free; /* barriers: of stages, and of turns */
-    float *const found;                                       /* [TURNS][SLICES][COLUMN] */
-    T *const row;                                             /* of x, with zeros behind it up to a multiple of 32 */
-    uint32_t before;                                          /* the number of the last step's last layer */
+    const step_ring ring;
+    const step_row row; /* of x, with zeros behind it up to whole grains */
+    uint32_t before;    /* the number of the last step's last layer */
 
     /*  That of layer -1, which is what was embedded, is 1 at first: no words have it before. */
     __device__ uint32_t number(int layer) const { return before + layer + 2; }
@@ -163,38 +137,30 @@ struct step_block {
         warps own, own + BRINGERS and so on. */
     __device__ void bring_weights(int own) const
     {
-        step_turn stage = {0, 1}, earlier = {-min(ON_WAY, p.ring), 0};
+        step_turn stage = {0, 1}, earlier = {-min(ON_WAY, ring.count), 0};
+        step_place at(p);
+        step_source source(own);
+        source.load(p.layers[at.layer].weights[at.which % HEAD]);
 #pragma unroll 1
-        for (step_place at(p); at.more(p); at.go_on(p)) {
-            const step_product &x = m.products[at.which];
-            const ignis_tensor_map *map = &p.layers[at.layer].maps[at.which % HEAD];
-            const int pieces = x.pieces, size = x.size, tiles = x.tiles, per_slice = x.per_slice, blocks = x.blocks, period = x.period;
-            const int boxes = (32 * size + BOX - 1) / BOX;
+        while (at.more(p)) {
+            const step_product x = m.products[at.which];
+            source.begin(x);
+            at.go_on(p);
+            if (at.more(p))
+                source.load(p.layers[at.layer].weights[at.which % HEAD]);
 #pragma unroll 1
-            for (int tile = x.first; tile < tiles; tile += gridDim.x) {
+            for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {
                 int low, high;
                 tile_rows(x, 0, tile, low, high);
-                const int plane = low / period, row_there = low - plane * period;
+                source.tile(x, low, high);
 #pragma unroll 1
-                for (int first = 0, piece = 0; piece < pieces; piece++, first += size) {
-                    const uint32_t to = ring + stage.at * STAGE_BYTES, barrier = full + 8 * stage.at;
-                    const int parts = min(SLICES, (blocks - first + per_slice - 1) / per_slice); /* warps that have some of this piece */
-                    ignis_mbarrier_wait(empty + 8 * stage.at, stage.phase);
+                for (int piece = 0, begin = 0; piece < x.pieces; piece++, begin += x.size) {
+                    ignis_mbarrier_wait(ring.empty + 8 * stage.at, stage.phase);
                     if (earlier.at >= 0)
-                        ignis_mbarrier_wait(full + 8 * earlier.at, earlier.phase);
-                    earlier.go_on(p.ring);
-                    ignis_ptx_mbarrier_arrive_expect(barrier, (parts - own + BRINGERS - 1) / BRINGERS * boxes * BOX_BYTES);
-#pragma unroll
-                    for (int i = 0; i < (SLICES + BRINGERS - 1) / BRINGERS; i++) {
-                        const int warp = own + i * BRINGERS;
-                        if (warp < parts)
-#pragma unroll
-                            for (int j = 0; j < PIECE * 32 / BOX; j++)
-                                if (j < boxes)
-                                    ignis_ptx_tensor_load<3>(to + warp * PIECE_BYTES + j * BOX_BYTES, map, barrier,
-                                                             32 * (warp * per_slice + first) + j * BOX, row_there, plane);
-                    }
-                    stage.go_on(p.ring);
+                        ignis_mbarrier_wait(ring.full + 8 * earlier.at, earlier.phase);
+                    earlier.go_on(ring.count);
+                    source.ask(ring, stage.at, x, begin);
+                    stage.go_on(ring.count);
                 }
             }
         }
@@ -223,11 +189,11 @@ struct step_block {
                 ulonglong2 base;
                 if (adds && there)
                     base = ignis_ptx_ld_relaxed_gpu_v2(sum_at);
-                ignis_mbarrier_wait(found_full + 8 * turn.at, turn.phase);
-                float y = sum_of_slices(found + turn.at * SLICES * COLUMN + lane, COLUMN);
+                ignis_mbarrier_wait(ring.found_full + 8 * turn.at, turn.phase);
+                float y = sum_of_slices(ring.found_of(turn.at, 0) + lane, COLUMN);
                 __syncwarp();
                 if (threadIdx.x % 32 == 0)
-                    ignis_ptx_mbarrier_arrive(found_free + 8 * turn.at);
+                    ignis_ptx_mbarrier_arrive(ring.found_free + 8 * turn.at);
                 turn.go_on(TURNS);
                 y += float(more);
                 const float other = __shfl_xor_sync(0xffffffff, y, 8);
@@ -262,44 +228,53 @@ struct step_block {
 
     /* >>products ---------------------------------------------------------------------------------------------------- */
 
-    /*  x comes to `row`: through its norm, which has the bits of row_norm, or as it is. */
-    __device__ void load_row(const step_place &at, const T *norm, const T *norm_bias) const
+    /*  Words of two numbers each come to shared memory: pairs first, first + step and so on up to `end`. */
+    __device__ void fetch(void *to, const word *from, uint32_t number, int first, int step, int end) const
     {
         constexpr int AT_A_TIME = 8;
-        const int k = m.products[at.which].k, pairs = at.which % 2 ? k / 4 : k / 2;
-        const bool normed = at.which % 2 == 0;
-        const word *from = at.which == ATTENDED ? p.attended : at.which == DOWN ? p.inner : p.sums[at.which == UP];
-        const uint32_t own = number(at.layer) - (normed && at.which != UP);
-        float *const numbers = (float *)(row + (k + 31) / 32 * 32);
-        T *const bias = (T *)(numbers + k);
-        const int first = threadIdx.x * 4;
-        part_of_block::sync(); /* the row before is no longer needed */
-        if (normed)
-            for (int i = first; i < k; i += THREADS * 4) { /* its own thread writes over it */
-                ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(row + i), norm + i, 8);
-                if (norm_bias)
-                    ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);
-            }
-        ignis_ptx_cp_async_commit();
-        for (int i = threadIdx.x; i < pairs; i += AT_A_TIME * THREADS) {
+#pragma unroll 1
+        for (int i = first; i < end; i += AT_A_TIME * step) {
             ulonglong2 x[AT_A_TIME];
-            if (i + 4 * THREADS < pairs) { /* the last one first, alone: all at once would keep the memory busy */
-                const int last = i + (pairs - 1 - i) / THREADS * THREADS;
+            if (i + 4 * step < end) { /* the last one first, alone: all at once would keep the memory busy */
+                const int last = i + (end - 1 - i) / step * step;
                 ulonglong2 one[1];
-                wait_words(one, own, [&](int) { return from + 2 * last; }, [](int) { return true; });
+                wait_words(one, number, [&](int) { return from + 2 * last; }, [](int) { return true; });
             }
-            wait_words(x, own, [&](int j) { return from + 2 * (i + j * THREADS); }, [&](int j) { return i + j * THREADS < pairs; });
+            wait_words(x, number, [&](int j) { return from + 2 * (i + j * step); }, [&](int j) { return i + j * step < end; });
 #pragma unroll
             for (int j = 0; j < AT_A_TIME; j++)
-                if (i + j * THREADS < pairs)
-                    ((uint2 *)(normed ? (void *)numbers : row))[i + j * THREADS] = make_uint2((uint32_t)x[j].x, (uint32_t)x[j].y);
+                if (i + j * step < end)
+                    ((uint2 *)to)[i + j * step] = make_uint2((uint32_t)x[j].x, (uint32_t)x[j].y);
         }
-        if (threadIdx.x < 32 && k + threadIdx.x < (k + 31) / 32 * 32)
-            row[k + threadIdx.x] = T(0.0f);
+    }
+
+    /*  x comes to `row`, each warp's slice by itself: as it is, or through its norm, which has the bits of row_norm. normed: that is known. */
+    template <bool normed> __device__ void load_row(const step_place &at, const T *norm, const T *norm_bias) const
+    {
+        const step_product &x = m.products[at.which];
+        const int k = x.k, slice = x.per_slice * GRAIN, length = x.grains * GRAIN;
+        const int begin = min(threadIdx.x / 32 * slice, length), end = min(begin + slice, length), lane = threadIdx.x % 32;
+        const uint32_t own = number(at.layer);
+        part_of_block::sync(); /* the row before is no longer needed */
+        if (!normed && at.which % 2) {
+            fetch(row.at, at.which == ATTENDED ? p.attended : p.inner, own, begin / 4 + lane, 32, min(end, k) / 4);
+            __syncwarp();
+            row.settle(begin, end, k);
+            __syncwarp();
+            return;
+        }
+        float *const numbers = (float *)(row.at + length);
+        T *const bias = (T *)(numbers + k);
+        const int first = threadIdx.x * 4;
+        for (int i = first; i < k; i += THREADS * 4) { /* x comes where its weights are */
+            ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(row.at + i), norm + i, 8);
+            if (norm_bias)
+                ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);
+        }
+        ignis_ptx_cp_async_commit();
+        fetch(numbers, p.sums[at.which == UP], own - (at.which != UP), threadIdx.x, THREADS, k / 2);
         ignis_ptx_cp_async_wait<0>();
         part_of_block::sync();
-        if (!normed)
-            return;
         float mean = 0, squares = 0;
         if (!p.rms) {
 #pragma unroll 1
@@ -318,79 +293,36 @@ struct step_block {
             squares = fmaf(v.w - mean, v.w - mean, squares);
         }
         const float factor = rsqrtf(sum_of_threads<part_of_block>(squares, m.norm[1]) / k + (float)p.eps);
-#pragma unroll 1
-        for (int i = first; i < k; i += THREADS * 4) {
+        row.fill(begin, end, k, [&](int i) {
             const ignis_pack<float, 4> v = ignis_load(numbers + i);
-            const ignis_pack<T, 4> w = ignis_load<4>(row + i), b = norm_bias ? ignis_load<4>(bias + i) : ignis_pack<T, 4>{};
+            const ignis_pack<T, 4> w = ignis_load<4>(row.at + i), b = norm_bias ? ignis_load<4>(bias + i) : ignis_pack<T, 4>{};
             ignis_pack<T, 4> y;
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 y[j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));
-            ignis_store_shared(row + i, y);
-        }
-        part_of_block::sync();
+            return y;
+        });
+        __syncwarp();
     }
 
-    /*  The tiles of this block. A piece is on its way to registers while the one before is multiplied. */
-    __device__ void multiply(const step_product &x, step_turn &stage, step_turn &turn) const
+    /*  Of the next product that has one. */
+    struct step_norms {
+        const T *weight, *bias;
+    };
+    /*  `with_keys`: that of q, k and v, while keys for attention are on their way. */
+    template <bool with_keys> __device__ void product(const step_place &at, step_norms &norms, step_turn &stage, step_turn &turn) const
     {
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4);
-        const int begin = warp * x.per_slice, end = min(begin + x.per_slice, x.blocks), pieces = x.pieces, size = x.size;
-        const T *const of_x = row + lane % 4 * 8;
-        const char *const of_ring = (const char *)__cvta_shared_to_generic(ring) + warp * PIECE_BYTES + own * 2 * BOX;
-        int left = ((x.tiles - 1 - x.first) / gridDim.x + 1) * pieces, piece = 0;
-        float sum[1][4] = {{0, 0, 0, 0}};
-        weights::block first[PIECE], second[PIECE];
-        const auto take = [&](weights::block (&to)[PIECE]) {
-            const char *from = of_ring + stage.at * STAGE_BYTES;
-            ignis_mbarrier_wait(full + 8 * stage.at, stage.phase);
-#pragma unroll
-            for (int i = 0; i < PIECE; i++)
-#pragma unroll
-                for (int j = 0; j < 2; j++)
-                    to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 + ((32 * i % BOX / 8 + lane % 4) ^ own) * 16);
-        };
-        const auto took = [&] {
-            __syncwarp();
-            if (lane == 0)
-                ignis_ptx_mbarrier_arrive(empty + 8 * stage.at);
-            stage.go_on(p.ring);
-        };
-        const auto step = [&](const weights::block (&now)[PIECE], weights::block (&next)[PIECE]) {
-            const int from = begin + piece * size, some = min(size, end - from); /* the others are another slice's */
-            uint4 part[PIECE][1];
-#pragma unroll
-            for (int i = 0; i < PIECE; i++)
-                part[i][0] = *(const uint4 *)(of_x + 32 * (from + i)); /* of the others anything, and of what is behind the row */
-            if (some > 0)
-                weights::add<1>(sum, now[0], part[0]);
-            if (--left > 0) /* behind the first operands: what waits for those would wait for these, too */
-                take(next);
-#pragma unroll
-            for (int i = 1; i < PIECE; i++)
-                if (i < some)
-                    weights::add<1>(sum, now[i], part[i]);
-            if (left > 0)
-                took();
-            if (++piece < pieces)
-                return;
-            piece = 0;
-            ignis_mbarrier_wait(found_free + 8 * turn.at, turn.phase);
-            put_slice<1>(found + (turn.at * SLICES + warp) * COLUMN, sum, own);
-            sum[0][0] = sum[0][1] = sum[0][2] = sum[0][3] = 0;
-            __syncwarp();
-            if (lane == 0)
-                ignis_ptx_mbarrier_arrive(found_full + 8 * turn.at);
-            turn.go_on(TURNS);
-        };
-        take(first);
-        took();
-#pragma unroll 1
-        do {
-            step(first, second);
-            if (left > 0)
-                step(second, first);
-        } while (left > 0);
+        const step_product &x = m.products[at.which];
+        const step_norms own = norms;
+        if (at.which % 2 == 0 && at.layer < p.count) {
+            const step_layer &next = p.layers[at.layer + (at.which == UP)];
+            norms.weight = next.norm[at.which == QKV];
+            norms.bias = next.norm_bias[at.which == QKV];
+        }
+        if (x.first >= x.tiles)
+            return;
+        load_row<with_keys>(at, own.weight, own.bias);
+        multiply<with_keys>(ring, x, row, stage, turn);
     }
 
     /* >>attention --------------------------------------------------------------------------------------------------- */
@@ -446,6 +378,8 @@ struct step_block {
         paged_team<false> &team = w.team;
         T(&rows)[HEADS + 2][ROW] = m.q[team.number];
         bool fetched = EARLY && walks;
+        if (!walks)
+            team.forget();
         team.source.k = keys(layer);
         team.source.v = keys(layer) + p.slab;
         if (!walks && !EARLY)
@@ -542,28 +476,24 @@ struct step_block {
         w.units = w.groups * splits.count;
         w.team.from = w.team.to = 0;
         step_turn stage = {0, 0}, turn = {0, 1};
-        const T *norms[2] = {p.layers[0].norm[0], p.layers[0].norm_bias[0]}; /* of the next product that has one */
+        step_norms norms = {p.layers[0].norm[0], p.layers[0].norm_bias[0]};
+        step_place at(p);
 #pragma unroll 1
-        for (step_place at(p); at.more(p); at.go_on(p)) {
-            const step_product &x = m.products[at.which];
-            if (at.which == ATTENDED) {
+        while (at.more(p)) {
+            if (at.which == QKV) {
+                attend(w, at.layer, splits, false);
+                product<true>(at, norms, stage, turn);
+                at.go_on(p);
                 attend(w, at.layer, splits, true);
                 combine(number(at.layer), splits);
             }
-            if (at.which == HEAD)
-                ignis_grid_dependents_launch();
-            const T *norm = norms[0], *norm_bias = norms[1];
-            if (at.which % 2 == 0 && at.layer < p.count) {
-                const step_layer &next = p.layers[at.layer + (at.which == UP)];
-                norms[0] = next.norm[at.which == QKV];
-                norms[1] = next.norm_bias[at.which == QKV];
-            }
-            if (at.which == QKV)
-                attend(w, at.layer, splits, false);
-            if (x.first >= x.tiles)
-                continue;
-            load_row(at, norm, norm_bias);
-            multiply(x, stage, turn);
+#pragma unroll 1
+            do { /* apart from the product above, where registers hold keys, too */
+                if (at.which == HEAD)
+                    ignis_grid_dependents_launch();
+                product<false>(at, norms, stage, turn);
+                at.go_on(p);
+            } while (at.more(p) && at.which != QKV);
         }
     }
 };
@@ -574,26 +504,26 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
 {
     extern __shared__ __align__(1024) char memory[];
     __shared__ step_memory m;
-    const uint32_t ring = (uint32_t)__cvta_generic_to_shared(memory), full = ring + p.ring * STAGE_BYTES, empty = full + 8 * p.ring;
+    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * p.ring;
     const uint32_t found_full = empty + 8 * p.ring;
-    float *const found = (float *)(memory + p.found_at);
-    step_block block = {p, m, ring, full, empty, found_full, found_full + 8 * TURNS, found, (T *)(found + TURNS * SLICES * COLUMN), 0};
+    const step_ring ring = {stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};
+    step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};
     if (threadIdx.x < PRODUCTS)
-        m.products[threadIdx.x].set(p, threadIdx.x);
+        m.products[threadIdx.x] = product_of(p, threadIdx.x);
     if (threadIdx.x == 32) {
-        for (int i = 0; i < p.ring; i++) {
+        for (int i = 0; i < ring.count; i++) {
             ignis_ptx_mbarrier_init(full + 8 * i, BRINGERS);
             ignis_ptx_mbarrier_init(empty + 8 * i, SLICES);
         }
         for (int i = 0; i < TURNS; i++) {
-            ignis_ptx_mbarrier_init(found_full + 8 * i, SLICES);
-            ignis_ptx_mbarrier_init(found_full + 8 * (TURNS + i), 1);
+            ignis_ptx_mbarrier_init(ring.found_full + 8 * i, SLICES);
+            ignis_ptx_mbarrier_init(ring.found_free + 8 * i, 1);
         }
         ignis_ptx_fence_mbarrier_init();
     }
     __syncthreads();
     if (threadIdx.x >= THREADS) {
-        ignis_ptx_setmaxnreg_dec<72>();
+        ignis_ptx_setmaxnreg_dec<OTHER_REGISTERS>();
         if (threadIdx.x >= THREADS + 32 && threadIdx.x % 32 == 0)
             block.bring_weights(threadIdx.x / 32 - SLICES - 1);
         ignis_grid_dependency_wait();
@@ -606,7 +536,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
         return;
     }
 
-    ignis_ptx_setmaxnreg_inc<216>();
+    ignis_ptx_setmaxnreg_inc<MULTIPLYING_REGISTERS>();
     ignis_grid_dependency_wait();
     block.before = p.state[0];
     const int position = p.row->position, hidden = p.shapes[QKV].k;
@@ -616,7 +546,18 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
         if (p.frequencies)
             sine_cosine((float)position, p.frequencies[threadIdx.x], m.sines[threadIdx.x], m.cosines[threadIdx.x]);
     }
-    for (int i = blockIdx.x * THREADS + threadIdx.x; i < hidden; i += gridDim.x * THREADS) { /* as generate.cu has it */
+    const bool by_blocks = !step_row::NUMBERS && p.table.records;
+    for (int i = blockIdx.x * THREADS + threadIdx.x; by_blocks && i < hidden / 8; i += gridDim.x * THREADS) { /* as blocks.cu has it */
+        float x[8] = {};
+        if (position >= 0)
+            blocks_eight(p.table, p.row->ids[position], i / 4, i % 4, x);
+        for (int j = 0; j < 8; j++) {
+            if (position >= 0 && p.positions)
+                x[j] += float(p.positions[(long long)position * hidden + 8 * i + j]);
+            put_word(p.sums[0] + 8 * i + j, x[j], block.number(-1));
+        }
+    }
+    for (int i = blockIdx.x * THREADS + threadIdx.x; !by_blocks && i < hidden; i += gridDim.x * THREADS) { /* as generate.cu has it */
         float x = 0;
         if (position >= 0) {
             x = float(p.embedding[(long long)p.row->ids[position] * hidden + i]);

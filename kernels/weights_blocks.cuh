@@ -33,32 +33,39 @@ __device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
 
 /* >>x ----------------------------------------------------------------------------------------------------------- */
 
-/*  Eight elements of a block as whole numbers, four neighbouring lanes having one block; and what is the block's. */
-struct whole_eight {
-    uint32_t high[2], low[2]; /* bytes, in the order of the elements */
-    float scale, sum;         /* of the numbers times the scale */
+/*  N elements of a block as whole numbers, 32 / N neighbouring lanes having one block; and what is the block's. summed: the sum is needed. */
+template <int N, bool summed> struct whole_numbers {
+    uint32_t high[N / 4], low[N / 4]; /* bytes, in the order of the elements */
+    float scale, sum;                 /* of the numbers times the scale */
 
-    template <typename T> __device__ explicit whole_eight(const ignis_pack<T, 8> &x)
+    template <typename T> __device__ explicit whole_numbers(const ignis_pack<T, N> &x)
     {
         uint32_t most = 0;
         int total = 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++) /* above those of infinity are the bits of NaN */
+        for (int i = 0; i < N; i++) /* above those of infinity are the bits of NaN */
             most = max(most, __float_as_uint(float(x[i])) & 0x7fffffffu);
-        most = max(most, __shfl_xor_sync(0xffffffff, most, 1));
-        most = max(most, __shfl_xor_sync(0xffffffff, most, 2));
+#pragma unroll
+        for (int apart = 1; apart < 32 / N; apart *= 2)
+            most = max(most, __shfl_xor_sync(0xffffffff, most, apart));
         const int exponent = most >> 23, scaled = max(exponent - 13, 1);
         const float inverse = __uint_as_float((uint32_t)(254 - scaled) << 23);
-        high[0] = high[1] = low[0] = low[1] = 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const int whole = __float2int_rn(float(x[i]) * inverse);
-            high[i / 4] |= ((uint32_t)(whole >> 7) & 255) << i % 4 * 8;
-            low[i / 4] |= ((uint32_t)whole & 127) << i % 4 * 8;
-            total += whole;
+        for (int i = 0; i < N; i += 4) {
+            uint32_t whole[4]; /* in the low bits of floats: a sum with 1.5 2^23 is rounded to them, as a conversion is, which takes longer */
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                whole[j] = __float_as_uint(fmaf(float(x[i + j]), inverse, 12582912.0f));
+                if (summed)
+                    total += (int)(whole[j] - 0x4b400000u);
+            }
+            const uint32_t second = __byte_perm(whole[0], whole[1], 0x5410), fourth = __byte_perm(whole[2], whole[3], 0x5410); /* halves */
+            low[i / 4] = __byte_perm(second, fourth, 0x6420) & 0x7f7f7f7fu;
+            high[i / 4] = __byte_perm(second << 1, fourth << 1, 0x7531);
         }
-        total += __shfl_xor_sync(0xffffffff, total, 1);
-        total += __shfl_xor_sync(0xffffffff, total, 2);
+#pragma unroll
+        for (int apart = 1; apart < 32 / N && summed; apart *= 2)
+            total += __shfl_xor_sync(0xffffffff, total, apart);
         scale = __uint_as_float(exponent < 255 ? (uint32_t)scaled << 23 : 0x7fffffffu);
         sum = (float)total * scale;
     }

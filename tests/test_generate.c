@@ -90,11 +90,12 @@ static double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
 
 /* products ------------------------------------------------------------------------------------------------------- */
 
-/*  A quantised weight [rows, k]: of `type`, and from row `other_from` on of `other`; its numbers, which the caller frees. */
-static ignis__array *room_blocks(int rows, int k, int type, int other_from, int other, uint64_t seed, double **numbers)
+/*  The bytes of a quantised weight [rows, k]: of `type`, and from row `other_from` on of `other`; and its numbers, both of which the caller frees.
+    factor: of the numbers. */
+static unsigned char *blocks_bytes(int rows, int k, int type, int other_from, int other, uint64_t seed, double factor, ignis__blocks *made,
+                                   double **numbers)
 {
     ignis__blocks blocks;
-    ignis__array *array;
     unsigned char *bytes, row_bytes[8192];
     float *row = (float *)calloc((size_t)k, sizeof *row);
     int r, i, part, in = 0;
@@ -112,7 +113,7 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
             part = 1, in = 0;
         now = blocks.part[part].type;
         for (i = 0; i < k; i++)
-            row[i] = (float)noise(seed, (int64_t)r * k + i);
+            row[i] = (float)(factor * noise(seed, (int64_t)r * k + i));
         if (now == IGNIS__GGUF_Q6_K) { /* any bytes, and a scale */
             for (i = 0; i < k / 256 * 210; i++)
                 row_bytes[i] = (unsigned char)(int)(127.99 * (1 + noise(seed + 1, (int64_t)r * k + i)));
@@ -131,10 +132,19 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
         ignis__blocks_pack((uint32_t)now, row_bytes, k, records + ignis__blocks_row(now, in, k),
                            records + ignis__blocks_bytes_of(now, blocks.part[part].rows, k, false) + in * (k / 256) * 2);
     }
-    array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), IGNIS_U8);
+    free(row);
+    *made = blocks;
+    return bytes;
+}
+
+static ignis__array *room_blocks(int rows, int k, int type, int other_from, int other, uint64_t seed, double **numbers)
+{
+    ignis__blocks blocks;
+    unsigned char *bytes = blocks_bytes(rows, k, type, other_from, other, seed, 1, &blocks, numbers);
+    ignis__array *array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), IGNIS_U8);
     CHECK_OK(ignis_array_from_host(handle_of(array), bytes, IGNIS_U8, array->numel));
     array->blocks = blocks;
-    free(bytes), free(row);
+    free(bytes);
     return array;
 }
 
@@ -855,6 +865,8 @@ typedef struct test_model {
 } test_model;
 
 static uint64_t weight_seed;
+static int weights_type,
+    other_type; /* of the blocks of matrices, 0: they are numbers; that of values of heads, the head and half of the layers */
 
 static ignis_tensor weight(const test_shape *shape, ignis_shape dims, double factor, double add, double **numbers)
 {
@@ -869,11 +881,36 @@ static ignis_tensor weight(const test_shape *shape, ignis_shape dims, double fac
     return tensor;
 }
 
+/*  A matrix, of which rows from `other_from` on are of the other type, if weights are quantised. */
+static ignis_tensor matrix(const test_shape *shape, int rows, int k, int other_from, double factor, double **numbers)
+{
+    ignis__blocks blocks;
+    unsigned char *bytes;
+    double *values;
+    ignis_tensor tensor;
+    ignis__array *array;
+    int64_t count, i;
+    if (!weights_type)
+        return weight(shape, IGNIS_SHAPE(rows, k), factor, 0, numbers);
+    bytes = blocks_bytes(rows, k, other_from > 0 ? weights_type : other_type, other_from > 0 ? other_from : rows, other_type, ++weight_seed,
+                         factor, &blocks, numbers);
+    count = ignis__blocks_bytes(&blocks, blocks.count);
+    values = (double *)malloc(sizeof *values * (size_t)count);
+    for (i = 0; i < count; i++)
+        values[i] = bytes[i];
+    tensor = tensor_of(values, IGNIS_SHAPE(count), IGNIS_U8, false);
+    array = ignis__lent_array("test", tensor);
+    array->blocks = blocks;
+    ignis__array_drop("test", array);
+    free(values), free(bytes);
+    return tensor;
+}
+
 static void test_model_begin(test_model *t, const test_shape *shape, int context, int sequences)
 {
     ignis__model *m = (ignis__model *)ignis__pool_take("test", &ignis__models);
     int i, width = (shape->heads + 2 * shape->kv_heads) * shape->head_dim, parts = shape->gpt2 ? 1 : 2,
-           own = shape->heads * shape->head_dim;
+           own = shape->heads * shape->head_dim, values = width - shape->kv_heads * shape->head_dim;
     memset((char *)m + sizeof m->slot, 0, sizeof *m - sizeof m->slot);
     memset(t, 0, sizeof *t);
     weight_seed = 0; /* equal shapes are equal models */
@@ -889,7 +926,8 @@ static void test_model_begin(test_model *t, const test_shape *shape, int context
     m->layer = (ignis__layer *)ignis__alloc((size_t)shape->layers * sizeof *m->layer);
     for (i = 0; i < shape->head_dim / 2; i++)
         m->inv_freq[i] = (float)(m->frequencies[i] = pow(10000, -2.0 * i / shape->head_dim));
-    m->embedding = weight(shape, IGNIS_SHAPE(shape->vocab, shape->hidden), 1, 0, &t->embedding);
+    m->quantised = weights_type;
+    m->embedding = matrix(shape, shape->vocab, shape->hidden, shape->vocab, 1, &t->embedding);
     m->norm = weight(shape, IGNIS_SHAPE(shape->hidden), 0.3, 1, &t->norm);
     if (shape->gpt2) {
         m->positions = weight(shape, IGNIS_SHAPE(context, shape->hidden), 0.3, 0, &t->positions);
@@ -897,17 +935,17 @@ static void test_model_begin(test_model *t, const test_shape *shape, int context
         m->head = m->embedding;
         m->tied = true;
     } else {
-        m->head = weight(shape, IGNIS_SHAPE(shape->vocab, shape->hidden), 0.3, 0, &t->head);
+        m->head = matrix(shape, shape->vocab, shape->hidden, 0, 0.3, &t->head);
     }
     for (i = 0; i < shape->layers; i++) {
         ignis__layer *l = &m->layer[i];
         double **part = t->part[i];
         l->attn_norm = weight(shape, IGNIS_SHAPE(shape->hidden), 0.3, 1, &part[ATTN_NORM]);
-        l->qkv = weight(shape, IGNIS_SHAPE(width, shape->hidden), 0.3, 0, &part[QKV]);
-        l->o = weight(shape, IGNIS_SHAPE(shape->hidden, own), 0.3, 0, &part[OUT]);
+        l->qkv = matrix(shape, width, shape->hidden, values, 0.3, &part[QKV]);
+        l->o = matrix(shape, shape->hidden, own, shape->hidden, 0.3, &part[OUT]);
         l->mlp_norm = weight(shape, IGNIS_SHAPE(shape->hidden), 0.3, 1, &part[MLP_NORM]);
-        l->up = weight(shape, IGNIS_SHAPE(parts * shape->inner, shape->hidden), 0.3, 0, &part[UP]);
-        l->down = weight(shape, IGNIS_SHAPE(shape->hidden, shape->inner), 0.3, 0, &part[DOWN]);
+        l->up = matrix(shape, parts * shape->inner, shape->hidden, i % 2 ? 0 : parts * shape->inner, 0.3, &part[UP]);
+        l->down = matrix(shape, shape->hidden, shape->inner, i % 2 ? 0 : shape->hidden, 0.3, &part[DOWN]);
         if (shape->gpt2 || shape->biased)
             l->qkv_bias = weight(shape, IGNIS_SHAPE(width), 0.2, 0, &part[QKV_BIAS]);
         if (shape->gpt2) {
@@ -1139,6 +1177,20 @@ static void check_whole(const test_shape *shape, int context, int prompt, int dr
     free(ids);
 }
 
+/*  The same with quantised weights: of one type, and of two; rows of one record, of several that warps share out, and of more than a piece; tiles
+    without second eight rows. */
+static const struct {
+    test_shape shape;
+    int type, other;
+} quantised_shapes[] = {
+    {{2, 4, 2, 16, 64, 96, 120, false, true, false, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0},
+    {{2, 4, 4, 16, 64, 160, 97, true, true, false, IGNIS_BF16}, IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q4_0},
+    {{2, 4, 2, 64, 256, 512, 131, false, false, false, IGNIS_F16}, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q6_K},
+    {{1, 2, 1, 128, 256, 4352, 72, false, true, false, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0},
+    {{2, 1, 1, 256, 256, 2304, 50, false, false, false, IGNIS_BF16}, IGNIS__GGUF_Q6_K, IGNIS__GGUF_Q8_0},
+    {{2, 2, 2, 80, 2112, 96, 40, true, true, false, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0},
+};
+
 TEST(steps_of_one_row_have_the_bits_of_others)
 {
     static const int blocks[] = {1, 2, 3, 7, 13}, prompts[] = {1, 62, 15, 93};
@@ -1154,6 +1206,11 @@ TEST(steps_of_one_row_have_the_bits_of_others)
         if (i < 2)
             check_whole(&whole_shapes[i], 100, 30, drawn / 2, 0);
     }
+    for (i = 0; i < COUNT_OF(quantised_shapes); i++) {
+        weights_type = quantised_shapes[i].type, other_type = quantised_shapes[i].other;
+        check_whole(&quantised_shapes[i].shape, 160, prompts[i % COUNT_OF(prompts)], drawn, blocks[i % COUNT_OF(blocks)]);
+    }
+    weights_type = 0;
     check_whole(&whole_shapes[0], 2300, 2110, 2, 5); /* splits of more than one tile */
     check_whole(&whole_shapes[1], 700, 640, 2, 2);   /* more units than teams */
 }

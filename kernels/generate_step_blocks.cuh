@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+/*  generate_step_blocks.cuh - quantised weights, for generate_step.cu
+
+    Records of 8 rows that lie together come as one run of bytes for each warp, which multiplies them with x as whole numbers: weights_blocks.cuh. What
+    type they are may differ from layer to layer, and in a product from part to part: a stage of the ring says it. Compiled with
+    -DIGNIS_BLOCKS_TYPES=<the sum of 1 << type of those that there are>.
+*/
+#ifndef IGNIS_GENERATE_STEP_BLOCKS_CUH
+#define IGNIS_GENERATE_STEP_BLOCKS_CUH
+
+#include "generate_step.cuh"
+#include "weights_blocks.cuh"
+
+constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88;
+constexpr int TYPES = IGNIS_BLOCKS_TYPES;
+constexpr int ONLY_TYPE = TYPES & 1 << BLOCKS_Q4_0   ? BLOCKS_Q4_0
+                          : TYPES & 1 << BLOCKS_Q8_0 ? BLOCKS_Q8_0
+                          : TYPES & 1 << BLOCKS_Q4_K ? BLOCKS_Q4_K
+                                                     : BLOCKS_Q6_K; /* if it is one */
+__device__ constexpr bool has_type(int type) { return TYPES >> type & 1; }
+
+/*  ignis.h has the same numbers. */
+constexpr int GRAIN = 32 * RECORD, PARTS = 3;
+constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144; /* at most */
+constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;
+constexpr int SCALES_BYTES = has_type(BLOCKS_Q6_K) ? 4096 : 0; /* of all of a tile's records; K is small enough */
+constexpr int TYPE_AT = SLICES * PIECE_BYTES + SCALES_BYTES, STAGE_BYTES = TYPE_AT + 16;
+
+/*  Rows of a matrix that are of one type, up to the next part's first one. */
+struct alignas(16) step_part {
+    const uint8_t *records; /* scales that are in no record lie behind them */
+    int type, first;
+};
+
+/*  ignis.h has the same struct. */
+struct step_weights {
+    step_part parts[PARTS]; /* first one of those that are not there: that behind the last row */
+    uint4 padding[5];       /* as large as a map */
+};
+
+struct step_source {
+    const int own;
+    step_part parts[PARTS], next[PARTS];
+    const uint8_t *from, *scales;   /* of the tile's first eight rows */
+    long long between;              /* bytes from there to the second eight */
+    int rows, type, bytes, further; /* bytes: of eight records; further: rows from the first eight to the second */
+
+    __device__ explicit step_source(int own) : own(own) {}
+    /*  Ahead of time: it takes as long as the weights that are on their way. */
+    __device__ void load(const step_weights &weights)
+    {
+#pragma unroll
+        for (int i = 0; i < PARTS; i++)
+            next[i] = weights.parts[i];
+    }
+    __device__ void begin(const step_product &x)
+    {
+#pragma unroll
+        for (int i = 0; i < PARTS; i++)
+            parts[i] = next[i];
+        rows = x.gated ? 2 * x.n : x.n;
+    }
+    __device__ void tile(const step_product &x, int low, int high)
+    {
+        const uint8_t *records = parts[0].records;
+        int first = 0, end = parts[1].first;
+        type = parts[0].type;
+#pragma unroll
+        for (int i = 1; i < PARTS; i++)
+            if (low >= parts[i].first) {
+                records = parts[i].records;
+                type = parts[i].type;
+                first = parts[i].first;
+                end = i + 1 < PARTS ? parts[(i + 1) % PARTS].first : rows;
+            }
+        bytes = TOGETHER * record_bytes(TYPES & (TYPES - 1) ? type : ONLY_TYPE);
+        further = high < rows ? high - low : 0; /* there may be no second eight */
+        from = records + (long long)((low - first) / TOGETHER) * (x.grains * bytes);
+        between = (long long)(further / TOGETHER) * (x.grains * bytes);
+        if (has_type(BLOCKS_Q6_K))
+            scales = records + (long long)((end - first + TOGETHER - 1) / TOGETHER) * (x.grains * bytes) + (long long)(low - first) * 2 * x.grains;
+    }
+    /*  A piece of each warp, from so many grains behind the first one of its slice: each eight as one run, if that is all of K; or else those of warps
+        own, own + BRINGERS and so on. Few instructions: what one thread does here, all weights wait for. */
+    __device__ void ask(const step_ring &ring, int stage, const step_product &x, int begin) const
+    {
+        const uint32_t to = ring.stages + stage * STAGE_BYTES, barrier = ring.full + 8 * stage;
+        const int apart = SLICES * x.size * bytes, of_scales = own == 2 && type == BLOCKS_Q6_K ? 2 * TOGETHER * x.grains : 0;
+        if (own == 0)
+            *(int *)__cvta_shared_to_generic(to + TYPE_AT) = type;
+        if (x.pieces == 1) {
+            ignis_ptx_mbarrier_arrive_expect(barrier, (own < 2 ? x.grains * bytes : 0) + 2 * of_scales);
+            if (own < 2)
+                ignis_ptx_bulk_load(to + own * apart, from + own * between, x.grains * bytes, barrier);
+        } else {
+            int all = 0;
+#pragma unroll
+            for (int i = 0; i < (SLICES + BRINGERS - 1) / BRINGERS; i++)
+                all += own + i * BRINGERS < SLICES ? max(x.grains_of(own + i * BRINGERS, begin), 0) : 0;
+            ignis_ptx_mbarrier_arrive_expect(barrier, all * 2 * bytes + 2 * of_scales);
+#pragma unroll
+            for (int i = 0; i < (SLICES + BRINGERS - 1) / BRINGERS; i++) {
+                const int warp = own + i * BRINGERS, some = x.grains_of(warp, begin), at = (warp * x.per_slice + begin) * bytes;
+                if (warp < SLICES && some > 0)
+#pragma unroll
+                    for (int r = 0; r < 2; r++)
+                        ignis_ptx_bulk_load(to + r * apart + warp * x.size * bytes, from + r * between + at, some * bytes, barrier);
+            }
+        }
+        if (has_type(BLOCKS_Q6_K) && of_scales)
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                ignis_ptx_bulk_load(to + SLICES * PIECE_BYTES + r * of_scales, scales + (long long)r * further * 2 * x.grains, of_scales, barrier);
+    }
+};
+
+/*  x as whole numbers: of a block of 32 elements, high bytes, then low ones. */
+struct step_row {
+    static constexpr bool NUMBERS = false;
+    T *const at;
+    uint4 *const zeros;               /* four, ahead of */
+    float *const scales, *const sums; /* of blocks; sums for minima, for which the second half of the room is */
+
+    __device__ step_row(T *at, float *room)
+        : at(at), zeros((uint4 *)room), scales(room + 16), sums(scales + ((float *)at - scales) / 2)
+    {
+        if (threadIdx.x < 4)
+            zeros[threadIdx.x] = make_uint4(0, 0, 0, 0);
+    }
+    __device__ void settle(int begin, int end, int k) const
+    {
+        fill(begin, end, k, [&](int i) { return ignis_load<4>(at + i); });
+    }
+    /*  A block's elements may have been where they go to: eight lanes have it. Several blocks at a time, as each takes its time. */
+    template <typename Get> __device__ void fill(int begin, int end, int k, Get get) const
+    {
+        constexpr int AT_A_TIME = 4;
+        const int lane = threadIdx.x % 32;
+        uint8_t *to = (uint8_t *)at + begin * 2 + lane / 8 * 64 + lane % 8 * 4;
+        float *scale_to = scales + begin / 32 + lane / 8, *sum_to = sums + begin / 32 + lane / 8;
+#pragma unroll 1
+        for (int first = begin + lane * 4; first < end; first += AT_A_TIME * 128) { /* for all lanes, as there are whole grains */
+            ignis_pack<T, 4> four[AT_A_TIME];
+#pragma unroll
+            for (int j = 0; j < AT_A_TIME; j++) {
+                four[j] = ignis_pack<T, 4>{};
+                if (first + j * 128 < min(end, k))
+                    four[j] = get(first + j * 128);
+            }
+#pragma unroll
+            for (int j = 0; j < AT_A_TIME; j++) {
+                const whole_numbers<4, has_type(BLOCKS_Q4_K)> x(four[j]);
+                if (first + j * 128 >= end)
+                    continue;
+                *(uint32_t *)(to + j * 256) = x.high[0];
+                *(uint32_t *)(to + j * 256 + 32) = x.low[0];
+                if (lane % 8 == 0) {
+                    scale_to[j * 4] = x.scale;
+                    if (has_type(BLOCKS_Q4_K))
+                        sum_to[j * 4] = x.sum;
+                }
+            }
+            to += AT_A_TIME * 256;
+            scale_to += AT_A_TIME * 4;
+            sum_to += AT_A_TIME * 4;
+        }
+    }
+};
+
+/*  What this lane needs of a unit of x: the 32 bytes of its column of the operand, which are zeros but for lanes of four rows; and of block t. */
+struct unit_of_x {
+    uint4 of[2];
+    float scale, sum;
+
+    __device__ unit_of_x() {}
+    __device__ unit_of_x(const step_row &row, int unit)
+    {
+        const int lane = threadIdx.x % 32, block = unit * UNIT + lane % 4;
+        const bool own = lane / 8 == lane % 4;
+        const uint4 *there = (const uint4 *)row.at + block * 4 + lane / 4 % 2 * 2;
+        of[0] = *(own ? there : row.zeros + 3); /* in other banks than those of any `there` */
+        of[1] = *(own ? there + 1 : row.zeros + 2);
+        scale = row.scales[block];
+        sum = has_type(BLOCKS_Q4_K) ? row.sums[block] : 0;
+    }
+};
+
+constexpr int UNITS = RECORD / UNIT; /* of a record */
+constexpr bool HAS_ROOM = IGNIS_HEAD_DIM < 256; /* in registers, beside what attention takes */
+
+/*  sum += `count` records of this lane's rows, of which it has row `own` and row own + 8 of the tile, times x; the first one is number `record` of a
+    row. Without branches, so that what the units wait for comes at the same time. */
+template <int type, int count, typename Of>
+__device__ inline void add_records(float &sum, const uint8_t *stage, const step_product &x, int record, int own, const Of &of_x)
+{
+    typedef blocks_rows<type> weights;
+    constexpr int bytes = record_bytes(type);
+    const uint8_t *from = stage + threadIdx.x / 32 * (x.size * TOGETHER * bytes) + own * bytes;
+    const int apart = SLICES * x.size * TOGETHER * bytes;
+#pragma unroll
+    for (int i = 0; i < count * UNITS; i++) {
+        typename weights::unit w;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            weights::template read<true>(w, r, from + r * apart + i / UNITS * TOGETHER * bytes, i % UNITS,
+                                         [](const uint8_t *at) { return *(const uint4 *)at; });
+            if (weights::halves)
+                w.d[r] = ((const uint16_t *)(stage + SLICES * PIECE_BYTES))[(r * TOGETHER + own) * x.grains + record + i / UNITS];
+        }
+        const unit_of_x unit = of_x(i);
+        weights::add_alone(sum, w, record * UNITS + i, unit.of, unit.scale * weights::factor, unit.sum);
+    }
+}
+
+/*  The same of a warp's piece, of the type that the stage says. */
+template <int type, typename Of>
+__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record, int some, int own, const Of &of_x)
+{
+    if (!has_type(type) || (TYPES != 1 << type && type_there != type))
+        return;
+    if (some == PIECE)
+        add_records<type, PIECE>(sum, stage, x, record, own, of_x);
+    else if (some > 0)
+        add_records<type, 1>(sum, stage, x, record, own, of_x);
+}
+
+/*  Tiles of a product, whose slices of K have so many pieces that a warp keeps its part of x in registers; 0: it does not. */
+template <int KEPT>
+__device__ inline void multiply_by(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4), slice = warp * x.per_slice;
+    const uint8_t *const stages = (const uint8_t *)__cvta_shared_to_generic(ring.stages);
+    unit_of_x kept[KEPT ? KEPT * PIECE * UNITS : 1];
+#pragma unroll
+    for (int i = 0; i < KEPT * PIECE * UNITS; i++)
+        if (i % (PIECE * UNITS) < x.size * UNITS)
+            kept[i] = unit_of_x(row, min((slice + i / (PIECE * UNITS) * x.size) * UNITS + i % (PIECE * UNITS), x.grains * UNITS - 1));
+    float *const found = ring.found_of(0, warp) + own + lane % 4 * 8;
+#pragma unroll 1
+    for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {
+        float sum = 0;
+        const auto add = [&](int piece, auto of_x) {
+            const uint8_t *from = stages + stage.at * STAGE_BYTES;
+            const int begin = piece * x.size, some = x.grains_of(warp, begin);
+            ignis_mbarrier_wait(ring.full + 8 * stage.at, stage.phase);
+            const int type = *(const int *)(from + TYPE_AT);
+            add_piece<BLOCKS_Q4_0>(sum, type, from, x, slice + begin, some, own, of_x);
+            add_piece<BLOCKS_Q4_K>(sum, type, from, x, slice + begin, some, own, of_x);
+            add_piece<BLOCKS_Q8_0>(sum, type, from, x, slice + begin, some, own, of_x);
+            add_piece<BLOCKS_Q6_K>(sum, type, from, x, slice + begin, some, own, of_x);
+            ring.took(stage);
+        };
+        if (KEPT)
+#pragma unroll
+            for (int piece = 0; piece < KEPT; piece++)
+                add(piece, [&](int i) { return kept[piece * PIECE * UNITS + i]; });
+        else
+#pragma unroll 1
+            for (int piece = 0; piece < x.pieces; piece++)
+                add(piece, [&](int i) { return unit_of_x(row, (slice + piece * x.size) * UNITS + i); });
+        ignis_mbarrier_wait(ring.found_free + 8 * turn.at, turn.phase);
+        if (lane % 4 < 2)
+            found[turn.at * SLICES * COLUMN] = sum;
+        ring.has_found(turn);
+    }
+}
+
+template <bool with_keys>
+__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
+{
+    if (!with_keys && HAS_ROOM && x.pieces == 1)
+        multiply_by<1>(ring, x, row, stage, turn);
+    else
+        multiply_by<0>(ring, x, row, stage, turn);
+}
+
+#endif /* IGNIS_GENERATE_STEP_BLOCKS_CUH */

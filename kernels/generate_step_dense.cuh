@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+/*  generate_step_dense.cuh - weights of T, for generate_step.cu
+
+    They come as the copy engine's boxes of 16 rows; of tiles whose rows are apart, as two planes of 8.
+*/
+#ifndef IGNIS_GENERATE_STEP_DENSE_CUH
+#define IGNIS_GENERATE_STEP_DENSE_CUH
+
+#include "generate_step.cuh"
+#include "weights.cuh"
+
+constexpr int MULTIPLYING_REGISTERS = 216, OTHER_REGISTERS = 72;
+constexpr int GRAIN = 32, PIECE = 4;
+constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */
+constexpr int PIECE_BYTES = PIECE * GRAIN / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;
+
+/*  ignis.h has the same struct. */
+struct step_weights {
+    ignis_tensor_map map; /* columns, rows, and twice the rows where a tile's are apart */
+};
+
+struct step_source {
+    const int own;
+    const ignis_tensor_map *map, *next;
+    int period, boxes, plane, row; /* period: rows of the map's second dimension */
+
+    __device__ explicit step_source(int own) : own(own) {}
+    __device__ void load(const step_weights &weights) { next = &weights.map; }
+    __device__ void begin(const step_product &x)
+    {
+        map = next;
+        period = x.kind == TO_CACHE ? x.head_dim / 2 : x.n;
+        boxes = (GRAIN * x.size + BOX - 1) / BOX;
+    }
+    __device__ void tile(const step_product &, int low, int)
+    {
+        plane = low / period;
+        row = low - plane * period;
+    }
+    /*  A piece of each of warps own, own + BRINGERS and so on, from so many grains behind its first one. What is outside comes as zeros. */
+    __device__ void ask(const step_ring &ring, int stage, const step_product &x, int begin) const
+    {
+        const uint32_t to = ring.stages + stage * STAGE_BYTES, barrier = ring.full + 8 * stage;
+        const int parts = min(SLICES, (x.grains - begin + x.per_slice - 1) / x.per_slice); /* warps that have some of this piece */
+        ignis_ptx_mbarrier_arrive_expect(barrier, (parts - own + BRINGERS - 1) / BRINGERS * boxes * BOX_BYTES);
+#pragma unroll
+        for (int i = 0; i < (SLICES + BRINGERS - 1) / BRINGERS; i++) {
+            const int warp = own + i * BRINGERS;
+            if (warp < parts)
+#pragma unroll
+                for (int j = 0; j < PIECE * GRAIN / BOX; j++)
+                    if (j < boxes)
+                        ignis_ptx_tensor_load<3>(to + warp * PIECE_BYTES + j * BOX_BYTES, map, barrier,
+                                                 GRAIN * (warp * x.per_slice + begin) + j * BOX, row, plane);
+        }
+    }
+};
+
+struct step_row {
+    static constexpr bool NUMBERS = true; /* elements as they are */
+    T *const at;
+
+    __device__ step_row(T *at, float *) : at(at) {}
+    __device__ void settle(int begin, int end, int k) const
+    {
+        for (int i = max(begin, k) + threadIdx.x % 32 * 4; i < end; i += 128)
+            ignis_store_shared(at + i, ignis_pack<T, 4>{});
+    }
+    template <typename Get> __device__ void fill(int begin, int end, int k, Get get) const
+    {
+#pragma unroll 1
+        for (int i = begin + threadIdx.x % 32 * 4; i < min(end, k); i += 128)
+            ignis_store_shared(at + i, get(i));
+        settle(begin, end, k);
+    }
+};
+
+/*  A piece is on its way to registers while the one before is multiplied. */
+template <bool with_keys>
+__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
+{
+    typedef dense_weights<T> weights;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4);
+    const int begin = warp * x.per_slice, end = min(begin + x.per_slice, x.grains), pieces = x.pieces, size = x.size;
+    const T *const of_x = row.at + lane % 4 * 8;
+    const char *const of_ring = (const char *)__cvta_shared_to_generic(ring.stages) + warp * PIECE_BYTES + own * 2 * BOX;
+    int left = ((x.tiles - 1 - x.first) / gridDim.x + 1) * pieces, piece = 0;
+    float sum[1][4] = {{0, 0, 0, 0}};
+    weights::block first[PIECE], second[PIECE];
+    const auto take = [&](weights::block (&to)[PIECE]) {
+        const char *from = of_ring + stage.at * STAGE_BYTES;
+        ignis_mbarrier_wait(ring.full + 8 * stage.at, stage.phase);
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 + ((32 * i % BOX / 8 + lane % 4) ^ own) * 16);
+    };
+    const auto step = [&](const weights::block (&now)[PIECE], weights::block (&next)[PIECE]) {
+        const int from = begin + piece * size, some = min(size, end - from); /* the others are another slice's */
+        uint4 part[PIECE][1];
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+            part[i][0] = *(const uint4 *)(of_x + 32 * (from + i)); /* of the others anything, and of what is behind the row */
+        if (some > 0)
+            weights::add<1>(sum, now[0], part[0]);
+        if (--left > 0) /* behind the first operands: what waits for those would wait for these, too */
+            take(next);
+#pragma unroll
+        for (int i = 1; i < PIECE; i++)
+            if (i < some)
+                weights::add<1>(sum, now[i], part[i]);
+        if (left > 0)
+            ring.took(stage);
+        if (++piece < pieces)
+            return;
+        piece = 0;
+        ignis_mbarrier_wait(ring.found_free + 8 * turn.at, turn.phase);
+        put_slice<1>(ring.found_of(turn.at, warp), sum, own);
+        sum[0][0] = sum[0][1] = sum[0][2] = sum[0][3] = 0;
+        ring.has_found(turn);
+    };
+    take(first);
+    ring.took(stage);
+#pragma unroll 1
+    do {
+        step(first, second);
+        if (left > 0)
+            step(second, first);
+    } while (left > 0);
+}
+
+#endif /* IGNIS_GENERATE_STEP_DENSE_CUH */
