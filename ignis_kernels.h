@@ -43,10 +43,10 @@
         gemv_mma.cu                393 lines   18795 bytes
         generate.cu                713 lines   30893 bytes
         generate.cuh                41 lines    1947 bytes
-        generate_step.cu           576 lines   28836 bytes
-        generate_step.cuh           73 lines    3064 bytes
-        generate_step_blocks.cuh   277 lines   13548 bytes
-        generate_step_dense.cuh    133 lines    5804 bytes
+        generate_step.cu           575 lines   28717 bytes
+        generate_step.cuh           74 lines    3187 bytes
+        generate_step_blocks.cuh   278 lines   13574 bytes
+        generate_step_dense.cuh    134 lines    5830 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 429 lines   25919 bytes
         image.cuh                   63 lines    2688 bytes
@@ -4325,6 +4325,7 @@ static const char *const ignis__lines_generate_step_cuh[] = {
     "",
     "    A kind of weights, generate_step_dense.cuh or generate_step_blocks.cuh, has",
     "        .._REGISTERS                of a thread that multiplies, and of another one",
+    "        ON_WAY                      stages of the ring that are on their way at a time: all that is read waits behind them",
     "        GRAIN, PIECE, STAGE_BYTES   elements of K that stay together; grains of a piece of a warp's slice of K, at most; bytes of a stage of the ring",
     "        step_weights                where those of a product are, as ignis.h tells it",
     "        step_source                 asks for them, a piece of each warp after the other",
@@ -4418,6 +4419,7 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "__device__ constexpr bool has_type(int type) { return TYPES >> type & 1; }",
     "",
     "/*  ignis.h has the same numbers. */",
+    "constexpr int ON_WAY = 2;",
     "constexpr int GRAIN = 32 * RECORD, PARTS = 3;",
     "constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144; /* at most */",
     "constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;",
@@ -4532,7 +4534,7 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "    /*  A block's elements may have been where they go to: eight lanes have it. Several blocks at a time, as each takes its time. */",
     "    template <typename Get> __device__ void fill(int begin, int end, int k, Get get) const",
     "    {",
-    "        constexpr int AT_A_TIME = 4;",
+    "        constexpr int AT_A_TIME = 2;",
     "        const int lane = threadIdx.x % 32;",
     "        uint8_t *to = (uint8_t *)at + begin * 2 + lane / 8 * 64 + lane % 8 * 4;",
     "        float *scale_to = scales + begin / 32 + lane / 8, *sum_to = sums + begin / 32 + lane / 8;",
@@ -4688,6 +4690,7 @@ static const char *const ignis__lines_generate_step_dense_cuh[] = {
     "#include \"weights.cuh\"",
     "",
     "constexpr int MULTIPLYING_REGISTERS = 216, OTHER_REGISTERS = 72;",
+    "constexpr int ON_WAY = 3;",
     "constexpr int GRAIN = 32, PIECE = 4;",
     "constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */",
     "constexpr int PIECE_BYTES = PIECE * GRAIN / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;",
@@ -14360,7 +14363,6 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "",
     "typedef unsigned long long word;",
     "",
-    "constexpr int ON_WAY = 3; /* stages of the ring that are on their way at a time: all that is read waits behind them */",
     "constexpr int TEAMS = 2;  /* of warps, for attention */",
     "constexpr int ROW = D + 8; /* elements from a row of q to the next in shared memory: lanes read without conflicts */",
     "",
@@ -19278,10 +19280,10 @@ static const ignis__source ignis__sources[] = {
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
     {"generate.cu", 0x475e675a1deef384ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 713)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
-    {"generate_step.cu", 0x0d250fd2fe3ffbfdULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 576)},
-    {"generate_step.cuh", 0x19f361c8bb9cda7dULL, ignis__lines_generate_step_cuh, 73},
-    {"generate_step_blocks.cuh", 0x4a2e49fbfd662d2cULL, ignis__lines_generate_step_blocks_cuh, 277},
-    {"generate_step_dense.cuh", 0x57ba82530e4265ccULL, ignis__lines_generate_step_dense_cuh, 133},
+    {"generate_step.cu", 0x0d45389ac29cd925ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 575)},
+    {"generate_step.cuh", 0x91b313f9a40b9023ULL, ignis__lines_generate_step_cuh, 74},
+    {"generate_step_blocks.cuh", 0x4b5bef187c665ec0ULL, ignis__lines_generate_step_blocks_cuh, 278},
+    {"generate_step_dense.cuh", 0x87eb23219ce0640dULL, ignis__lines_generate_step_dense_cuh, 134},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0xb01ebbf9f9672410ULL, ignis__lines_hopper_cuh, 429},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},

@@ -25,7 +25,6 @@
 
 typedef unsigned long long word;
 
-constexpr int ON_WAY = 3; /* stages of the ring that are on their way at a time: all that is read waits behind them */
 constexpr int TEAMS = 2;  /* of warps, for attention */
 constexpr int ROW = D + 8; /* elements from a row of q to the next in shared memory: lanes read without conflicts */
 

@@ -3,6 +3,7 @@
 
     A kind of weights, generate_step_dense.cuh or generate_step_blocks.cuh, has
         .._REGISTERS                of a thread that multiplies, and of another one
+        ON_WAY                      stages of the ring that are on their way at a time: all that is read waits behind them
         GRAIN, PIECE, STAGE_BYTES   elements of K that stay together; grains of a piece of a warp's slice of K, at most; bytes of a stage of the ring
         step_weights                where those of a product are, as ignis.h tells it
         step_source                 asks for them, a piece of each warp after the other

@@ -20,6 +20,7 @@ constexpr int ONLY_TYPE = TYPES & 1 << BLOCKS_Q4_0   ? BLOCKS_Q4_0
 __device__ constexpr bool has_type(int type) { return TYPES >> type & 1; }
 
 /*  ignis.h has the same numbers. */
+constexpr int ON_WAY = 2;
 constexpr int GRAIN = 32 * RECORD, PARTS = 3;
 constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144; /* at most */
 constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;
@@ -134,7 +135,7 @@ struct step_row {
     /*  A block's elements may have been where they go to: eight lanes have it. Several blocks at a time, as each takes its time. */
     template <typename Get> __device__ void fill(int begin, int end, int k, Get get) const
     {
-        constexpr int AT_A_TIME = 4;
+        constexpr int AT_A_TIME = 2;
         const int lane = threadIdx.x % 32;
         uint8_t *to = (uint8_t *)at + begin * 2 + lane / 8 * 64 + lane % 8 * 4;
         float *scale_to = scales + begin / 32 + lane / 8, *sum_to = sums + begin / 32 + lane / 8;
