@@ -27711,13 +27711,14 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
            stages * 4 * queries + 80;
 }
 
-/*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. Two sections at least: the last goes the other way. */
+/*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. The more of them, the fewer blocks wait for turns at one tile. With
+    a causal mask two sections at least: the last goes the other way. */
 static int ignis__attention_backward_section(const ignis__attention *p)
 {
     int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
     while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
         section *= 2;
-    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : 2);
+    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
 }
 
 /*  sums: room for those of 64 rows of each column, which the kernels' source describes; 0: nobody wants them. */
