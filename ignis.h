@@ -27486,6 +27486,10 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
         snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
         ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
+        if (p->heads == p->kv_heads) {
+            snprintf(define + strlen(define), sizeof define - strlen(define), " -DIGNIS_FEW=1");
+            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
+        }
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
         while (ignis__attention_hopper[k].head_dim < p->head_dim)
             k++;
@@ -27685,14 +27689,24 @@ typedef struct ignis__attention_scratch {
     int rows, section;
 } ignis__attention_scratch;
 
-/*  Tiles of the kernels: keys that a block has, queries that it walks over at a time. */
+/*  Whether a block has queries and walks over keys, not the other way round: all queries of a head fit a tile, and keys are far more. Nobody else
+    has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
+static bool ignis__attention_is_few(const ignis__attention *p)
+{
+    return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads && (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
+}
+
+/*  Tiles of the kernels: keys that a block has, queries that it walks over at a time; or the other way round. */
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
-static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
+static int ignis__attention_backward_queries(const ignis__attention *p)
+{
+    return p->head_dim == 64 || ignis__attention_is_few(p) ? 128 : 64;
+}
 
 /*  A tile with few queries would be mostly room for what is kept in float. */
 static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    int least = ignis__attention_backward_queries(p) / 4;
+    int least = p->head_dim == 64 ? 32 : 16;
     ignis__attention_request(op, dtype, p, true);
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
@@ -27707,17 +27721,30 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
     int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
+    if (ignis__attention_is_few(p)) {
+        stages = slabs == 1 ? 4 : slabs == 4 ? 1 : 2; /* of keys and values */
+        return slabs * 128 * (2 * stages * keys + 2 * queries) + (wide ? 2 : 1) * 2 * keys * queries + 2 * 4 * queries +
+               8 * (1 + 2 * stages);
+    }
     return slabs * 128 * (2 * keys + stages * queries) + (wide ? 4 : 2) * 2 * keys * queries + 2 * 4 * queries * (wide ? 64 : columns) +
            stages * 4 * queries + 80;
 }
 
-/*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. Two sections at least: the last goes the other way. */
+/*  Tiles of keys of a part, where queries are few: so that there are about 512 blocks. */
+static int ignis__attention_backward_part(const ignis__attention *p)
+{
+    int64_t tiles = ignis__ceil_div(p->sk, ignis__attention_backward_keys(p));
+    return (int)ignis__ceil_div(tiles, ignis__clamp(ignis__ceil_div(512, (int64_t)p->batches * p->heads), 1, tiles));
+}
+
+/*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. The more of them, the fewer blocks wait for turns at one tile. With
+    a causal mask two sections at least: the last goes the other way. */
 static int ignis__attention_backward_section(const ignis__attention *p)
 {
     int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
     while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
         section *= 2;
-    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : 2);
+    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
 }
 
 /*  sums: room for those of 64 rows of each column, which the kernels' source describes; 0: nobody wants them. */
@@ -27726,6 +27753,8 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
     int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
     int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (p->head_dim <= 128 ? 1 : 2);
+    int64_t blocks = ignis__ceil_div(p->sk, keys) * p->kv_heads * p->batches, finish = tiles, floats = rows * columns; /* of grad_q */
+    bool few = ignis__attention_is_few(p);
     int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
     ignis__attention_scratch scratch;
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
@@ -27737,23 +27766,28 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries);
     ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys);
     ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys);
-    scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, rows * (columns + 2) + turns + 1, IGNIS_F32));
-    scratch.lse = scratch.grad_q + (ignis__address)(rows * columns * 4);
+    scratch.section = few ? ignis__attention_backward_part(p) : ignis__attention_backward_section(p);
+    if (few) {
+        blocks = ignis__ceil_div(ignis__ceil_div(p->sk, keys), scratch.section) * p->heads * p->batches;
+        floats = blocks * p->sq * columns;
+        finish = ignis__ceil_div((int64_t)p->heads * p->batches * p->sq * columns, 8 * 256);
+    }
+    scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, floats + 2 * rows + turns + 1, IGNIS_F32));
+    scratch.lse = scratch.grad_q + (ignis__address)(floats * 4);
     scratch.delta = scratch.lse + (ignis__address)(rows * 4);
     scratch.turns = scratch.delta + (ignis__address)(rows * 4);
     scratch.next = scratch.turns + (ignis__address)(turns * 4);
     scratch.sums = sums;
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
-    scratch.section = ignis__attention_backward_section(p);
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal, few ? " -DIGNIS_FEW=1" : "");
     ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows * lanes, 256), 1, 1, 256, 1, 0,
                      params);
     ignis__attention_cost(p, dtype, 2, 4, 5);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, ignis__ceil_div(p->sk, keys) * p->kv_heads * p->batches, 1, 1,
-                     384, 1, (size_t)ignis__attention_backward_shared(p), maps);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define, tiles, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
+                     (size_t)ignis__attention_backward_shared(p), maps);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define, finish, 1, 1, 256, 1, 0, params);
 }
 
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)

@@ -16,39 +16,52 @@
 
     Many blocks add to one tile of grad_q. They do it in turns, in a fixed order, so that equal inputs give equal bits. A block takes its
     place in that order from a counter when it starts: it only ever waits for blocks that took theirs before, which are running.
+
+    With few queries all blocks of a head would wait for their turns at one tile, and each would do little more than begin and end.
+    With -DIGNIS_FEW=1 up to 128 queries of a head stay in a block that walks over tiles of keys: see few_walk.
 */
 #include "ignis.cuh"
 #include "attention.cuh"
 #include "hopper.cuh"
 
+#ifndef IGNIS_FEW
+#define IGNIS_FEW 0
+#endif
+
 typedef ignis_type<IGNIS_T> T;
 typedef attention<T> Attention;
 
 constexpr int HEAD_DIM = IGNIS_HEAD_DIM, D = (HEAD_DIM + 15) / 16 * 16; /* filled up with zeros by the copies */
-constexpr bool CAUSAL = IGNIS_CAUSAL;
+constexpr bool CAUSAL = IGNIS_CAUSAL, FEW = IGNIS_FEW;
 constexpr float LOG2_E = 1.44269504088896340736f;
 static_assert(!BIASED, "a bias is for attention_mma.cu");
 static_assert(HEAD_DIM % 8 == 0 && HEAD_DIM >= 64 && HEAD_DIM <= 256, "sizes of heads are multiples of 8");
+static_assert(!FEW || !SOFTCAP || HEAD_DIM == 64 || HEAD_DIM > 128, "registers do not hold a cap, too");
 
 /*  Two groups of 4 warps compute. Up to 128 columns each has half of the keys; beyond, registers hold no more than half of the columns. */
 constexpr bool WIDE = D > 128;
-constexpr int KEYS = WIDE ? 64 : 128, QUERIES = D == 64 ? 128 : 64;
+constexpr int KEYS = WIDE ? 64 : 128, QUERIES = FEW || D == 64 ? 128 : 64;
 constexpr int CHUNKS = D / 8;
-constexpr bool SAME_CODE = D == 64 || D == 128; /* of both groups; else each has its own, with its share of the columns as constants */
+/*  Of both groups; else each has its own, with its share of the columns as constants. */
+constexpr bool SAME_CODE = FEW ? !WIDE || D == 256 : D == 64 || D == 128;
 constexpr int TURNS = WIDE ? 2 : 1;             /* words for a tile of grad_q: each group's columns have their own */
 
 /*  What the kernels hand on; ignis.h has the same struct as ignis__attention_scratch. Rows of a head are filled up to whole tiles. */
 struct backward_scratch {
     float *lse, *delta; /* [batch, heads, rows]: lse in units of log 2, infinity behind the last query */
-    float *grad_q;      /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them */
+    float *grad_q;      /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them;
+                           FEW: [parts of the keys][batch, heads, sq][D] */
     uint32_t *turns;    /* [batch, heads, tiles][TURNS]: how many blocks have added to the tile */
     uint32_t *next;     /* the place in the order that the next block takes */
     float *sums;        /* of columns, of SUMMED rows each: [batch, parts of the rows][heads, those of keys, of values][HEAD_DIM]; or null */
     int rows;
-    int section; /* heads of keys that are walked at a time, so that what they read again stays in the L2 cache */
+    int section; /* heads of keys that are walked at a time, so that what they read again stays in the L2 cache;
+                    FEW: tiles of keys of a part, which a block walks over */
 };
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
+
+#if !IGNIS_FEW /* then there are more keys than queries, so they are not of one projection */
 
 constexpr int SUMMED = 64, PAIRS = HEAD_DIM / 2; /* rows of a sum; of columns, each of which a thread adds up */
 
@@ -66,6 +79,8 @@ template <typename From> __device__ inline void sum_pair(const Attention &p, con
     if (part < parts)
         *(float2 *)(s.sums + place * HEAD_DIM + 2 * pair) = sum;
 }
+
+#endif
 
 /* >>rows -------------------------------------------------------------------------------------------------------- */
 
@@ -93,10 +108,10 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
     const long long row = ((long long)b * p.heads + h) * s.rows + query;
     s.delta[row] = sum;
     s.lse[row] = exists ? p.lse[p.stat(b, h) + query] * LOG2_E : ignis_infinity<float>();
-    if (query % QUERIES == 0)
+    if (!FEW && query % QUERIES == 0)
         for (int i = 0; i < TURNS; i++)
             s.turns[row / QUERIES * TURNS + i] = 0;
-    if (item == 0)
+    if (!FEW && item == 0)
         *s.next = 0;
 }
 
@@ -187,6 +202,19 @@ struct block_walk {
 constexpr int SLABS = (D + 63) / 64, ROW = 128, STEP = 16 * ROW; /* bytes from 16 rows to the next */
 constexpr uint32_t KV_BYTES = SLABS * KEYS * ROW, Q_BYTES = SLABS * QUERIES * ROW, S_BYTES = KEYS * QUERIES * 2;
 
+#if IGNIS_FEW
+
+/*  As many stages of keys and values as there is room for, beside the queries. */
+constexpr int STAGES = SLABS == 1 ? 4 : SLABS == 4 ? 1 : 2;
+constexpr uint32_t STAGE_BYTES = 2 * KV_BYTES, Q_AT = STAGES * STAGE_BYTES, OUT_AT = Q_AT + Q_BYTES, S_AT = OUT_AT + Q_BYTES;
+constexpr uint32_t P_AT = S_AT + S_BYTES, LSE_AT = P_AT + (WIDE ? S_BYTES : 0), DELTA_AT = LSE_AT + QUERIES * 4;
+constexpr uint32_t BARS_AT = DELTA_AT + QUERIES * 4, SHARED_BYTES = BARS_AT + 8 * (1 + 2 * STAGES);
+
+enum { FULL_Q, FULL_KV, DONE = FULL_KV + STAGES }; /* mbarriers */
+enum { BOTH_GROUPS = 1 };                          /* a named barrier */
+
+#else
+
 /*  Two stages for what the block walks over, but for wide heads: they have room for one of grad_out, two half buffers of grad_q, and P. */
 constexpr int Q_STAGES = 2, OUT_STAGES = SLABS == 4 ? 1 : 2;
 constexpr uint32_t ADD_BYTES = WIDE ? 64 * 64 * 4 : QUERIES * D * 4; /* a buffer of grad_q: of two groups, or of two steps */
@@ -195,10 +223,12 @@ constexpr uint32_t S_AT = OUT_AT + OUT_STAGES * Q_BYTES, P_AT = S_AT + 2 * S_BYT
 constexpr uint32_t LSE_AT = ADD_AT + 2 * ADD_BYTES, DELTA_AT = LSE_AT + Q_STAGES * QUERIES * 4,
                    BARS_AT = DELTA_AT + OUT_STAGES * QUERIES * 4;
 constexpr uint32_t READY_AT = BARS_AT + 72, PLACE_AT = READY_AT + 4, SHARED_BYTES = PLACE_AT + 4;
-static_assert(SHARED_BYTES <= 232448, "a block has 227 KB");
 
 enum { FULL_KV, FULL_Q, EMPTY_Q = FULL_Q + 2, FULL_OUT = EMPTY_Q + 2, EMPTY_OUT = FULL_OUT + 2 }; /* mbarriers */
 enum { BOTH_GROUPS = 1, ADD_FULL = 4, ADD_EMPTY = 8 }; /* named barriers; the last two: for each group and buffer */
+
+#endif
+static_assert(SHARED_BYTES <= 232448, "a block has 227 KB");
 
 __device__ inline uint32_t chunk_at(uint32_t tile, int rows, int row, int chunk)
 {
@@ -268,34 +298,34 @@ template <int n, int k> __device__ inline void add_product(float (&c)[n][4], con
     ignis_ptx_wgmma_commit();
 }
 
-/*  C = A B over all keys, for A and B across rows. */
-template <int n> __device__ inline void product_of_keys(float (&c)[n][4], uint64_t a, uint64_t b)
+/*  C = A B over all keys, or with keep C += A B, for A and B across rows. */
+template <int keep = 0, int n> __device__ inline void product_of_keys(float (&c)[n][4], uint64_t a, uint64_t b)
 {
     ignis_wgmma_hold(c);
     ignis_ptx_wgmma_fence();
-    ignis_ptx_wgmma<0, 1, 1>(c, a, b);
+    ignis_ptx_wgmma<keep, 1, 1>(c, a, b);
 #pragma unroll
     for (int i = 1; i < KEYS / 16; i++)
         ignis_ptx_wgmma<1, 1, 1>(c, ignis_wgmma_ahead(a, i * STEP), ignis_wgmma_ahead(b, i * STEP));
     ignis_ptx_wgmma_commit();
 }
 
-/*  C += A B, for A a tile of 64 columns. */
+/*  C += A B, for A a tile of KEYS and QUERIES. */
 template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint64_t a, uint64_t b)
 {
     ignis_wgmma_hold(c);
     ignis_ptx_wgmma_fence();
 #pragma unroll
     for (int i = 0; i < QUERIES / 16; i++)
-        ignis_ptx_wgmma<1, 0, 1>(c, ignis_wgmma_ahead(a, i * 32), ignis_wgmma_ahead(b, i * STEP));
+        ignis_ptx_wgmma<1, 0, 1>(c, column(a, KEYS, 16 * i), ignis_wgmma_ahead(b, i * STEP));
     ignis_ptx_wgmma_commit();
 }
 
 /*  P from scores of keys and queries, of which key and query are the first of the lane; its statistics begin at lse. With a cap scale is that
-    of its exponent, as in attention_scores. */
+    of its exponent, as in attention_scores. RANGE: keys are those of the sequence. */
 template <int n, typename Flag>
-__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, float cap, Flag masked, const Attention &p,
-                                     const block_walk &walk, int key, int query)
+__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, float cap, Flag masked, const Attention &p, int keys,
+                                     int key, int query)
 {
 #pragma unroll
     for (int j = 0; j < n; j++) {
@@ -318,7 +348,7 @@ __device__ inline void probabilities(float (&x)[n][4], const float *lse, float s
                 const int its_key = key + 8 * (e / 2);
                 if constexpr (RANGE) { /* how far it is ahead of the first key that the query sees */
                     const int ahead = its_key - (query + 8 * j + e % 2) - (p.sk - p.sq) + p.window - 1;
-                    if (its_key >= walk.keys || (unsigned)ahead >= (unsigned)(p.window + walk.reach(p) - 1))
+                    if (its_key >= keys || (unsigned)ahead >= (unsigned)(p.window + block_walk::reach(p) - 1))
                         x[j][e] = 0;
                 } else if (its_key >= p.sk || (CAUSAL && its_key > query + 8 * j + e % 2 + p.sk - p.sq))
                     x[j][e] = 0;
@@ -373,6 +403,255 @@ template <int k> __device__ inline void store_operands(uint32_t tile, int rows, 
         ignis_ptx_stmatrix(place + (chunk + 2 * i) / 8 * rows * ROW + (swizzle ^ (chunk + 2 * i) % 8 * 16), from[i][0], from[i][1], from[i][2],
                            from[i][3]);
 }
+
+/*  Rows of a warp, from a chunk on, times a factor, into a tile of 64 or 128 keys. */
+template <int n> __device__ inline void store_gradients(uint32_t tile, int row, int chunk, const float (&from)[n][4], float factor)
+{
+#pragma unroll
+    for (int i = 0; i < n / 2; i++) {
+        uint32_t words[1][4];
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            words[0][e] = ignis_round_two<T>(from[2 * i + e / 2][e % 2 * 2] * factor, from[2 * i + e / 2][e % 2 * 2 + 1] * factor);
+        store_operands(tile, KEYS, row, chunk + 2 * i, words);
+    }
+}
+
+/* >>few --------------------------------------------------------------------------------------------------------- */
+
+#if IGNIS_FEW
+
+/*  Few queries of a head, many keys. A block has the queries, and walks over the tiles of keys of its part: what it adds up of grad_q stays in
+    registers until the end, when it goes to a place of its own. grad_k and grad_v of a tile are whole, as nobody else has queries of the head.
+    So no block waits for another; finish adds up the parts of grad_q, in their order. */
+struct few_walk {
+    int pair, part;  /* a head of a batch; a part of the keys */
+    int h, b;
+    int first, end;  /* tiles of keys */
+    int keys, query; /* of the sequence; the place of the first query among them */
+
+    __device__ few_walk(const Attention &p, const backward_scratch &s)
+    {
+        const int pairs = p.heads * p.batches;
+        pair = blockIdx.x % pairs;
+        part = blockIdx.x / pairs;
+        h = pair % p.heads;
+        b = pair / p.heads;
+        first = part * s.section;
+        end = min(first + s.section, (p.sk + KEYS - 1) / KEYS);
+        keys = p.keys(b);
+        query = p.sk - p.sq;
+    }
+
+    /*  RANGE: whether some query sees some key of a tile. */
+    __device__ bool is_seen(const Attention &p, int tile) const
+    {
+        return tile * KEYS < min(keys, query + p.sq - 1 + block_walk::reach(p)) && (tile + 1) * KEYS > query - p.window + 1;
+    }
+
+    /*  Whether not every query sees every key of a tile. */
+    __device__ bool is_masked(const Attention &p, int tile) const
+    {
+        const int end_key = (tile + 1) * KEYS;
+        if constexpr (RANGE)
+            return end_key > keys || query + block_walk::reach(p) < end_key || query + QUERIES - p.window > tile * KEYS;
+        return end_key > p.sk || (CAUSAL && query + 1 < end_key);
+    }
+};
+
+/*  One thread loads the queries, then tile after tile of k and v. Their gradients come back in their place; when they are stored, the stage is
+    free for the next. */
+__device__ inline void carry_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k, const ignis_tensor_map *v,
+                                 const ignis_tensor_map *grad_out, const ignis_tensor_map *grad_k, const ignis_tensor_map *grad_v,
+                                 const backward_scratch &s, const few_walk &walk)
+{
+    const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
+    const long long stat = (long long)walk.pair * s.rows;
+    ignis_ptx_mbarrier_arrive_expect(bar(FULL_Q), 2 * (Q_BYTES + QUERIES * 4));
+    load_tile(base + Q_AT, q, bar(FULL_Q), QUERIES, 0, walk.h, walk.b);
+    load_tile(base + OUT_AT, grad_out, bar(FULL_Q), QUERIES, 0, walk.h, walk.b);
+    ignis_ptx_bulk_load(base + LSE_AT, s.lse + stat, QUERIES * 4, bar(FULL_Q));
+    ignis_ptx_bulk_load(base + DELTA_AT, s.delta + stat, QUERIES * 4, bar(FULL_Q));
+    for (int tile = walk.first; tile < walk.end + STAGES; tile++) {
+        const int i = tile - walk.first, stage = i % STAGES, row = tile * KEYS, done = row - STAGES * KEYS;
+        const uint32_t at = base + stage * STAGE_BYTES;
+        if (i >= STAGES && tile - STAGES < walk.end) {
+            ignis_mbarrier_wait(bar(DONE + stage), i / STAGES % 2 ^ 1);
+            store_tile(grad_k, at, KEYS, done, walk.h, walk.b);
+            store_tile(grad_v, at + KV_BYTES, KEYS, done, walk.h, walk.b);
+            ignis_ptx_bulk_commit();
+            ignis_ptx_bulk_wait_read<0>();
+        }
+        if (tile < walk.end) {
+            ignis_ptx_mbarrier_arrive_expect(bar(FULL_KV + stage), STAGE_BYTES);
+            load_tile(at, k, bar(FULL_KV + stage), KEYS, row, walk.h, walk.b);
+            load_tile(at + KV_BYTES, v, bar(FULL_KV + stage), KEYS, row, walk.h, walk.b);
+        }
+    }
+    ignis_ptx_bulk_wait<0>();
+}
+
+template <int n> __device__ inline void clear(float (&c)[n][4])
+{
+#pragma unroll
+    for (int j = 0; j < n; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            c[j][e] = 0;
+}
+
+/*  A group of warps. Up to 128 columns it has the scores of half of the keys, and grad_q of half of the queries, with all columns. For wide heads
+    it has those of half of the queries, gives all P and dS to the other one, too, and has its columns of all gradients. */
+template <int chunks>
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s, const few_walk &walk)
+{
+    constexpr int halves = WIDE ? 2 : 1, own = WIDE ? QUERIES / 2 : QUERIES; /* of queries: with its grad_q, with its scores */
+    const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, row = (WIDE ? 0 : 64 * w) + 16 * warp, chunk = WIDE ? 16 * w : 0;
+    const int first_query = WIDE ? own * w : 0, query = first_query + lane % 4 * 2;
+    const float scale = score_scale(p), cap = score_cap(p);
+    const float *lse = (const float *)(shared + LSE_AT) + query, *delta = (const float *)(shared + DELTA_AT) + query;
+    const uint64_t q_rows = along_rows(base + Q_AT + first_query * ROW), out_rows = along_rows(base + OUT_AT + first_query * ROW);
+    const uint64_t q_columns = across_rows(base + Q_AT + chunk / 8 * QUERIES * ROW, QUERIES);
+    const uint64_t out_columns = across_rows(base + OUT_AT + chunk / 8 * QUERIES * ROW, QUERIES);
+    float grad_q[halves][chunks][4];
+#pragma unroll
+    for (int half = 0; half < halves; half++)
+        clear(grad_q[half]);
+
+    ignis_mbarrier_wait(bar(FULL_Q), 0);
+#pragma unroll 1
+    for (int tile = walk.first; tile < walk.end; tile++) {
+        const int i = tile - walk.first, stage = i % STAGES;
+        const uint32_t k = base + stage * STAGE_BYTES, v = k + KV_BYTES, half_of_keys = WIDE ? 0 : w * 64 * ROW;
+        float grad[chunks][4]; /* of v, then of k */
+        ignis_mbarrier_wait(bar(FULL_KV + stage), i / STAGES % 2);
+        clear(grad);
+        if (RANGE && !walk.is_seen(p, tile)) {
+            store_gradients(v, row, chunk, grad, 1);
+        } else {
+            float x[own / 8][4], y[own / 8][4];
+            uint32_t weights[own / 16][4], gradients[own / 16][4];
+            product_of_rows(x, along_rows(k + half_of_keys), KEYS, q_rows, QUERIES);
+            product_of_rows(y, along_rows(v + half_of_keys), KEYS, out_rows, QUERIES);
+            ignis_ptx_wgmma_wait<1>();
+            ignis_wgmma_hold(x);
+            probabilities(x, lse, scale, cap, walk.is_masked(p, tile), p, walk.keys, tile * KEYS + row + lane / 4, query);
+            round_results(weights, x);
+            ignis_ptx_wgmma_wait<0>();
+            ignis_wgmma_hold(y);
+            score_gradients(y, x, delta, lse, cap);
+            round_results(gradients, y);
+            store_operands(base + S_AT, KEYS, row, first_query / 8, gradients);
+            if constexpr (WIDE)
+                store_operands(base + P_AT, KEYS, row, first_query / 8, weights);
+            else
+                add_product(grad, weights, out_columns);
+            ignis_ptx_fence_proxy_async();
+            ignis_ptx_bar_sync(BOTH_GROUPS, 256);
+
+            if constexpr (WIDE)
+                add_tile_product(grad, along_rows(base + P_AT), out_columns);
+#pragma unroll
+            for (int half = 0; half < halves; half++)
+                product_of_keys<1>(grad_q[half], across_rows(base + S_AT + (WIDE ? half : w) * KEYS * ROW, KEYS),
+                                   across_rows(k + chunk / 8 * KEYS * ROW, KEYS));
+            ignis_ptx_wgmma_wait<halves>();
+            ignis_wgmma_hold(grad);
+            if constexpr (!WIDE)
+                ignis_wgmma_hold(weights);
+            store_gradients(v, row, chunk, grad, 1);
+            clear(grad);
+            if constexpr (WIDE)
+                add_tile_product(grad, along_rows(base + S_AT), q_columns);
+            else
+                add_product(grad, gradients, q_columns);
+            ignis_ptx_wgmma_wait<0>();
+#pragma unroll
+            for (int half = 0; half < halves; half++)
+                ignis_wgmma_hold(grad_q[half]);
+            ignis_wgmma_hold(grad);
+            if constexpr (!WIDE)
+                ignis_wgmma_hold(gradients);
+            ignis_ptx_bar_sync(BOTH_GROUPS, 256); /* nobody reads the keys and scores any more */
+        }
+        store_gradients(k, row, chunk, grad, (float)p.scale);
+        ignis_ptx_fence_proxy_async();
+        release(bar(DONE + stage));
+    }
+
+    const long long heads = (long long)p.batches * p.heads;
+    float *to = s.grad_q + (walk.part * heads + walk.pair) * p.sq * D + 8 * chunk + lane % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < halves; half++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const int its = (WIDE ? half : w) * 64 + 16 * warp + lane / 4 + 8 * e;
+            if (its < p.sq)
+#pragma unroll
+                for (int j = 0; j < chunks; j++)
+                    *(float2 *)(to + (long long)its * D + 8 * j) = make_float2(grad_q[half][j][2 * e], grad_q[half][j][2 * e + 1]);
+        }
+}
+
+/*  grid = parts of the keys * heads * batches, blocks of 384 threads, SHARED_BYTES. */
+extern "C" __global__ void __launch_bounds__(384, 1)
+    ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
+                        const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,
+                        const __grid_constant__ ignis_tensor_map grad_k, const __grid_constant__ ignis_tensor_map grad_v, const Attention p,
+                        const backward_scratch s)
+{
+    ignis_grid_dependency();
+    extern __shared__ __align__(1024) char shared[];
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
+    const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 1 + 2 * STAGES; i++)
+            ignis_ptx_mbarrier_init(base + BARS_AT + 8 * i, i < DONE ? 1 : 8); /* warps that are done */
+        ignis_ptx_fence_mbarrier_init();
+    }
+    __syncthreads();
+    const few_walk walk(p, s);
+    if (group == 0) {
+        ignis_ptx_setmaxnreg_dec<24>(); /* as below */
+        if (threadIdx.x == 0)
+            carry_all(base, &q, &k, &v, &grad_out, &grad_k, &grad_v, s, walk);
+        return;
+    }
+    ignis_ptx_setmaxnreg_inc<240>();
+    constexpr int first = WIDE ? 16 : CHUNKS, second = SAME_CODE ? first : CHUNKS - first;
+    if constexpr (SAME_CODE)
+        compute_group<first>(shared, base, group - 1, p, s, walk);
+    else if (group == 1)
+        compute_group<first>(shared, base, 0, p, s, walk);
+    else
+        compute_group<second>(shared, base, 1, p, s, walk);
+}
+
+/*  Adds up the parts of grad_q, scales and rounds. A thread has 8 columns of a row. grid = ceil(batches * heads * sq * D / 8 / 256), blocks
+    of 256. */
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
+{
+    ignis_grid_dependency();
+    const long long item = (long long)blockIdx.x * 256 + threadIdx.x, row = item / CHUNKS, rows = (long long)p.batches * p.heads * p.sq;
+    const int chunk = item % CHUNKS, parts = ((p.sk + KEYS - 1) / KEYS + s.section - 1) / s.section;
+    if (row >= rows || chunk * 8 >= HEAD_DIM)
+        return;
+    const float *from = s.grad_q + item * 8;
+    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+#pragma unroll 4
+    for (int part = 0; part < parts; part++, from += rows * D) {
+        const float4 x = *(const float4 *)from, y = *(const float4 *)(from + 4);
+        sum[0] += x.x, sum[1] += x.y, sum[2] += x.z, sum[3] += x.w;
+        sum[4] += y.x, sum[5] += y.y, sum[6] += y.z, sum[7] += y.w;
+    }
+    for (int i = 0; i < 8; i++)
+        sum[i] *= (float)p.scale;
+    const long long pair = row / p.sq;
+    ignis_store<8>(p.grad_q.at(pair / p.heads, pair % p.heads) + row % p.sq * p.grad_q.row + chunk * 8, ignis_pack_round<T>(sum));
+}
+
+#else /* not FEW */
 
 /* >>producers --------------------------------------------------------------------------------------------------- */
 
@@ -580,19 +859,6 @@ template <int first, int n, int of> __device__ inline void hand_over(char *buffe
     ignis_ptx_bar_arrive(full, 160);
 }
 
-/*  Rows of a warp, from a chunk on, times a factor, into a tile of 64 or 128 keys. */
-template <int n> __device__ inline void store_gradients(uint32_t tile, int row, int chunk, const float (&from)[n][4], float factor)
-{
-#pragma unroll
-    for (int i = 0; i < n / 2; i++) {
-        uint32_t words[1][4];
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            words[0][e] = ignis_round_two<T>(from[2 * i + e / 2][e % 2 * 2] * factor, from[2 * i + e / 2][e % 2 * 2 + 1] * factor);
-        store_operands(tile, KEYS, row, chunk + 2 * i, words);
-    }
-}
-
 #if IGNIS_HEAD_DIM <= 128
 
 /*  A group with all columns of 64 keys. Of grad_q it has so many chunks of columns. */
@@ -632,7 +898,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
         const float *lse = (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2;
-        probabilities(x, lse, scale, cap, masked, p, walk, key, tile * QUERIES + lane % 4 * 2);
+        probabilities(x, lse, scale, cap, masked, p, walk.keys, key, tile * QUERIES + lane % 4 * 2);
         round_results(weights, x);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(y);
@@ -708,7 +974,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
         const float *lse = (const float *)(shared + LSE_AT) + stage * QUERIES + query;
-        probabilities(x, lse, scale, cap, masked, p, walk, key, tile * QUERIES + query);
+        probabilities(x, lse, scale, cap, masked, p, walk.keys, key, tile * QUERIES + query);
         round_results(operands, x);
         store_operands(weights, KEYS, 16 * warp, w * (own / 8), operands);
         ignis_ptx_wgmma_wait<0>();
@@ -858,3 +1124,5 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Att
     if (s.sums && part < QUERIES / SUMMED)
         sum_pair(p, s, b, first / SUMMED + part, h, pair, [&](int row) { return rows + (part * SUMMED + row) * STRIDE + pair * 4; });
 }
+
+#endif

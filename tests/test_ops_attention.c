@@ -752,6 +752,29 @@ TEST(sdpa_backward_by_wgmma)
     CHECK_INT(not_by_wgmma(), 0);
 }
 
+/*  Few queries on many keys stay in a block; on either side of where that begins: of queries, of keys, of heads that share keys. Sizes of heads for
+    each number of stages; parts of the keys of more tiles than stages, of which the last has fewer. */
+TEST(sdpa_backward_by_wgmma_of_few_queries)
+{
+    static const struct {
+        attention_case c;
+        ignis_dtype dtype;
+    } few[] = {
+        {{2, 2, 2, 64, 77, 700, IGNIS_MASK_NONE}, IGNIS_BF16},     {{0, 1, 1, 64, 128, 512, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 1, 1, 64, 129, 512, IGNIS_MASK_CAUSAL}, IGNIS_F16},   {{0, 1, 1, 64, 128, 511, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{2, 4, 2, 64, 77, 700, IGNIS_MASK_NONE}, IGNIS_BF16},     {{0, 1, 1, 72, 33, 513, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{2, 1, 1, 112, 20, 530, IGNIS_MASK_NONE}, IGNIS_F16},     {{2, 2, 2, 128, 77, 700, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 1, 1, 136, 100, 600, IGNIS_MASK_CAUSAL}, IGNIS_F16},  {{0, 1, 1, 192, 65, 520, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 1, 1, 256, 77, 600, IGNIS_MASK_CAUSAL}, IGNIS_BF16},  {{0, 70, 70, 64, 32, 4700, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{0, 128, 128, 72, 16, 1500, IGNIS_MASK_NONE}, IGNIS_F16}, {{0, 103, 103, 256, 16, 640, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(few); i++)
+        check_case(&few[i].c, few[i].dtype);
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
 /*  All three gradients come from one kernel; who needs one of them gets that one. */
 TEST(sdpa_backward_by_wgmma_of_one_tensor)
 {
@@ -817,6 +840,8 @@ static uint64_t bits_by_wgmma(void)
 {
     static const attention_case same[] = {{2, 4, 2, 64, 300, 400, IGNIS_MASK_CAUSAL},
                                           {0, 2, 1, 64, 50, 1100, IGNIS_MASK_CAUSAL},
+                                          {0, 2, 2, 64, 50, 1100, IGNIS_MASK_CAUSAL},
+                                          {0, 1, 1, 192, 77, 600, IGNIS_MASK_NONE},
                                           {0, 2, 1, 192, 130, 150, IGNIS_MASK_CAUSAL}};
     uint64_t hash = 1;
     int i;
