@@ -43,7 +43,7 @@
         gemv_mma.cu                393 lines   18795 bytes
         generate.cu                713 lines   30893 bytes
         generate.cuh                41 lines    1947 bytes
-        generate_step.cu           575 lines   28717 bytes
+        generate_step.cu           575 lines   28726 bytes
         generate_step.cuh           74 lines    3187 bytes
         generate_step_blocks.cuh   278 lines   13574 bytes
         generate_step_dense.cuh    134 lines    5830 bytes
@@ -14983,7 +14983,7 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "        paged_team<false> &team = w.team;",
     "        T(&rows)[HEADS + 2][ROW] = m.q[team.number];",
     "        bool fetched = EARLY && walks;",
-    "        if (!walks)",
+    "        if (!walks && EARLY)",
     "            team.forget();",
     "        team.source.k = keys(layer);",
     "        team.source.v = keys(layer) + p.slab;",
@@ -19548,7 +19548,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
     {"generate.cu", 0x475e675a1deef384ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 713)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
-    {"generate_step.cu", 0x0d45389ac29cd925ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 575)},
+    {"generate_step.cu", 0x18f7d20ea0f5b7e2ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 575)},
     {"generate_step.cuh", 0x91b313f9a40b9023ULL, ignis__lines_generate_step_cuh, 74},
     {"generate_step_blocks.cuh", 0x4b5bef187c665ec0ULL, ignis__lines_generate_step_blocks_cuh, 278},
     {"generate_step_dense.cuh", 0x87eb23219ce0640dULL, ignis__lines_generate_step_dense_cuh, 134},

@@ -34,6 +34,7 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
+    {"llama-135m", 30, 576, 9, 3, 64, 1536, 49152, false, true}, /* when it is named, like the 8B */
     {"gpt2", 12, 768, 12, 12, 64, 3072, 50257, true, true},
     {"llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, false, true},
     {"llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, false, false},

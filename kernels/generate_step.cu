@@ -377,7 +377,7 @@ struct step_block {
         paged_team<false> &team = w.team;
         T(&rows)[HEADS + 2][ROW] = m.q[team.number];
         bool fetched = EARLY && walks;
-        if (!walks)
+        if (!walks && EARLY)
             team.forget();
         team.source.k = keys(layer);
         team.source.v = keys(layer) + p.slab;

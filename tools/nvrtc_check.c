@@ -269,7 +269,9 @@ static const char *const attention_paged[] = {SIZES_UP("-DIGNIS_T=3"), SIZES_UP(
             "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" more, NULL                                                                        \
     }
 static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention_paged_clusters[] = PAGED_MMA(" -DIGNIS_CLUSTERS=1");
-static const char *const generate_step[] = PAGED_MMA("");
+static const char *const generate_step[] = PAGED_MMA(""), *const generate_step_4_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=4"),
+                         *const generate_step_8_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=256"),
+                         *const generate_step_k[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=20480"); /* Q4_K and Q6_K */
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
 #define PATCHES(which) " -DIGNIS_PATCHES=" #which
@@ -440,8 +442,11 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}},      /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 60}},                /* heads of 256 */
-    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}},                        /* products of i32 of 8 ranks: 8 bytes on sm_90a */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 20}}, /* heads of 256 */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0}},
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_8_0, 90, 90, {0}},
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_k, 90, 90, {0, 0, 40}}, /* warps that bring weights */
+    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}},           /* products of i32 of 8 ranks: 8 bytes on sm_90a */
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
