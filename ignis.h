@@ -44129,21 +44129,24 @@ static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
             record = ignis__blocks_types[i].bytes;
     if (record) {
         stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (e->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;
-        scales = 64 + ignis__ceil_div(longest > hidden ? longest : hidden, grain) * 2 * 8 * (int64_t)sizeof(float);
+        scales =
+            (1 + ignis__ceil_div(ignis__ceil_div(longest > hidden ? longest : hidden, grain), 2)) * 128; /* zeros, and scales and sums */
     }
-    rest = FOUND + TURNS + PADDING + scales + (row > normed ? row : normed);
+    rest = FOUND + TURNS + PADDING + 128 + scales + (row > normed ? row : normed);
     room = e->device->info.shared_per_block - fixed - rest;
     p->ring = room < 0 ? 0 : (int)ignis__clamp(room / (stage + 16), 0, MOST);
-    p->found_at = (int)((stage + 16) * p->ring + TURNS);
+    p->found_at = (int)(ignis__ceil_div((stage + 16) * p->ring + TURNS, 128) * 128); /* so that banks of shared memory are known */
     p->row_at = (int)(p->found_at + FOUND + scales);
     return (size_t)((stage + 16) * p->ring + rest);
 }
 
-/*  Whether generate_step.cu does steps of such a model. Quantised weights of layers above WORTH_IT bytes it takes no faster than a kernel for each
-    product does: on an H200, with 34 MB to 50 MB a layer it is 5 to 10 % faster, with 65 MB and more from 3 % slower to 2 % faster. */
+/*  Bytes of a layer's quantised weights with which one launch is faster than one for each product. On an H200 5 to 10 % with 34 MB to 50 MB; from 5 %
+    slower to 2 % faster with 2 MB, and with 65 MB and more. Tests have others. */
+static int64_t ignis__step_least = 16 << 20, ignis__step_most = 56 << 20;
+
+/*  Whether generate_step.cu does steps of such a model. */
 IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
 {
-    enum { WORTH_IT = 56 << 20 };
     const ignis__model *m = e->model;
     bool takes = (m->dtype == IGNIS_F16 || m->dtype == IGNIS_BF16) && m->parallel.size <= 1 && m->head_dim % 16 == 0 && m->inner % 8 == 0 &&
                  e->step_types >= 0 && (e->step_types || !e->embedding->blocks.count);
@@ -44152,7 +44155,7 @@ IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
     int i;
     for (i = 0; takes && i < 4 && first.weights[i]; i++)
         bytes += ignis__blocks_bytes(&first.weights[i]->blocks, first.weights[i]->blocks.count);
-    takes = takes && bytes <= WORTH_IT;
+    takes = takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= ignis__step_most));
     for (i = 0; takes && i < m->layers; i++)
         takes = !e->layer[i].q_norm && !e->layer[i].k_norm;
     return takes;

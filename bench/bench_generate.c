@@ -4,7 +4,7 @@
     Writes each model as a folder that transformers opens, too: peer_generate.py measures the same. A share is that of 4.25 TB/s: the bytes of all
     weights that a step multiplies with, and of the keys and values that it reads, each once. Every figure is a median, taken warm.
 
-        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [gpt2] [llama-1b] [llama-8b]
+        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [llama-135m] [gpt2] [llama-1b] [llama-8b]
         folder=path among the words: where models are written, and stay (/dev/shm); 8b takes 16 GB
         batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
         of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json
@@ -34,7 +34,7 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {"llama-135m", 30, 576, 9, 3, 64, 1536, 49152, false, true}, /* when it is named, like the 8B */
+    {"llama-135m", 30, 576, 9, 3, 64, 1536, 49152, false, true},
     {"gpt2", 12, 768, 12, 12, 64, 3072, 50257, true, true},
     {"llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, false, true},
     {"llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, false, false},

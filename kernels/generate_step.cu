@@ -13,7 +13,8 @@
 
     Sums have the order that gemv_mma.cu and attention_paged_mma.cu have: a row's bits are the same, however it is computed. For f16 and bf16, sm_90a;
     a launch whose blocks all run at once. One program per type and size of heads: compiled with -DIGNIS_T=<1 or 2>
-    -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too.
+    -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too. Weights are of T: generate_step_dense.cuh; or quantised, with
+    -DIGNIS_BLOCKS_TYPES: generate_step_blocks.cuh. Then sums have the order of gemv_blocks.cu.
 */
 #ifdef IGNIS_BLOCKS_TYPES
 #include "generate_step_blocks.cuh"
@@ -25,7 +26,7 @@
 
 typedef unsigned long long word;
 
-constexpr int TEAMS = 2;  /* of warps, for attention */
+constexpr int TEAMS = 2;   /* of warps, for attention */
 constexpr int ROW = D + 8; /* elements from a row of q to the next in shared memory: lanes read without conflicts */
 
 enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS }; /* products of a layer; and of the logits */

@@ -11,21 +11,22 @@
 #include "generate_step.cuh"
 #include "weights_blocks.cuh"
 
-constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88;
+constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88, ON_WAY = 2;
+
 constexpr int TYPES = IGNIS_BLOCKS_TYPES;
-constexpr int ONLY_TYPE = TYPES & 1 << BLOCKS_Q4_0   ? BLOCKS_Q4_0
-                          : TYPES & 1 << BLOCKS_Q8_0 ? BLOCKS_Q8_0
-                          : TYPES & 1 << BLOCKS_Q4_K ? BLOCKS_Q4_K
-                                                     : BLOCKS_Q6_K; /* if it is one */
+constexpr bool SEVERAL = (TYPES & (TYPES - 1)) != 0;
 __device__ constexpr bool has_type(int type) { return TYPES >> type & 1; }
+constexpr int ONLY_TYPE = has_type(BLOCKS_Q4_0)   ? BLOCKS_Q4_0
+                          : has_type(BLOCKS_Q8_0) ? BLOCKS_Q8_0
+                          : has_type(BLOCKS_Q4_K) ? BLOCKS_Q4_K
+                                                  : BLOCKS_Q6_K; /* if it is one */
 
 /*  ignis.h has the same numbers. */
-constexpr int ON_WAY = 2;
-constexpr int GRAIN = 32 * RECORD, PARTS = 3;
+constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT;                                   /* UNITS: of a record */
 constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144; /* at most */
 constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;
 constexpr int SCALES_BYTES = has_type(BLOCKS_Q6_K) ? 4096 : 0; /* of all of a tile's records; K is small enough */
-constexpr int TYPE_AT = SLICES * PIECE_BYTES + SCALES_BYTES, STAGE_BYTES = TYPE_AT + 16;
+constexpr int SCALES_AT = SLICES * PIECE_BYTES, TYPE_AT = SCALES_AT + SCALES_BYTES, STAGE_BYTES = TYPE_AT + 16;
 
 /*  Rows of a matrix that are of one type, up to the next part's first one. */
 struct alignas(16) step_part {
@@ -47,7 +48,7 @@ struct step_source {
     int rows, type, bytes, further; /* bytes: of eight records; further: rows from the first eight to the second */
 
     __device__ explicit step_source(int own) : own(own) {}
-    /*  Ahead of time: it takes as long as the weights that are on their way. */
+    /*  Of the next product: ahead of time, as it takes as long as the weights that are on their way. */
     __device__ void load(const step_weights &weights)
     {
 #pragma unroll
@@ -74,7 +75,7 @@ struct step_source {
                 first = parts[i].first;
                 end = i + 1 < PARTS ? parts[(i + 1) % PARTS].first : rows;
             }
-        bytes = TOGETHER * record_bytes(TYPES & (TYPES - 1) ? type : ONLY_TYPE);
+        bytes = TOGETHER * record_bytes(SEVERAL ? type : ONLY_TYPE);
         further = high < rows ? high - low : 0; /* there may be no second eight */
         from = records + (long long)((low - first) / TOGETHER) * (x.grains * bytes);
         between = (long long)(further / TOGETHER) * (x.grains * bytes);
@@ -87,7 +88,7 @@ struct step_source {
     {
         const uint32_t to = ring.stages + stage * STAGE_BYTES, barrier = ring.full + 8 * stage;
         const int apart = SLICES * x.size * bytes, of_scales = own == 2 && type == BLOCKS_Q6_K ? 2 * TOGETHER * x.grains : 0;
-        if (own == 0)
+        if (SEVERAL && own == 0)
             *(int *)__cvta_shared_to_generic(to + TYPE_AT) = type;
         if (x.pieces == 1) {
             ignis_ptx_mbarrier_arrive_expect(barrier, (own < 2 ? x.grains * bytes : 0) + 2 * of_scales);
@@ -111,7 +112,7 @@ struct step_source {
         if (has_type(BLOCKS_Q6_K) && of_scales)
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                ignis_ptx_bulk_load(to + SLICES * PIECE_BYTES + r * of_scales, scales + (long long)r * further * 2 * x.grains, of_scales, barrier);
+                ignis_ptx_bulk_load(to + SCALES_AT + r * of_scales, scales + (long long)r * further * 2 * x.grains, of_scales, barrier);
     }
 };
 
@@ -179,15 +180,12 @@ struct unit_of_x {
         const int lane = threadIdx.x % 32, block = unit * UNIT + lane % 4;
         const bool own = lane / 8 == lane % 4;
         const uint4 *there = (const uint4 *)row.at + block * 4 + lane / 4 % 2 * 2;
-        of[0] = *(own ? there : row.zeros + 3); /* in other banks than those of any `there` */
+        of[0] = *(own ? there : row.zeros + 3); /* in other banks than what other lanes read: rows begin at a multiple of 128 bytes, and so do zeros */
         of[1] = *(own ? there + 1 : row.zeros + 2);
         scale = row.scales[block];
         sum = has_type(BLOCKS_Q4_K) ? row.sums[block] : 0;
     }
 };
-
-constexpr int UNITS = RECORD / UNIT; /* of a record */
-constexpr bool HAS_ROOM = IGNIS_HEAD_DIM < 256; /* in registers, beside what attention takes */
 
 /*  sum += `count` records of this lane's rows, of which it has row `own` and row own + 8 of the tile, times x; the first one is number `record` of a
     row. Without branches, so that what the units wait for comes at the same time. */
@@ -206,18 +204,18 @@ __device__ inline void add_records(float &sum, const uint8_t *stage, const step_
             weights::template read<true>(w, r, from + r * apart + i / UNITS * TOGETHER * bytes, i % UNITS,
                                          [](const uint8_t *at) { return *(const uint4 *)at; });
             if (weights::halves)
-                w.d[r] = ((const uint16_t *)(stage + SLICES * PIECE_BYTES))[(r * TOGETHER + own) * x.grains + record + i / UNITS];
+                w.d[r] = ((const uint16_t *)(stage + SCALES_AT))[(r * TOGETHER + own) * x.grains + record + i / UNITS];
         }
         const unit_of_x unit = of_x(i);
         weights::add_alone(sum, w, record * UNITS + i, unit.of, unit.scale * weights::factor, unit.sum);
     }
 }
 
-/*  The same of a warp's piece, of the type that the stage says. */
+/*  The same of a warp's piece, if it is of this type. */
 template <int type, typename Of>
 __device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record, int some, int own, const Of &of_x)
 {
-    if (!has_type(type) || (TYPES != 1 << type && type_there != type))
+    if (!has_type(type) || type_there != type)
         return;
     if (some == PIECE)
         add_records<type, PIECE>(sum, stage, x, record, own, of_x);
@@ -225,26 +223,26 @@ __device__ inline void add_piece(float &sum, int type_there, const uint8_t *stag
         add_records<type, 1>(sum, stage, x, record, own, of_x);
 }
 
-/*  Tiles of a product, whose slices of K have so many pieces that a warp keeps its part of x in registers; 0: it does not. */
-template <int KEPT>
-__device__ inline void multiply_by(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
+/*  KEPT: slices of K are one piece, and a warp keeps its part of x in registers. */
+template <bool KEPT>
+__device__ inline void multiply_tiles(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4), slice = warp * x.per_slice;
     const uint8_t *const stages = (const uint8_t *)__cvta_shared_to_generic(ring.stages);
-    unit_of_x kept[KEPT ? KEPT * PIECE * UNITS : 1];
-#pragma unroll
-    for (int i = 0; i < KEPT * PIECE * UNITS; i++)
-        if (i % (PIECE * UNITS) < x.size * UNITS)
-            kept[i] = unit_of_x(row, min((slice + i / (PIECE * UNITS) * x.size) * UNITS + i % (PIECE * UNITS), x.grains * UNITS - 1));
     float *const found = ring.found_of(0, warp) + own + lane % 4 * 8;
+    unit_of_x kept[PIECE * UNITS];
+#pragma unroll
+    for (int i = 0; i < PIECE * UNITS && KEPT; i++)
+        if (i < x.size * UNITS)
+            kept[i] = unit_of_x(row, min(slice * UNITS + i, x.grains * UNITS - 1)); /* there may be none: then it is not used */
 #pragma unroll 1
     for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {
         float sum = 0;
-        const auto add = [&](int piece, auto of_x) {
+        const auto add = [&](int piece, const auto &of_x) {
             const uint8_t *from = stages + stage.at * STAGE_BYTES;
             const int begin = piece * x.size, some = x.grains_of(warp, begin);
             ignis_mbarrier_wait(ring.full + 8 * stage.at, stage.phase);
-            const int type = *(const int *)(from + TYPE_AT);
+            const int type = SEVERAL ? *(const int *)(from + TYPE_AT) : ONLY_TYPE;
             add_piece<BLOCKS_Q4_0>(sum, type, from, x, slice + begin, some, own, of_x);
             add_piece<BLOCKS_Q4_K>(sum, type, from, x, slice + begin, some, own, of_x);
             add_piece<BLOCKS_Q8_0>(sum, type, from, x, slice + begin, some, own, of_x);
@@ -252,9 +250,7 @@ __device__ inline void multiply_by(const step_ring &ring, const step_product &x,
             ring.took(stage);
         };
         if (KEPT)
-#pragma unroll
-            for (int piece = 0; piece < KEPT; piece++)
-                add(piece, [&](int i) { return kept[piece * PIECE * UNITS + i]; });
+            add(0, [&](int i) { return kept[i]; });
         else
 #pragma unroll 1
             for (int piece = 0; piece < x.pieces; piece++)
@@ -269,10 +265,10 @@ __device__ inline void multiply_by(const step_ring &ring, const step_product &x,
 template <bool with_keys>
 __device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
 {
-    if (!with_keys && HAS_ROOM && x.pieces == 1)
-        multiply_by<1>(ring, x, row, stage, turn);
+    if (!with_keys && IGNIS_HEAD_DIM < 256 && x.pieces == 1) /* beside keys, or all that larger heads take, there are no registers for it */
+        multiply_tiles<true>(ring, x, row, stage, turn);
     else
-        multiply_by<0>(ring, x, row, stage, turn);
+        multiply_tiles<false>(ring, x, row, stage, turn);
 }
 
 #endif /* IGNIS_GENERATE_STEP_BLOCKS_CUH */
