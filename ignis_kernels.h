@@ -46,7 +46,7 @@
         generate_step.cu           576 lines   28885 bytes
         generate_step.cuh           74 lines    3238 bytes
         generate_step_blocks.cuh   274 lines   13532 bytes
-        generate_step_dense.cuh    134 lines    5830 bytes
+        generate_step_dense.cuh    134 lines    5887 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 429 lines   25919 bytes
         image.cuh                   63 lines    2688 bytes
@@ -4685,7 +4685,7 @@ static const char *const ignis__lines_generate_step_dense_cuh[] = {
     "#include \"generate_step.cuh\"",
     "#include \"weights.cuh\"",
     "",
-    "constexpr int MULTIPLYING_REGISTERS = 224, OTHER_REGISTERS = 56;",
+    "constexpr int MULTIPLYING_REGISTERS = IGNIS_HEAD_DIM < 256 ? 216 : 224, OTHER_REGISTERS = IGNIS_HEAD_DIM < 256 ? 72 : 56;",
     "constexpr int ON_WAY = 3;",
     "constexpr int GRAIN = 32, PIECE = 4;",
     "constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */",
@@ -19548,7 +19548,7 @@ static const ignis__source ignis__sources[] = {
     {"generate_step.cu", 0x0483340bc9eae422ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 576)},
     {"generate_step.cuh", 0xb7810c80a0bc3531ULL, ignis__lines_generate_step_cuh, 74},
     {"generate_step_blocks.cuh", 0x5057911cd1cd044eULL, ignis__lines_generate_step_blocks_cuh, 274},
-    {"generate_step_dense.cuh", 0xb371d7f8bd00a0d2ULL, ignis__lines_generate_step_dense_cuh, 134},
+    {"generate_step_dense.cuh", 0x67bf5f5e3862ff2aULL, ignis__lines_generate_step_dense_cuh, 134},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0xb01ebbf9f9672410ULL, ignis__lines_hopper_cuh, 429},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},

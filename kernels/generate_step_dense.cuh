@@ -9,7 +9,7 @@
 #include "generate_step.cuh"
 #include "weights.cuh"
 
-constexpr int MULTIPLYING_REGISTERS = 224, OTHER_REGISTERS = 56;
+constexpr int MULTIPLYING_REGISTERS = IGNIS_HEAD_DIM < 256 ? 216 : 224, OTHER_REGISTERS = IGNIS_HEAD_DIM < 256 ? 72 : 56;
 constexpr int ON_WAY = 3;
 constexpr int GRAIN = 32, PIECE = 4;
 constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */
