@@ -45,7 +45,7 @@
         generate.cuh                41 lines    1947 bytes
         generate_step.cu           576 lines   28885 bytes
         generate_step.cuh           74 lines    3238 bytes
-        generate_step_blocks.cuh   274 lines   13532 bytes
+        generate_step_blocks.cuh   275 lines   13549 bytes
         generate_step_dense.cuh    134 lines    5887 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 429 lines   25919 bytes
@@ -4579,7 +4579,7 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "        const int lane = threadIdx.x % 32, block = unit * UNIT + lane % 4;",
     "        const bool own = lane / 8 == lane % 4;",
     "        const uint4 *there = (const uint4 *)row.at + block * 4 + lane / 4 % 2 * 2;",
-    "        of[0] = *(own ? there : row.zeros + 3); /* in other banks than what other lanes read: rows begin at a multiple of 128 bytes, and so do zeros */",
+    "        of[0] = *(own ? there : row.zeros + 3); /* in other banks than `there`: both rows and zeros begin at a multiple of 128 bytes */",
     "        of[1] = *(own ? there + 1 : row.zeros + 2);",
     "        scale = row.scales[block];",
     "        sum = has_type(BLOCKS_Q4_K) ? row.sums[block] : 0;",
@@ -4612,7 +4612,8 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "",
     "/*  The same of a warp's piece, if it is of this type. */",
     "template <int type, typename Of>",
-    "__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record, int some, int own, const Of &of_x)",
+    "__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record, int some, int own,",
+    "                                 const Of &of_x)",
     "{",
     "    if (!has_type(type) || type_there != type)",
     "        return;",
@@ -19547,7 +19548,7 @@ static const ignis__source ignis__sources[] = {
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
     {"generate_step.cu", 0x0483340bc9eae422ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 576)},
     {"generate_step.cuh", 0xb7810c80a0bc3531ULL, ignis__lines_generate_step_cuh, 74},
-    {"generate_step_blocks.cuh", 0x5057911cd1cd044eULL, ignis__lines_generate_step_blocks_cuh, 274},
+    {"generate_step_blocks.cuh", 0x527a4279246fd737ULL, ignis__lines_generate_step_blocks_cuh, 275},
     {"generate_step_dense.cuh", 0x67bf5f5e3862ff2aULL, ignis__lines_generate_step_dense_cuh, 134},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0xb01ebbf9f9672410ULL, ignis__lines_hopper_cuh, 429},

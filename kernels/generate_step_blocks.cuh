@@ -180,7 +180,7 @@ struct unit_of_x {
         const int lane = threadIdx.x % 32, block = unit * UNIT + lane % 4;
         const bool own = lane / 8 == lane % 4;
         const uint4 *there = (const uint4 *)row.at + block * 4 + lane / 4 % 2 * 2;
-        of[0] = *(own ? there : row.zeros + 3); /* in other banks than what other lanes read: rows begin at a multiple of 128 bytes, and so do zeros */
+        of[0] = *(own ? there : row.zeros + 3); /* in other banks than `there`: both rows and zeros begin at a multiple of 128 bytes */
         of[1] = *(own ? there + 1 : row.zeros + 2);
         scale = row.scales[block];
         sum = has_type(BLOCKS_Q4_K) ? row.sums[block] : 0;
@@ -213,7 +213,8 @@ __device__ inline void add_records(float &sum, const uint8_t *stage, const step_
 
 /*  The same of a warp's piece, if it is of this type. */
 template <int type, typename Of>
-__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record, int some, int own, const Of &of_x)
+__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record, int some, int own,
+                                 const Of &of_x)
 {
     if (!has_type(type) || type_there != type)
         return;
