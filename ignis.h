@@ -44141,8 +44141,9 @@ static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 }
 
 /*  Bytes of a layer's quantised weights with which one launch is faster than one for each product. On an H200 5 to 10 % with 34 MB to 50 MB; from 5 %
-    slower to 2 % faster with 2 MB, and with 65 MB and more. Tests have others. */
-static int64_t ignis__step_least = 16 << 20, ignis__step_most = 56 << 20;
+    slower to 2 % faster with 2 MB, and with 65 MB and more. Tests have a smaller least. */
+enum { IGNIS__STEP_MOST = 56 << 20 };
+static int64_t ignis__step_least = 16 << 20;
 
 /*  Whether generate_step.cu does steps of such a model. */
 IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
@@ -44155,7 +44156,7 @@ IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
     int i;
     for (i = 0; takes && i < 4 && first.weights[i]; i++)
         bytes += ignis__blocks_bytes(&first.weights[i]->blocks, first.weights[i]->blocks.count);
-    takes = takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= ignis__step_most));
+    takes = takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= IGNIS__STEP_MOST));
     for (i = 0; takes && i < m->layers; i++)
         takes = !e->layer[i].q_norm && !e->layer[i].k_norm;
     return takes;

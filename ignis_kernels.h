@@ -45,7 +45,7 @@
         generate.cuh                41 lines    1947 bytes
         generate_step.cu           576 lines   28885 bytes
         generate_step.cuh           74 lines    3238 bytes
-        generate_step_blocks.cuh   275 lines   13549 bytes
+        generate_step_blocks.cuh   275 lines   13564 bytes
         generate_step_dense.cuh    134 lines    5887 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 429 lines   25919 bytes
@@ -4400,9 +4400,9 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "// SPDX-License-Identifier: MIT",
     "/*  generate_step_blocks.cuh - quantised weights, for generate_step.cu",
     "",
-    "    Records of 8 rows that lie together come as one run of bytes for each warp, which multiplies them with x as whole numbers: weights_blocks.cuh. What",
-    "    type they are may differ from layer to layer, and in a product from part to part: a stage of the ring says it. Compiled with",
-    "    -DIGNIS_BLOCKS_TYPES=<the sum of 1 << type of those that there are>.",
+    "    Records of 8 rows that lie together come as one run of bytes, for each warp or, if slices of K are one piece, for all of them; warps multiply them",
+    "    with x as whole numbers: weights_blocks.cuh. What type they are may differ from layer to layer, and in a product from part to part: a stage of the",
+    "    ring says it. Compiled with -DIGNIS_BLOCKS_TYPES=<the sum of 1 << type of those that there are>.",
     "*/",
     "#ifndef IGNIS_GENERATE_STEP_BLOCKS_CUH",
     "#define IGNIS_GENERATE_STEP_BLOCKS_CUH",
@@ -4421,7 +4421,7 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "                                                  : BLOCKS_Q6_K; /* if it is one */",
     "",
     "/*  ignis.h has the same numbers. */",
-    "constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT;                                   /* UNITS: of a record */",
+    "constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT; /* UNITS: of a record */",
     "constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144; /* at most */",
     "constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;",
     "constexpr int SCALES_BYTES = has_type(BLOCKS_Q6_K) ? 4096 : 0; /* of all of a tile's records; K is small enough */",
@@ -19548,7 +19548,7 @@ static const ignis__source ignis__sources[] = {
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
     {"generate_step.cu", 0x0483340bc9eae422ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 576)},
     {"generate_step.cuh", 0xb7810c80a0bc3531ULL, ignis__lines_generate_step_cuh, 74},
-    {"generate_step_blocks.cuh", 0x527a4279246fd737ULL, ignis__lines_generate_step_blocks_cuh, 275},
+    {"generate_step_blocks.cuh", 0xb3207928c8590436ULL, ignis__lines_generate_step_blocks_cuh, 275},
     {"generate_step_dense.cuh", 0x67bf5f5e3862ff2aULL, ignis__lines_generate_step_dense_cuh, 134},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0xb01ebbf9f9672410ULL, ignis__lines_hopper_cuh, 429},

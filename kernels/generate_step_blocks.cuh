@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  generate_step_blocks.cuh - quantised weights, for generate_step.cu
 
-    Records of 8 rows that lie together come as one run of bytes for each warp, which multiplies them with x as whole numbers: weights_blocks.cuh. What
-    type they are may differ from layer to layer, and in a product from part to part: a stage of the ring says it. Compiled with
-    -DIGNIS_BLOCKS_TYPES=<the sum of 1 << type of those that there are>.
+    Records of 8 rows that lie together come as one run of bytes, for each warp or, if slices of K are one piece, for all of them; warps multiply them
+    with x as whole numbers: weights_blocks.cuh. What type they are may differ from layer to layer, and in a product from part to part: a stage of the
+    ring says it. Compiled with -DIGNIS_BLOCKS_TYPES=<the sum of 1 << type of those that there are>.
 */
 #ifndef IGNIS_GENERATE_STEP_BLOCKS_CUH
 #define IGNIS_GENERATE_STEP_BLOCKS_CUH
@@ -22,7 +22,7 @@ constexpr int ONLY_TYPE = has_type(BLOCKS_Q4_0)   ? BLOCKS_Q4_0
                                                   : BLOCKS_Q6_K; /* if it is one */
 
 /*  ignis.h has the same numbers. */
-constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT;                                   /* UNITS: of a record */
+constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT; /* UNITS: of a record */
 constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144; /* at most */
 constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;
 constexpr int SCALES_BYTES = has_type(BLOCKS_Q6_K) ? 4096 : 0; /* of all of a tile's records; K is small enough */

@@ -884,25 +884,21 @@ static ignis_tensor weight(const test_shape *shape, ignis_shape dims, double fac
 /*  A matrix, of which rows from `other_from` on are of the other type, if weights are quantised. */
 static ignis_tensor matrix(const test_shape *shape, int rows, int k, int other_from, double factor, double **numbers)
 {
+    ignis_tensor_desc desc = tensor_desc(IGNIS_U8, false);
     ignis__blocks blocks;
     unsigned char *bytes;
-    double *values;
     ignis_tensor tensor;
     ignis__array *array;
-    int64_t count, i;
     if (!weights_type)
         return weight(shape, IGNIS_SHAPE(rows, k), factor, 0, numbers);
     bytes = blocks_bytes(rows, k, other_from > 0 ? weights_type : other_type, other_from > 0 ? other_from : rows, other_type, ++weight_seed,
                          factor, &blocks, numbers);
-    count = ignis__blocks_bytes(&blocks, blocks.count);
-    values = (double *)malloc(sizeof *values * (size_t)count);
-    for (i = 0; i < count; i++)
-        values[i] = bytes[i];
-    tensor = tensor_of(values, IGNIS_SHAPE(count), IGNIS_U8, false);
+    desc.host_dtype = IGNIS_U8;
+    tensor = ignis_tensor_from_host(bytes, IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), &desc);
     array = ignis__lent_array("test", tensor);
     array->blocks = blocks;
     ignis__array_drop("test", array);
-    free(values), free(bytes);
+    free(bytes);
     return tensor;
 }
 
