@@ -269,15 +269,16 @@ TEST(the_peak_is_that_of_the_device)
     int model;
     memset(&desc, 0, sizeof desc);
     desc.matmul = IGNIS_MATMUL_OWN;
-    desc.dry_device = &facts;
     simulated = true; /* the sizes are tiny */
     for (model = 0; model < 2; model++) {
         desc.dry_run = false;
+        desc.dry_device = NULL; /* facts are not known yet */
         SETUP(&desc);
         CHECK_OK(ignis_device_query(0, &facts));
         wet = model ? llama_peak() : gpt_peak(&gpt_124m, gpt_optimize);
         CHECK_OK(ignis_shutdown());
         desc.dry_run = true;
+        desc.dry_device = &facts;
         SETUP(&desc);
         damp = model ? llama_peak() : gpt_peak(&gpt_124m, gpt_optimize);
         CHECK_OK(ignis_shutdown());
