@@ -13947,8 +13947,9 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")                      \
     X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather")                    \
     X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")                        \
-    X(GENERATE_PARTS, GENERATE_CU, "ignis_generate_draw_parts")                 \
-    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")                        \
+    X(GENERATE_DRAW_PARTS, GENERATE_DRAW_CU, "ignis_generate_draw_parts")       \
+    X(GENERATE_DRAW_BINS, GENERATE_DRAW_CU, "ignis_generate_draw_bins")         \
+    X(GENERATE_DRAW, GENERATE_DRAW_CU, "ignis_generate_draw")                   \
     X(GEMV_1, GEMV_CU, "ignis_gemv_1")                                          \
     X(GEMV_2, GEMV_CU, "ignis_gemv_2")                                          \
     X(GEMV_4, GEMV_CU, "ignis_gemv_4")                                          \
@@ -14310,10 +14311,9 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_GEMV_BLOCKS_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU:
+    case IGNIS__SOURCE_GENERATE_DRAW_CU:
     case IGNIS__SOURCE_GENERATE_STEP_CU: return true;
-    case IGNIS__SOURCE_GENERATE_CU:
-        return builtin == IGNIS__BUILTIN_GENERATE_EMBED || builtin == IGNIS__BUILTIN_GENERATE_PARTS ||
-               builtin == IGNIS__BUILTIN_GENERATE_DRAW;
+    case IGNIS__SOURCE_GENERATE_CU: return builtin == IGNIS__BUILTIN_GENERATE_EMBED;
 #endif
     default: return false;
     }
@@ -43179,10 +43179,9 @@ enum {
     IGNIS__BIASES = 512,    /* of a row */
     IGNIS__MASKS_KEPT = 64, /* beside those of the rows of a step */
     IGNIS__DRAW_PARTS = 64, /* of a row's logits, and the bytes of what one has */
-    IGNIS__DRAW_PART = 12,
-    IGNIS__DRAW_SHARES = 16, /* of a row's tokens, so many each at least; bytes of what its blocks tell each other */
-    IGNIS__DRAW_SHARE = 512,
-    IGNIS__DRAW_EXCHANGE = 22 * (16 * 16 + 1) * 8 + 8,
+    IGNIS__DRAW_PART = 16,
+    IGNIS__DRAW_BLOCKS = 32,                      /* of a row that is drawn, at most */
+    IGNIS__DRAW_BINS = 2048 * 12 + 8 + 16384 * 4, /* bytes of what a row's tokens weigh */
     IGNIS__DRAW_VOCAB = 1 << 19
 };
 
@@ -43227,10 +43226,13 @@ typedef struct ignis__paged {
 } ignis__paged;
 
 typedef struct ignis__draw {
-    ignis__address logits, scores, rows, biases, parts, masks, exchanges;
+    ignis__address logits, scores, rows, biases, parts, masks, bins;
     int64_t stride;
     int vocab, bias_room, mask_room;
 } ignis__draw;
+
+/*  What a step draws: no tokens, the likeliest ones, or some by their weights. */
+typedef enum ignis__draws { IGNIS__DRAWS_NONE, IGNIS__DRAWS_LIKELIEST, IGNIS__DRAWS_WEIGHED } ignis__draws;
 
 typedef enum ignis__gemv_kind {
     IGNIS__GEMV_OUT,
@@ -43826,13 +43828,15 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     }
 }
 
-static void ignis__step_draw(ignis__op *op, int count, ignis_dtype dtype, ignis__draw *p)
+/*  weighs: some rows have a temperature. */
+static void ignis__step_draw(ignis__op *op, int count, bool weighs, ignis__draw *p)
 {
-    int64_t blocks = ignis__clamp(ignis__ceil_div(p->vocab, IGNIS__DRAW_SHARE), 1, IGNIS__DRAW_SHARES);
-    int64_t fit = 2 * op->work.device->info.multiprocessors / count; /* more would come when there is nothing left to do */
+    int64_t blocks = weighs ? ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS) : 1;
     void *params[] = {p};
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_PARTS, dtype, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, dtype, NULL, ignis__clamp(fit, 1, blocks), count, 1, 512, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_PARTS, IGNIS_F32, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    if (weighs)
+        ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, IGNIS_F32, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, IGNIS_F32, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
 /*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa that have one order for any piece:
@@ -43898,8 +43902,8 @@ typedef struct ignis__engine {
     /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
        rank's first one on; table, words: where layers have what, and what blocks tell each other, for generate_step.cu, null: it does not do steps;
        step_types: those of its weights as bits, 0: they are numbers; said: to other ranks; all arrays of these are claimed */
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *parts, *masks,
-        *exchanges, *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *parts, *masks, *bins,
+        *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
     int context, step_rows, splits, pages, step_types;
     char step_define[64];
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
@@ -43917,7 +43921,7 @@ typedef struct ignis__engine {
         int runs;
         ignis__capture *capture;
         void *exec;                /* CUgraphExec; null: not yet */
-    } steps[2][8];                 /* without and with a draw, of 1, 2, 4 ... rows */
+    } steps[3][8];                 /* by ignis__draws, of 1, 2, 4 ... rows */
     ignis__vocabulary *vocabulary; /* for grammars; null: not yet */
     ignis__grammar *grammars;      /* that sequences have, and have had, the latest first */
     uint64_t grammars_made, masks_used;
@@ -43960,7 +43964,7 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
     int i;
     if (entered)
         (void)ignis__device_finish(e->device);
-    for (i = 0; (entered || lost) && i < 16; i++)
+    for (i = 0; (entered || lost) && i < 8 * IGNIS__COUNT(e->steps); i++)
         if (e->steps[i / 8][i % 8].capture)
             ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
     if (e->draws)
@@ -44304,7 +44308,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->masks, e->mask_count, (m->vocab + 31) / 32, IGNIS_I32) &&
          ignis__engine_room(call, e, &e->gathered, 2, (int64_t)e->context * m->kv_heads * m->head_dim, m->dtype) &&
          ignis__engine_room(call, e, &e->parts, e->step_rows, (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
-         ignis__engine_room(call, e, &e->exchanges, e->step_rows, IGNIS__DRAW_EXCHANGE, IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->bins, e->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
          ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
          ignis__engine_room(call, e, &e->ended, e->step_rows, m->heads, IGNIS_I32) && ignis__next_begin(&op, call, e->device);
     if (ok) {
@@ -44312,7 +44316,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         (void)ignis__op_write(&op, e->cache); /* takes its memory, or there is none */
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);
-        ignis__op_zero(&op, e->exchanges);
+        ignis__op_zero(&op, e->bins);
         e->draws = (ignis__generate_draw *)ignis__pinned_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
         op.ok = op.ok && e->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_whole(call, e);
@@ -44499,7 +44503,7 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
 }
 
 /*  A step of so many rows, which lie in device memory: logits, and draws. */
-static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, bool draws)
+static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
 {
     ignis__address logits, said;
     ignis__step_norms norm;
@@ -44526,7 +44530,7 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, b
                             &norm);
     if (e->model->parallel.size > 1)
         ignis__engine_sum(op, e, e->logits, count);
-    if (!draws)
+    if (draws == IGNIS__DRAWS_NONE)
         return;
     memset(&p, 0, sizeof p);
     p.logits = ignis__op_write(op, e->logits);
@@ -44534,17 +44538,17 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, b
     p.rows = ignis__op_write(op, e->rows);
     p.biases = ignis__op_write(op, e->biases);
     p.parts = ignis__op_write(op, e->parts);
-    p.exchanges = ignis__op_write(op, e->exchanges);
+    p.bins = ignis__op_write(op, e->bins);
     p.stride = e->logits->shape.dim[1];
     p.vocab = e->model->vocab;
     p.bias_room = IGNIS__BIASES;
     p.masks = ignis__op_write(op, e->masks);
     p.mask_room = (int)e->masks->shape.dim[1];
-    ignis__step_draw(op, count, e->model->dtype, &p);
+    ignis__step_draw(op, count, draws == IGNIS__DRAWS_WEIGHED, &p);
 }
 
 /*  The same as a graph, from the second time on. count is a power of 2. */
-static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool draws)
+static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
@@ -45012,6 +45016,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
     const ignis__generate_draw *draw;
     ignis__address biases, address;
     ignis__op op;
+    ignis__draws kind;
     uint32_t said = 0;
     int first, some, width, i;
     if (!ignis__model_plain(call, sequences[0]->model))
@@ -45040,12 +45045,15 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
             width *= 2;
         memset(rows, 0, sizeof rows);
         biases = ignis__op_write(&op, e->biases);
+        kind = draws ? IGNIS__DRAWS_LIKELIEST : IGNIS__DRAWS_NONE;
         for (i = 0; i < width; i++) {
             const ignis_sampling_desc *d = sampling && i < some ? &sampling[first + i] : &greedy;
             ignis__sequence *s = i < some ? sequences[first + i] : NULL;
             rows[i].position = -1;
             if (!s)
                 continue;
+            if (draws && d->temperature > 0)
+                kind = IGNIS__DRAWS_WEIGHED;
             ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
             ignis__sampling_row(e, i, d, &rows[i]);
             if (draws && d->bias_count)
@@ -45059,7 +45067,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
         ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
         if (e->model->parallel.size > 1)
             ignis__engine_say(&op, e, said = ignis__engine_says(e, sequences + first, some, sampling ? sampling + first : NULL, draws));
-        ignis__engine_step(&op, e, width, draws);
+        ignis__engine_step(&op, e, width, kind);
         if (e->model->parallel.size > 1)
             op.ok = ignis__engine_agrees(&op, e, said);
         if (draws)
@@ -45532,7 +45540,7 @@ static ignis__spare_event *ignis__generate_queue(const char *call, ignis__sequen
         ignis__sampling_row(e, 0, sampling, &row);
         ignis__step_rows(&op, e->model->dtype, e->rows, &row, 1);
     }
-    ignis__engine_step(&op, e, 1, true);
+    ignis__engine_step(&op, e, 1, sampling->temperature > 0 ? IGNIS__DRAWS_WEIGHED : IGNIS__DRAWS_LIKELIEST);
     if (op.ok)
         drawn = ignis__event_record(call, e->device, e->ahead.stream = op.work.stream);
     op.ok = op.ok && drawn;

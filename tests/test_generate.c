@@ -628,6 +628,7 @@ TEST(keys_of_many_rows_as_of_each_alone)
 typedef struct draw_case {
     double temperature, top_p, min_p, penalty;
     int top_k, window, biases, masked; /* masked: tokens that differ from 0 modulo it can be drawn; 0: all; 1: none, but the last */
+    int levels;                        /* whole numbers that logits may be, from 0 on; 0: any numbers, some of them whole */
 } draw_case;
 
 static bool draw_allows(const draw_case *c, int id, int vocab) { return c->masked == 0 || id % c->masked != 0 || id == vocab - 1; }
@@ -653,9 +654,10 @@ static int compare_scores(const void *a, const void *b) /* falling, then ids */
     return x[0] != y[0] ? (x[0] < y[0] ? 1 : -1) : x[1] < y[1] ? -1 : 1;
 }
 
-/*  What is left of a row, as probabilities by ids; 0: cut. ids: of the sequence so far. */
+/*  What is left of a row, as probabilities by ids; 0: cut. below: of tokens with greater scores, and of lower ones with equal scores. ids: of the
+    sequence so far. */
 static int draw_reference(const draw_case *c, const double *logits, int vocab, const int32_t *ids, int count,
-                          const ignis__generate_bias *biases, double *probability)
+                          const ignis__generate_bias *biases, double *probability, double *below)
 {
     double *sorted = (double *)malloc(sizeof(double) * 2 * (size_t)vocab), sum = 0, running = 0, top;
     int i, j, kept = 0;
@@ -677,6 +679,7 @@ static int draw_reference(const draw_case *c, const double *logits, int vocab, c
     top = sorted[0];
     if (c->temperature == 0) {
         probability[(int)sorted[1]] = 1;
+        below[(int)sorted[1]] = 0;
         free(sorted);
         return 1;
     }
@@ -691,9 +694,12 @@ static int draw_reference(const draw_case *c, const double *logits, int vocab, c
     for (i = 0, sum = 0; i < kept; i++)
         if (exp((sorted[2 * i] - top) / c->temperature) >= (c->min_p > 5.7e-14 ? c->min_p : 5.7e-14) || sorted[2 * i] == top)
             sum += probability[(int)sorted[2 * i + 1]] = sorted[2 * i] == top ? 1 : exp((sorted[2 * i] - top) / c->temperature);
-    for (i = 0, kept = 0; i < vocab; i++) {
-        kept += probability[i] > 0;
-        probability[i] /= sum;
+    for (i = 0, kept = 0, running = 0; i < vocab; i++) {
+        int id = (int)sorted[2 * i + 1];
+        kept += probability[id] > 0;
+        probability[id] /= sum;
+        below[id] = running;
+        running += probability[id];
     }
     free(sorted);
     return kept;
@@ -704,14 +710,14 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
 {
     enum { HISTORY = 20 };
     int before = room_count, stride = vocab + 3, r, i, differ = 0;
-    double *probability = (double *)malloc(sizeof(double) * (size_t)vocab),
+    double *probability = (double *)malloc(sizeof(double) * (size_t)vocab), *below = (double *)malloc(sizeof(double) * (size_t)vocab),
            *logits = (double *)calloc((size_t)(rows * stride), sizeof(double));
     ignis__array *logit_room = room(IGNIS_SHAPE(rows, stride), IGNIS_F32), *scores = room(IGNIS_SHAPE(rows, stride), IGNIS_F32);
     ignis__array *row_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
     ignis__array *draw_room = room(IGNIS_SHAPE(2 * rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
     ignis__array *parts = room(IGNIS_SHAPE(rows * IGNIS__DRAW_PARTS * IGNIS__DRAW_PART), IGNIS_U8);
     ignis__array *mask_room = room(IGNIS_SHAPE(rows, vocab / 32 + 1), IGNIS_I32);
-    ignis__array *exchanges = room(IGNIS_SHAPE(rows, IGNIS__DRAW_EXCHANGE), IGNIS_U8);
+    ignis__array *bins = room(IGNIS_SHAPE(rows, IGNIS__DRAW_BINS), IGNIS_U8);
     uint32_t *masks = (uint32_t *)calloc((size_t)(rows * (vocab / 32 + 1)), sizeof *masks);
     ignis__array *bias_room = room(IGNIS_SHAPE(rows * 8 * 8), IGNIS_U8), *ids = room(IGNIS_SHAPE(rows * (HISTORY + 1)), IGNIS_I32);
     ignis__generate_row *row = (ignis__generate_row *)calloc((size_t)rows, sizeof *row);
@@ -722,7 +728,9 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     ignis__op op;
     for (i = 0; i < rows * stride; i++) {
         logits[i] = (double)(float)(6 * noise(seed, i));
-        if (i % 7 == 0)
+        if (c->levels)
+            logits[i] = floor((noise(seed, i) + 1) / 2 * c->levels);
+        else if (i % 7 == 0)
             logits[i] = floor(logits[i]); /* ties */
     }
     logits[1] = NAN, logits[2] = -HUGE_VAL;
@@ -755,11 +763,11 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     p.logits = ignis__op_read(&op, logit_room), p.scores = ignis__op_write(&op, scores);
     p.rows = ignis__op_read(&op, row_room), p.biases = ignis__op_read(&op, bias_room);
     p.parts = ignis__op_write(&op, parts);
-    ignis__op_zero(&op, exchanges);
-    p.exchanges = ignis__op_write(&op, exchanges);
+    ignis__op_zero(&op, bins);
+    p.bins = ignis__op_write(&op, bins);
     p.stride = stride, p.vocab = vocab, p.bias_room = 8;
     p.masks = ignis__op_read(&op, mask_room), p.mask_room = vocab / 32 + 1;
-    ignis__step_draw(&op, rows, IGNIS_F32, &p);
+    ignis__step_draw(&op, rows, c->temperature > 0, &p);
     step_end(&op);
     CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * 2 * rows));
     after = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *after);
@@ -767,22 +775,20 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     for (r = 0; r < rows; r++) {
         const double *own = logits + r * stride;
         uint32_t counter[4] = {HISTORY, 0, 0, 0};
-        double below = 0, most = -HUGE_VAL, sum = 0, u;
+        double most = -HUGE_VAL, sum = 0, u;
         const ignis__generate_draw *draw = &draws[2 * r + (HISTORY - 1) % 2];
-        int id = draw->id, kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8, probability);
+        int id = draw->id, kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8, probability, below);
         philox(counter, (uint32_t)r, (uint32_t)seed);
         u = (counter[1] + counter[0] / 4294967296.0) / 4294967296.0;
         if (id < 0 || id >= vocab) {
             test__fail(__FILE__, __LINE__, "no token");
             break;
         }
-        for (i = 0; i < id; i++)
-            below += probability[i];
         differ += kept != draw->kept;
         if (c->temperature == 0)
             CHECK(probability[id] == 1);
         else
-            CHECK(probability[id] > 0 && u > below - 2e-5 && u < below + probability[id] + 2e-5);
+            CHECK(probability[id] > 0 && u > below[id] - 2e-5 && u < below[id] + probability[id] + 2e-5);
         for (i = 0; i < vocab; i++)
             most = own[i] > most ? own[i] : most;
         for (i = 0; i < vocab; i++)
@@ -791,16 +797,19 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         CHECK_INT(after[r * (HISTORY + 1) + HISTORY], id);
     }
     CHECK_INT(differ, 0);
-    free(after), free(history), free(biases), free(draws), free(row), free(logits), free(probability);
+    free(after), free(history), free(biases), free(draws), free(row), free(logits), free(probability), free(below);
     rooms_end(before);
 }
 
 static const draw_case draw_cases[] = {
-    {0, 0, 0, 1, 0, 0, 0, 0},         {1, 0, 0, 1, 0, 0, 0, 0},     {0.7, 0, 0, 1, 40, 0, 0, 0},        {1, 0.9, 0, 1, 0, 0, 0, 0},
-    {1.3, 0.5, 0, 1, 12, 0, 0, 0},    {1, 0, 0.05, 1, 0, 0, 0, 0},  {0.9, 0.95, 0.1, 1.2, 30, 0, 5, 0}, {0, 0, 0, 1.5, 0, 7, 8, 0},
-    {2, 0.8, 0.01, 0.8, 50, 5, 3, 0}, {1, 0.001, 0, 1, 0, 0, 0, 0}, {1, 0, 0, 1, 1, 0, 0, 0},           {0.01, 0.99, 0, 1, 5, 0, 0, 0},
-    {0, 0, 0, 1, 0, 0, 0, 2},         {1, 0, 0, 1, 0, 0, 0, 3},     {0.9, 0.95, 0.1, 1.2, 30, 0, 5, 2}, {0, 0, 0, 1.5, 0, 7, 8, 1},
-    {1.2, 0.5, 0, 1.3, 3, 0, 8, 4},   {1, 0, 0, 1, 0, 0, 0, 1},
+    {0, 0, 0, 1, 0, 0, 0, 0, 0},           {1, 0, 0, 1, 0, 0, 0, 0, 0},          {0.7, 0, 0, 1, 40, 0, 0, 0, 0},
+    {1, 0.9, 0, 1, 0, 0, 0, 0, 0},         {1.3, 0.5, 0, 1, 12, 0, 0, 0, 0},     {1, 0, 0.05, 1, 0, 0, 0, 0, 0},
+    {0.9, 0.95, 0.1, 1.2, 30, 0, 5, 0, 0}, {0, 0, 0, 1.5, 0, 7, 8, 0, 0},        {2, 0.8, 0.01, 0.8, 50, 5, 3, 0, 0},
+    {1, 0.001, 0, 1, 0, 0, 0, 0, 0},       {1, 0, 0, 1, 1, 0, 0, 0, 0},          {0.01, 0.99, 0, 1, 5, 0, 0, 0, 0},
+    {0, 0, 0, 1, 0, 0, 0, 2, 0},           {1, 0, 0, 1, 0, 0, 0, 3, 0},          {0.9, 0.95, 0.1, 1.2, 30, 0, 5, 2, 0},
+    {0, 0, 0, 1.5, 0, 7, 8, 1, 0},         {1.2, 0.5, 0, 1.3, 3, 0, 8, 4, 0},    {1, 0, 0, 1, 0, 0, 0, 1, 0},
+    {1, 0, 1e-13, 1, 0, 0, 0, 0, 0},       {0.2, 0.9, 2e-13, 1, 90, 0, 0, 0, 0}, {100, 0.6, 0, 1, 70, 0, 0, 0, 0},
+    {1, 0.7, 0.2, 1, 0, 0, 0, 0, 3},       {1, 0.37, 0, 1, 0, 0, 0, 0, 1},       {3, 0.5, 0.9, 1, 50, 0, 3, 2, 2},
 };
 
 TEST(draws_are_those_of_the_reference)
@@ -809,14 +818,16 @@ TEST(draws_are_those_of_the_reference)
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(draw_cases); i++) {
         check_draws(&draw_cases[i], 101, 12, (uint64_t)(100 + i));
-        if (i % 2 == 0) /* blocks that wait for each other: two, and as many as there are */
+        if (i % 2 == 0)
             check_draws(&draw_cases[i], 1000, 2, (uint64_t)(200 + i));
         else
             check_draws(&draw_cases[i], 9001, 1, (uint64_t)(300 + i));
+        if (draw_cases[i].levels) /* more equal ones than are looked at one by one */
+            check_draws(&draw_cases[i], 40009, 1, (uint64_t)(500 + i));
     }
 }
 
-/*  Blocks take what there is to do: a single one does it all, and of more than there is work for some find nothing. */
+/*  A single block of a row does it all; of more than there is work for some find nothing. */
 TEST(draws_need_no_number_of_blocks)
 {
     int processors, i;
