@@ -3707,8 +3707,9 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
 /*  ignis_sequence_next - draw a token behind the last one, and append it
     The bits of all logits are the same alone, in any batch, in a fork, after truncating and feeding: they follow from the ids, and from how those
     were cut in pieces that were fed more than 64 at a time. sampling may be null: the likeliest token.
-    On devices of compute capability 9.x a step of one sequence, of a model in f16 or bf16 without quantised weights or norms of heads, is one
-    launch whose blocks wait for each other (a cooperative launch): it begins when other work has left room for one on each multiprocessor.
+    On devices of compute capability 9.x a step of one sequence, of a model in f16 or bf16 whose weights are not quantised, or 16 to 56 MB of them a
+    layer, is one launch whose blocks wait for each other (a cooperative launch): it begins when other work has left room for one on each
+    multiprocessor.
     Returns: the token; -1 on failure, and then the sequence is as it was.
     Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
     (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
@@ -43278,7 +43279,7 @@ typedef union ignis__step_weights {
 
 typedef struct ignis__step_layer {
     ignis__step_weights weights[4];
-    ignis__address bias[4], norm[2], norm_bias[2];
+    ignis__address bias[4], norm[2], norm_bias[2], head_norm[2], nothing[6]; /* maps of the next layer begin at 64 bytes */
 } ignis__step_layer;
 
 typedef struct ignis__step {
@@ -43905,7 +43906,7 @@ typedef struct ignis__engine {
     ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *parts, *masks, *bins,
         *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
     int context, step_rows, splits, pages, step_types;
-    char step_define[64];
+    char step_define[96];
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
     float frequencies[IGNIS__ROPE_HALF];
@@ -44079,7 +44080,7 @@ IGNIS__COLD static bool ignis__engine_numbers(const char *call, ignis__engine *e
 
 /*  What generate_step.cu reads of a layer, in its order, and of the logits behind the last one; null: there is none. */
 typedef struct ignis__step_arrays {
-    ignis__array *weights[4], *bias[4], *norm[2], *norm_bias[2];
+    ignis__array *weights[4], *bias[4], *norm[2], *norm_bias[2], *head_norm[2];
 } ignis__step_arrays;
 
 static ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer)
@@ -44094,6 +44095,7 @@ static ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer
     a.weights[0] = l->qkv, a.weights[1] = l->o, a.weights[2] = l->up, a.weights[3] = l->down;
     a.bias[0] = l->qkv_bias, a.bias[1] = l->o_bias, a.bias[2] = l->up_bias, a.bias[3] = l->down_bias;
     a.norm[0] = l->attn_norm, a.norm[1] = l->mlp_norm, a.norm_bias[0] = l->attn_norm_bias, a.norm_bias[1] = l->mlp_norm_bias;
+    a.head_norm[0] = l->q_norm, a.head_norm[1] = l->k_norm;
     return a;
 }
 
@@ -44117,13 +44119,24 @@ IGNIS__COLD static int ignis__engine_whole_types(const ignis__engine *e)
     return !types ? 0 : dense ? -1 : types;
 }
 
+/*  Whether heads of q and k have norms. */
+static bool ignis__engine_head_norms(const ignis__engine *e)
+{
+    bool some = false;
+    int i;
+    for (i = 0; i < e->model->layers; i++)
+        some |= e->layer[i].q_norm || e->layer[i].k_norm;
+    return some;
+}
+
 /*  Bytes of shared memory of its blocks, with as many stages in the ring as there is room for. */
 static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 {
     enum { FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, MOST = 8 }; /* generate_step.cu has the same */
     const ignis__model *m = e->model;
     const int head_dim = ignis__paged_head_dim(m->head_dim), grain = e->step_types ? 256 : 32;
-    const int64_t attended = m->heads * m->head_dim, fixed = 4096 + 44 * (head_dim + 8); /* fixed: what it declares itself */
+    const int64_t attended = m->heads * m->head_dim;
+    const int64_t fixed = 4096 + 44 * (head_dim + 8) + (ignis__engine_head_norms(e) ? 8 * head_dim : 0); /* what it declares itself */
     const int64_t hidden = ignis__ceil_div(m->hidden, grain) * grain, longest = m->inner > attended ? m->inner : attended;
     const int64_t normed = 2 * hidden + m->hidden * (e->norm_bias ? 6 : 4), row = 2 * ignis__ceil_div(longest, grain) * grain;
     int64_t stage = 8 * 4 * 1024, scales = 0, rest, room;
@@ -44160,10 +44173,7 @@ IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
     int i;
     for (i = 0; takes && i < 4 && first.weights[i]; i++)
         bytes += ignis__blocks_bytes(&first.weights[i]->blocks, first.weights[i]->blocks.count);
-    takes = takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= IGNIS__STEP_MOST));
-    for (i = 0; takes && i < m->layers; i++)
-        takes = !e->layer[i].q_norm && !e->layer[i].k_norm;
-    return takes;
+    return takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= IGNIS__STEP_MOST));
 }
 
 /*  What it reads of a weight: the map of its tiles, or where parts of one type are. Rows of a tile that are apart are in two planes. */
@@ -44205,6 +44215,8 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
     if (e->step_types)
         snprintf(e->step_define + strlen(e->step_define), sizeof e->step_define - strlen(e->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
                  e->step_types);
+    if (ignis__engine_head_norms(e))
+        strcat(e->step_define, " -DIGNIS_HEAD_NORMS=1");
     if (ignis__requests.path[0])
         ignis__request_own(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
     (void)ignis__engine_whole_shared(e, &p);
@@ -44232,6 +44244,7 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
         for (j = 0; op.ok && j < 2; j++) {
             layer.norm[j] = a.norm[j] ? ignis__op_read(&op, a.norm[j]) : 0;
             layer.norm_bias[j] = a.norm_bias[j] ? ignis__op_read(&op, a.norm_bias[j]) : 0;
+            layer.head_norm[j] = a.head_norm[j] ? ignis__op_read(&op, a.head_norm[j]) : 0;
         }
         memcpy(as_words, &layer, sizeof layer);
         ignis__step_words(&op, m->dtype, e->table, i * per_layer, as_words, per_layer);
@@ -44460,6 +44473,7 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
         for (j = 0; j < 2; j++) {
             (void)(a.norm[j] && ignis__op_read(op, a.norm[j]));
             (void)(a.norm_bias[j] && ignis__op_read(op, a.norm_bias[j]));
+            (void)(a.head_norm[j] && ignis__op_read(op, a.head_norm[j]));
         }
     }
     for (i = 0; i < 5; i++) {

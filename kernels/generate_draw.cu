@@ -12,7 +12,7 @@
     follows from places ahead of it, as those at the end of a bin or at its begin: so only the tokens of few bins are looked at one by one, by the
     block of a row that ends last. No block waits for another.
 
-    One program for all: -DIGNIS_T=1.
+    One program: -DIGNIS_T=3.
 */
 #include "ignis.cuh"
 #include "generate.cuh"
@@ -253,9 +253,13 @@ struct draw_row {
 extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_bins(draw_params p)
 {
     __shared__ draw_part whole;
+    __shared__ weight_t weight[BINS]; /* of this part: many tokens would be added to the same few numbers of the row's */
+    __shared__ uint32_t count[BINS];
     const generate_row &place = p.rows[blockIdx.y];
     draw_bins &bins = p.bins[blockIdx.y];
     const int size = (p.vocab + PARTS - 1) / PARTS, from = blockIdx.x * size, to = min(p.vocab, from + size);
+    for (int i = threadIdx.x; i < BINS; i += PART_THREADS)
+        weight[i] = count[i] = 0;
     ignis_grid_dependents_launch();
     ignis_grid_dependency_wait();
     if (place.position < 0 || place.temperature == 0)
@@ -269,9 +273,15 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_b
         if (w == 0)
             continue;
         const int bin = row.bin_of(distance);
-        atomicAdd(&bins.weight[bin], w);
-        atomicAdd(&bins.count[bin], 1u);
+        atomicAdd(&weight[bin], w);
+        atomicAdd(&count[bin], 1u);
     }
+    __syncthreads();
+    for (int i = threadIdx.x; i < BINS; i += PART_THREADS)
+        if (count[i] > 0) {
+            atomicAdd(&bins.weight[i], weight[i]);
+            atomicAdd(&bins.count[i], count[i]);
+        }
 }
 
 /* --- the draw --------------------------------------------------------------------------------------------------------------------------- */
@@ -293,7 +303,8 @@ struct draw_memory {
         } digit;
     };
     draw_sum above;
-    uint32_t number; /* what a thread tells the others: a digit, a token, a place in the list */
+    uint32_t keys[2]; /* the inverse of the least one, and the greatest */
+    uint32_t number;  /* what a thread tells the others: a digit, a key, a place in the list */
     bool is_last;
 };
 
@@ -370,25 +381,42 @@ struct draw_search {
     __device__ __noinline__ uint32_t find(int low, int high, bool counts, weight_t target, draw_sum &above, draw_sum &here,
                                           const uint32_t *of = nullptr)
     {
-        uint32_t found = 0, done = 0; /* digits of the key, and where they are */
-        int shift = of ? 16 : 24;
+        uint32_t least = 0, span = 0xffffffffu; /* what is looked through: keys from the least one on, so many and one more */
         const auto each_here = [&](auto use) {
             each(low, high, [&](int i, uint32_t key, weight_t w) {
                 const bool is_one = !of || key == *of;
                 key = of ? key_of(i) : key;
-                if (is_one && (key & done) == found)
+                if (is_one && key - least <= span)
                     use(key, w);
             });
         };
+        if (threadIdx.x < 2)
+            memory.keys[threadIdx.x] = 0;
+        __syncthreads();
+        uint32_t below = 0, greatest = 0; /* below: how far the least one is from the greatest that there can be */
+        each_here([&](uint32_t key, weight_t) {
+            below = max(below, ~key);
+            greatest = max(greatest, key);
+        });
+        below = ignis_warp_max(below);
+        greatest = ignis_warp_max(greatest);
+        if (threadIdx.x % 32 == 0) {
+            atomicMax(&memory.keys[0], below);
+            atomicMax(&memory.keys[1], greatest);
+        }
+        __syncthreads();
+        least = ~memory.keys[0];
+        span = memory.keys[1] - least;
 #pragma unroll 1
-        for (;; shift -= 8) {
+        for (;;) {
+            const int shift = max(0, 32 - __clz(span) - 8);
             for (int d = threadIdx.x; d < DIGITS; d += DRAW_THREADS) {
                 memory.digit.weight[d] = 0;
                 memory.digit.count[d] = 0;
             }
             __syncthreads();
             each_here([&](uint32_t key, weight_t w) {
-                const uint32_t digit = key >> shift & (DIGITS - 1);
+                const uint32_t digit = (key - least) >> shift;
                 atomicAdd(&memory.digit.weight[digit], w);
                 atomicAdd(&memory.digit.count[digit], 1u);
             });
@@ -419,19 +447,19 @@ struct draw_search {
             above = memory.above;
             here.weight = memory.digit.weight[memory.number];
             here.count = memory.digit.count[memory.number];
-            found |= memory.number << shift;
-            done |= (DIGITS - 1u) << shift;
+            least += memory.number << shift;
+            span = (1u << shift) - 1;
             __syncthreads();
-            if (here.count == 1 || shift == 0)
+            if (here.count == 1 || span == 0)
                 break;
         }
-        if (shift > 0) {
+        if (span > 0) {
             each_here([&](uint32_t key, weight_t) { memory.number = key; });
             __syncthreads();
-            found = memory.number;
+            least = memory.number;
             __syncthreads();
         }
-        return found;
+        return least;
     }
 
     /*  The id of the token of bins low to high with which weights reach `target`. */

@@ -14,7 +14,7 @@
     Sums have the order that gemv_mma.cu and attention_paged_mma.cu have: a row's bits are the same, however it is computed. For f16 and bf16, sm_90a;
     a launch whose blocks all run at once. One program per type and size of heads: compiled with -DIGNIS_T=<1 or 2>
     -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too. Weights are of T: generate_step_dense.cuh; or quantised, with
-    -DIGNIS_BLOCKS_TYPES: generate_step_blocks.cuh. Then sums have the order of gemv_blocks.cu.
+    -DIGNIS_BLOCKS_TYPES: generate_step_blocks.cuh. Then sums have the order of gemv_blocks.cu. With -DIGNIS_HEAD_NORMS=1 heads of q and k have norms.
 */
 #ifdef IGNIS_BLOCKS_TYPES
 #include "generate_step_blocks.cuh"
@@ -24,6 +24,10 @@
 #include "blocks.cuh"
 #include "attention_paged_team.cuh"
 
+#ifndef IGNIS_HEAD_NORMS
+#define IGNIS_HEAD_NORMS 0
+#endif
+
 typedef unsigned long long word;
 
 constexpr int TEAMS = 2;   /* of warps, for attention */
@@ -32,9 +36,10 @@ constexpr int ROW = D + 8; /* elements from a row of q to the next in shared mem
 enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS }; /* products of a layer; and of the logits */
 
 /*  ignis.h has the same structs. */
-struct step_layer {
+struct alignas(64) step_layer {
     step_weights weights[4]; /* behind the last layer that of the logits' */
     const T *bias[4], *norm[2], *norm_bias[2];
+    const T *head_norm[2]; /* of q and k, or null */
 };
 
 struct step_params {
@@ -118,6 +123,7 @@ struct step_memory {
     step_product products[PRODUCTS];
     team_memory teams[TEAMS];
     alignas(16) T q[TEAMS][HEADS + 2][ROW]; /* and of the row itself a key and a value */
+    T head_norms[TEAMS][2][IGNIS_HEAD_NORMS ? D : 4]; /* each team brings its own */
     float sines[D / 2], cosines[D / 2];
     float norm[2][SLICES];
 };
@@ -207,11 +213,11 @@ struct step_block {
                     continue;
                 if (at.which == QKV) {
                     const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);
-                    const bool turns = head < p.heads + p.kv_heads, value = !turns;
+                    const bool value = head >= p.heads + p.kv_heads, turns = !value && !IGNIS_HEAD_NORMS; /* else who reads them does it */
                     const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;
                     const T z = T(turned(y, other, lane < 8 ? -sine : sine, cosine));
                     put_word(p.qkv + i, (uint32_t) * (const uint16_t *)&z, own);
-                    if (head >= p.heads && position >= 0) { /* for the steps behind */
+                    if (head >= p.heads && position >= 0 && (value || !IGNIS_HEAD_NORMS)) { /* for the steps behind */
                         const generate_cache<T> cache = {keys(at.layer) + value * p.slab, p.kv_heads, p.head_dim};
                         cache.data[cache.in_page(page, position, head - p.heads - value * p.kv_heads) + d] = z;
                     }
@@ -363,6 +369,52 @@ struct step_block {
         }
     }
 
+    /*  The norms of a layer's heads are on their way to shared memory. */
+    __device__ void ask_for_head_norms(const paged_team<false> &team, int layer) const
+    {
+        const int quarter = p.head_dim / 4;
+        for (int i = threadIdx.x % TEAM; i < 2 * quarter; i += TEAM) {
+            const T *const from = p.layers[layer].head_norm[i / quarter];
+            if (from)
+                ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(&m.head_norms[team.number][i / quarter][i % quarter * 4]),
+                                     from + i % quarter * 4, 8);
+        }
+        ignis_ptx_cp_async_commit();
+    }
+    /*  Of q, and of the row's own key where that is there, as generate.cu has it: their norms, and they are turned. The key goes to the cache. */
+    __device__ void norm_heads(const paged_team<false> &team, int layer, int first, int count, int last, bool has_last) const
+    {
+        const int lane = threadIdx.x % 32, half = p.head_dim / 2;
+        for (int r = team.warp; r < count + has_last; r += WARPS) {
+            const bool is_key = r == count;
+            T *const row = m.q[team.number][is_key ? HEADS : r];
+            const T *const weight = p.layers[layer].head_norm[is_key] ? m.head_norms[team.number][is_key] : nullptr;
+            const generate_cache<T> cache = {keys(layer), p.kv_heads, p.head_dim};
+            T *const to = is_key && first % (p.heads / p.kv_heads) == 0 ? cache.at(p.row->pages, last, team.kv) : nullptr;
+            float factor = 1;
+            if (weight) {
+                float squares = 0;
+                for (int i = lane; i < p.head_dim; i += 32)
+                    squares += float(row[i]) * float(row[i]);
+                factor = 1.0f / sqrt(ignis_warp_sum(squares) / float(p.head_dim) + float(p.eps));
+                __syncwarp();
+            }
+            for (int i = lane; i < half; i += 32) {
+                float a = float(row[i]), b = float(row[i + half]);
+                if (weight) {
+                    a *= factor * float(weight[i]);
+                    b *= factor * float(weight[i + half]);
+                }
+                row[i] = T(turned(a, b, -m.sines[i], m.cosines[i]));
+                row[i + half] = T(turned(b, a, m.sines[i], m.cosines[i]));
+                if (to) {
+                    to[i] = row[i];
+                    to[i + half] = row[i + half];
+                }
+            }
+        }
+    }
+
     /*  A team's units, which are query heads that share a key head, and a split of the keys. Those of the first tile come ahead of the product that
         gives q, where registers have room for them (EARLY); all else is done behind it (`walks`). */
     struct unit_walk {
@@ -378,6 +430,10 @@ struct step_block {
         paged_team<false> &team = w.team;
         T(&rows)[HEADS + 2][ROW] = m.q[team.number];
         bool fetched = EARLY && walks;
+        if (IGNIS_HEAD_NORMS && !walks)
+            ask_for_head_norms(team, layer);
+        if (IGNIS_HEAD_NORMS && walks)
+            ignis_ptx_cp_async_wait<0>();
         if (!walks && EARLY)
             team.forget();
         team.source.k = keys(layer);
@@ -418,6 +474,10 @@ struct step_block {
                         }
                     }
                     team.sync();
+                    if (IGNIS_HEAD_NORMS) {
+                        norm_heads(team, layer, w.first, w.count, last, has_last);
+                        team.sync();
+                    }
                 }
                 const auto chunk_of = [&](int r) {
                     return [&, r](int c) {

@@ -1135,6 +1135,7 @@ static const test_shape whole_shapes[] = {
     {2, 3, 3, 64, 520, 136, 131, true, true, false, IGNIS_F16},   {1, 12, 1, 32, 264, 328, 300, false, false, false, IGNIS_BF16},
     {1, 4, 2, 80, 1032, 72, 50, false, true, false, IGNIS_BF16},  {1, 2, 1, 128, 136, 512, 77, false, false, false, IGNIS_F16},
     {1, 3, 1, 256, 72, 200, 33, false, false, false, IGNIS_BF16}, {2, 8, 4, 48, 72, 2056, 64, false, false, false, IGNIS_F16},
+    {2, 4, 2, 128, 136, 120, 70, false, false, true, IGNIS_BF16}, {2, 20, 1, 80, 264, 64, 45, false, true, true, IGNIS_F16},
 };
 
 /*  A device with so many multiprocessors, from its next step on; 0: as many as it has. */
@@ -1195,6 +1196,7 @@ static const struct {
     {{1, 2, 1, 128, 256, 4352, 72, false, true, false, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0},
     {{2, 1, 1, 256, 256, 2304, 50, false, false, false, IGNIS_BF16}, IGNIS__GGUF_Q6_K, IGNIS__GGUF_Q8_0},
     {{2, 2, 2, 80, 2112, 96, 40, true, true, false, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0},
+    {{2, 4, 2, 64, 256, 512, 61, false, true, true, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q6_K},
 };
 
 TEST(steps_of_one_row_have_the_bits_of_others)

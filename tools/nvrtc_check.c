@@ -134,7 +134,7 @@ static const char planted_kernel[] = "#include \"ignis.cuh\"\n"
 static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4",
                                          "-DIGNIS_T=5", "-DIGNIS_T=6", "-DIGNIS_T=7", NULL};
 static const char *const every_sum[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", "-DIGNIS_T=5", "-DIGNIS_T=6", NULL};
-static const char *const only_f32[] = {"-DIGNIS_T=1", NULL};
+static const char *const only_f32[] = {"-DIGNIS_T=3", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const gemv_mma[] = {"-DIGNIS_T=1",
                                        "-DIGNIS_T=2",
