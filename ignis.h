@@ -44173,6 +44173,7 @@ IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
     int i;
     for (i = 0; takes && i < 4 && first.weights[i]; i++)
         bytes += ignis__blocks_bytes(&first.weights[i]->blocks, first.weights[i]->blocks.count);
+    takes = takes && (m->head_dim <= 128 || !ignis__engine_head_norms(e)); /* there are no registers for both */
     return takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= IGNIS__STEP_MOST));
 }
 

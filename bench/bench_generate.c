@@ -4,7 +4,7 @@
     Writes each model as a folder that transformers opens, too: peer_generate.py measures the same. A share is that of 4.25 TB/s: the bytes of all
     weights that a step multiplies with, and of the keys and values that it reads, each once. Every figure is a median, taken warm.
 
-        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [llama-135m] [gpt2] [llama-1b] [llama-8b]
+        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [llama-135m] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
         folder=path among the words: where models are written, and stay (/dev/shm); 8b takes 16 GB
         batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
         of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json
@@ -30,16 +30,17 @@ enum { PROMPT = 512, STEPS = 48, ROUNDS = 5, MOST = 64, BLOCK = 1 << 22 };
 typedef struct shape {
     const char *name;
     int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
-    bool is_gpt2, tied;
+    bool is_gpt2, tied, normed; /* normed: heads of q and k have norms */
 } shape;
 
 static const shape shapes[] = {
-    {"llama-135m", 30, 576, 9, 3, 64, 1536, 49152, false, true},
-    {"gpt2", 12, 768, 12, 12, 64, 3072, 50257, true, true},
-    {"llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, false, true},
-    {"llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, false, false},
+    {"llama-135m", 30, 576, 9, 3, 64, 1536, 49152, false, true, false},
+    {"gpt2", 12, 768, 12, 12, 64, 3072, 50257, true, true, false},
+    {"qwen3-0.6b", 28, 1024, 16, 8, 128, 3072, 151936, false, true, true},
+    {"llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, false, true, false},
+    {"llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, false, false, false},
 };
-static const shape small = {"tiny", 2, 64, 4, 2, 16, 128, 256, false, true}; /* for the simulator */
+static const shape small = {"tiny", 2, 64, 4, 2, 16, 128, 256, false, true, true}; /* for the simulator */
 
 /* the folder ------------------------------------------------------------------------------------------------------- */
 
@@ -120,6 +121,10 @@ static void put_all(const shape *s, FILE *file, bool header)
         put(file, header, &at, "model.layers.%d.self_attn.k_proj.weight", l, k, h, -1);
         put(file, header, &at, "model.layers.%d.self_attn.v_proj.weight", l, k, h, -1);
         put(file, header, &at, "model.layers.%d.self_attn.o_proj.weight", l, h, q, -1);
+        if (s->normed) {
+            put(file, header, &at, "model.layers.%d.self_attn.q_norm.weight", l, s->head_dim, 0, 1);
+            put(file, header, &at, "model.layers.%d.self_attn.k_norm.weight", l, s->head_dim, 0, 1);
+        }
         put(file, header, &at, "model.layers.%d.post_attention_layernorm.weight", l, h, 0, 1);
         put(file, header, &at, "model.layers.%d.mlp.gate_proj.weight", l, s->inner, h, -1);
         put(file, header, &at, "model.layers.%d.mlp.up_proj.weight", l, s->inner, h, -1);
@@ -165,13 +170,14 @@ static bool write_folder(const shape *s, const char *folder)
                 s->hidden, s->layers, s->heads, s->vocab);
     else
         fprintf(file,
-                "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
+                "{\"architectures\": [\"%sForCausalLM\"], \"model_type\": \"%s\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
                 "\"num_attention_heads\": %d, "
                 "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d, "
                 "\"max_position_embeddings\": 4096, "
                 "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": %s, \"rope_theta\": 500000.0, \"dtype\": "
                 "\"bfloat16\"}\n",
-                s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim, s->inner, s->vocab, s->tied ? "true" : "false");
+                s->normed ? "Qwen3" : "Llama", s->normed ? "qwen3" : "llama", s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim,
+                s->inner, s->vocab, s->tied ? "true" : "false");
     return fclose(file) == 0;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What bench_generate measures, by transformers: python3 bench/peer_generate.py [compile] [folder=/dev/shm] [batch=1,8,64] [gpt2] [llama-1b] [llama-8b]
+"""What bench_generate measures, by transformers: python3 bench/peer_generate.py [compile] [folder=/dev/shm] [batch=1,8,64] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
 
 Opens the folders that bench_generate has written. Decoding has a static cache of 1024 tokens and takes the likeliest token on the device; the whole
 step is a CUDA graph, or, with compile, torch.compile of the model in its mode reduce-overhead. Nothing is copied to the host between tokens.

@@ -216,6 +216,9 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_p
     }
 }
 
+/*  How many of the numbers from one to another a thread has, one in so many. */
+__device__ inline int threads_share(int from, int to, int threads) { return (to - from - (int)threadIdx.x + threads - 1) / threads; }
+
 /* --- weights ---------------------------------------------------------------------------------------------------------------------------- */
 
 /*  A row's scores. They are cut step by step: a token is left that is above the border, or at it and not behind `last`. */
@@ -237,13 +240,35 @@ struct draw_row {
         const uint32_t bits = __float_as_uint(score + 0.0f); /* both zeros are one */
         return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     }
-    __device__ float score(int i) const { return number_of(scores[i]); }
     __device__ float distance(float score) const { return score == greatest ? 0 : (greatest - score) / temperature; }
     __device__ weight_t weight(int i, float score, float distance) const
     {
         const uint32_t key = key_of(score);
         const weight_t w = distance == 0 ? (weight_t)UNITS : (weight_t)(expf(-distance) * UNITS + 0.5f);
         return w >= least && (key > border || (key == border && i <= last)) ? w : 0;
+    }
+    /*  Each thread uses the tokens id(0), id(1) and so on up to its count of them, if they weigh something: their scores come eight at a time. */
+    template <typename Id, typename Use> __device__ void each(int count, Id id, Use use) const
+    {
+        constexpr int batch = 8;
+#pragma unroll 1
+        for (int base = 0; base < count; base += batch) {
+            int ids[batch];
+            float score[batch];
+#pragma unroll
+            for (int j = 0; j < batch; j++)
+                ids[j] = base + j < count ? id(base + j) : 0;
+#pragma unroll
+            for (int j = 0; j < batch; j++)
+                score[j] = scores[ids[j]];
+#pragma unroll
+            for (int j = 0; j < batch; j++) {
+                const float x = number_of(score[j]), away = distance(x);
+                const weight_t w = base + j < count ? weight(ids[j], x, away) : 0;
+                if (w > 0)
+                    use(ids[j], x, w, bin_of(away));
+            }
+        }
     }
     /*  Of a token that weighs something. */
     static __device__ int bin_of(float distance) { return (int)fminf(distance * BINS_EACH, BINS - 1); }
@@ -266,16 +291,11 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_b
         return;
     draw_join_row(p, whole);
     const draw_row row(p, place, whole.greatest);
-#pragma unroll 4
-    for (int i = from + threadIdx.x; i < to; i += PART_THREADS) {
-        const float score = row.score(i), distance = row.distance(score);
-        const weight_t w = row.weight(i, score, distance);
-        if (w == 0)
-            continue;
-        const int bin = row.bin_of(distance);
-        atomicAdd(&weight[bin], w);
-        atomicAdd(&count[bin], 1u);
-    }
+    row.each(threads_share(from, to, PART_THREADS), [&](int j) { return from + j * PART_THREADS + (int)threadIdx.x; },
+             [&](int, float, weight_t w, int bin) {
+                 atomicAdd(&weight[bin], w);
+                 atomicAdd(&count[bin], 1u);
+             });
     __syncthreads();
     for (int i = threadIdx.x; i < BINS; i += PART_THREADS)
         if (count[i] > 0) {
@@ -305,6 +325,7 @@ struct draw_memory {
     draw_sum above;
     uint32_t keys[2]; /* the inverse of the least one, and the greatest */
     uint32_t number;  /* what a thread tells the others: a digit, a key, a place in the list */
+    int32_t id;       /* of the token that was found, if it is the only one */
     bool is_last;
 };
 
@@ -366,13 +387,15 @@ struct draw_search {
     template <typename Use> __device__ void each(int low, int high, Use use) const
     {
         const bool all = listed > LIST;
-        for (int j = threadIdx.x; j < (all ? vocab : (int)listed); j += DRAW_THREADS) {
-            const int i = all ? j : __ldcg(&bins.list[j]);
-            const float score = row.score(i), distance = row.distance(score);
-            const weight_t w = row.weight(i, score, distance);
-            if (w > 0 && row.bin_of(distance) >= low && row.bin_of(distance) <= high)
-                use(i, row.key_of(score), w);
-        }
+        row.each(threads_share(0, all ? vocab : (int)listed, DRAW_THREADS),
+                 [&](int j) {
+                     const int at = j * DRAW_THREADS + (int)threadIdx.x;
+                     return all ? at : __ldcg(&bins.list[at]);
+                 },
+                 [&](int i, float score, weight_t w, int bin) {
+                     if (bin >= low && bin <= high)
+                         use(i, row.key_of(score), w);
+                 });
     }
 
     /*  The token of bins low to high with which what there is from the first token on reaches `target`: weights, or counts. In: above, what tokens
@@ -387,14 +410,14 @@ struct draw_search {
                 const bool is_one = !of || key == *of;
                 key = of ? key_of(i) : key;
                 if (is_one && key - least <= span)
-                    use(key, w);
+                    use(i, key, w);
             });
         };
         if (threadIdx.x < 2)
             memory.keys[threadIdx.x] = 0;
         __syncthreads();
         uint32_t below = 0, greatest = 0; /* below: how far the least one is from the greatest that there can be */
-        each_here([&](uint32_t key, weight_t) {
+        each_here([&](int, uint32_t key, weight_t) {
             below = max(below, ~key);
             greatest = max(greatest, key);
         });
@@ -415,7 +438,7 @@ struct draw_search {
                 memory.digit.count[d] = 0;
             }
             __syncthreads();
-            each_here([&](uint32_t key, weight_t w) {
+            each_here([&](int, uint32_t key, weight_t w) {
                 const uint32_t digit = (key - least) >> shift;
                 atomicAdd(&memory.digit.weight[digit], w);
                 atomicAdd(&memory.digit.count[digit], 1u);
@@ -453,8 +476,11 @@ struct draw_search {
             if (here.count == 1 || span == 0)
                 break;
         }
-        if (span > 0) {
-            each_here([&](uint32_t key, weight_t) { memory.number = key; });
+        if (here.count == 1) {
+            each_here([&](int i, uint32_t key, weight_t) {
+                memory.number = key;
+                memory.id = i;
+            });
             __syncthreads();
             least = memory.number;
             __syncthreads();
@@ -467,6 +493,8 @@ struct draw_search {
     {
         draw_sum here;
         const uint32_t key = find(low, high, false, target, above, here);
+        if (here.count == 1)
+            return memory.id;
         const weight_t one = here.weight / here.count;
         draw_sum none = {0, 0};
         return (int)key_of((int)find(low, high, true, (target - above.weight + one - 1) / one, none, here, &key));
@@ -563,6 +591,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
         high[2] = min(bin + 1, BINS - 1);
         cut = min(cut, low[2]);
         least = min(least, before(low[2]).weight);
+        greatest = min(greatest, memory.weight[high[2]]);
     }
     low[3] = draw_bin(memory.weight, __umul64hi(random, least) + 1);
     high[3] = draw_bin(memory.weight, __umul64hi(random, greatest) + 1);
@@ -571,19 +600,15 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
     {
         const int size = (vocab + (int)gridDim.x - 1) / (int)gridDim.x, from = (int)blockIdx.x * size, to = min(vocab, from + size);
         const auto each = [&](auto use) {
-#pragma unroll 4
-            for (int i = from + thread; i < to; i += DRAW_THREADS) {
-                const float score = row.score(i), distance = row.distance(score);
-                if (row.weight(i, score, distance) == 0)
-                    continue;
-                const int bin = row.bin_of(distance);
-                bool is_wanted = false;
+            row.each(threads_share(from, to, DRAW_THREADS), [&](int j) { return from + j * DRAW_THREADS + thread; },
+                     [&](int i, float, weight_t, int bin) {
+                         bool is_wanted = false;
 #pragma unroll
-                for (int j = 0; j < 4; j++)
-                    is_wanted = is_wanted || (bin >= low[j] && bin <= high[j]);
-                if (is_wanted)
-                    use(i);
-            }
+                         for (int j = 0; j < 4; j++)
+                             is_wanted = is_wanted || (bin >= low[j] && bin <= high[j]);
+                         if (is_wanted)
+                             use(i);
+                     });
         };
         uint32_t count = 0;
         each([&](int) { count++; });

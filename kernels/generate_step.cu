@@ -385,6 +385,7 @@ struct step_block {
     __device__ void norm_heads(const paged_team<false> &team, int layer, int first, int count, int last, bool has_last) const
     {
         const int lane = threadIdx.x % 32, half = p.head_dim / 2;
+#pragma unroll 1
         for (int r = team.warp; r < count + has_last; r += WARPS) {
             const bool is_key = r == count;
             T *const row = m.q[team.number][is_key ? HEADS : r];
@@ -394,11 +395,13 @@ struct step_block {
             float factor = 1;
             if (weight) {
                 float squares = 0;
+#pragma unroll 1
                 for (int i = lane; i < p.head_dim; i += 32)
                     squares += float(row[i]) * float(row[i]);
                 factor = 1.0f / sqrt(ignis_warp_sum(squares) / float(p.head_dim) + float(p.eps));
                 __syncwarp();
             }
+#pragma unroll 1
             for (int i = lane; i < half; i += 32) {
                 float a = float(row[i]), b = float(row[i + half]);
                 if (weight) {

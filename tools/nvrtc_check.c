@@ -273,6 +273,13 @@ static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention
 static const char *const generate_step[] = PAGED_MMA(""), *const generate_step_4_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=4"),
                          *const generate_step_8_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=256"),
                          *const generate_step_k[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=20480"); /* Q4_K and Q6_K */
+#define HEAD_NORMS(more)                                                                                                            \
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1", \
+        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" more " -DIGNIS_HEAD_NORMS=1"
+static const char *const generate_step_normed[] = {HEAD_NORMS(""), NULL}, *const generate_step_normed_blocks[] = {
+                                                                              HEAD_NORMS(" -DIGNIS_BLOCKS_TYPES=4"),
+                                                                              HEAD_NORMS(" -DIGNIS_BLOCKS_TYPES=256"),
+                                                                              HEAD_NORMS(" -DIGNIS_BLOCKS_TYPES=20480"), NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
 #define PATCHES(which) " -DIGNIS_PATCHES=" #which
@@ -445,7 +452,9 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}},      /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 28}},                /* heads of 256 */
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0, 0, 64}},            /* heads of 128 */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed, 90, 90, {0}},
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed_blocks, 90, 90, {0, 0, 64}},
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0, 0, 64}}, /* heads of 128 */
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_8_0, 90, 90, {0, 0, 16}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_k, 90, 90, {0, 0, 40}}, /* warps that bring weights */
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}},           /* products of i32 of 8 ranks: 8 bytes on sm_90a */
