@@ -14314,7 +14314,7 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU:
     case IGNIS__SOURCE_GENERATE_DRAW_CU:
     case IGNIS__SOURCE_GENERATE_STEP_CU: return true;
-    case IGNIS__SOURCE_GENERATE_CU: return builtin == IGNIS__BUILTIN_GENERATE_EMBED;
+    case IGNIS__SOURCE_GENERATE_CU: return builtin == IGNIS__BUILTIN_GENERATE_EMBED || builtin == IGNIS__BUILTIN_GENERATE_CACHE;
 #endif
     default: return false;
     }

@@ -41,7 +41,7 @@
         gemv_cluster.cuh           227 lines   11243 bytes
         gemv_cluster_blocks.cu     103 lines    5526 bytes
         gemv_mma.cu                393 lines   18795 bytes
-        generate.cu                173 lines    7588 bytes
+        generate.cu                174 lines    7617 bytes
         generate.cuh                41 lines    1947 bytes
         generate_draw.cu           682 lines   29582 bytes
         generate_step.cu           639 lines   32052 bytes
@@ -14010,6 +14010,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "    const generate_row &row = p.rows[blockIdx.y];",
     "    const int head = blockIdx.x, lane = threadIdx.x, half = p.head_dim / 2;",
     "    T *from = p.qkv + ((long long)blockIdx.y * (p.heads + 2 * p.kv_heads) + head) * p.head_dim, *to = from;",
+    "    ignis_grid_dependency();",
     "    if (row.position < 0)",
     "        return;",
     "    const bool is_q = head < p.heads, is_v = head >= p.heads + p.kv_heads;",
@@ -19754,7 +19755,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_cluster.cuh", 0x05845afe96639b5bULL, ignis__lines_gemv_cluster_cuh, 227},
     {"gemv_cluster_blocks.cu", 0x3887f5c4f779b87fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cluster_blocks_cu, 103)},
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
-    {"generate.cu", 0x114260f4d62f3f8bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 173)},
+    {"generate.cu", 0x8712d00cd1d83e8aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 174)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
     {"generate_draw.cu", 0x192b483c01f09d24ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 682)},
     {"generate_step.cu", 0x4521b6fbd11f1984ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 639)},

@@ -121,6 +121,7 @@ extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_para
     const generate_row &row = p.rows[blockIdx.y];
     const int head = blockIdx.x, lane = threadIdx.x, half = p.head_dim / 2;
     T *from = p.qkv + ((long long)blockIdx.y * (p.heads + 2 * p.kv_heads) + head) * p.head_dim, *to = from;
+    ignis_grid_dependency();
     if (row.position < 0)
         return;
     const bool is_q = head < p.heads, is_v = head >= p.heads + p.kv_heads;
