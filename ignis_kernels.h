@@ -43,7 +43,7 @@
         gemv_mma.cu                393 lines   18795 bytes
         generate.cu                174 lines    7617 bytes
         generate.cuh                41 lines    1947 bytes
-        generate_draw.cu           682 lines   29582 bytes
+        generate_draw.cu           685 lines   29702 bytes
         generate_step.cu           639 lines   32052 bytes
         generate_step.cuh           74 lines    3238 bytes
         generate_step_blocks.cuh   275 lines   13564 bytes
@@ -14310,7 +14310,7 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "    __device__ weight_t weight(int i, float score, float distance) const",
     "    {",
     "        const uint32_t key = key_of(score);",
-    "        const weight_t w = distance == 0 ? (weight_t)UNITS : (weight_t)(expf(-distance) * UNITS + 0.5f);",
+    "        const weight_t w = distance == 0 ? (weight_t)UNITS : (weight_t)fmaf(expf(-distance), UNITS, 0.5f); /* alike everywhere */",
     "        return w >= least && (key > border || (key == border && i <= last)) ? w : 0;",
     "    }",
     "    /*  Each thread uses the tokens id(0), id(1) and so on up to its count of them, if they weigh something: their scores come eight at a time. */",
@@ -14453,7 +14453,8 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "    template <typename Use> __device__ void each(int low, int high, Use use) const",
     "    {",
     "        const bool all = listed > LIST;",
-    "        row.each(threads_share(0, all ? vocab : (int)listed, DRAW_THREADS),",
+    "        const draw_row now = row;",
+    "        now.each(threads_share(0, all ? vocab : (int)listed, DRAW_THREADS),",
     "                 [&](int j) {",
     "                     const int at = j * DRAW_THREADS + (int)threadIdx.x;",
     "                     return all ? at : __ldcg(&bins.list[at]);",
@@ -14481,6 +14482,8 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "        };",
     "        if (threadIdx.x < 2)",
     "            memory.keys[threadIdx.x] = 0;",
+    "        if (threadIdx.x == 0)",
+    "            memory.number = 0;",
     "        __syncthreads();",
     "        uint32_t below = 0, greatest = 0; /* below: how far the least one is from the greatest that there can be */",
     "        each_here([&](int, uint32_t key, weight_t) {",
@@ -19757,7 +19760,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
     {"generate.cu", 0x8712d00cd1d83e8aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 174)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
-    {"generate_draw.cu", 0x192b483c01f09d24ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 682)},
+    {"generate_draw.cu", 0x2f880cf0580c04a4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 685)},
     {"generate_step.cu", 0x4521b6fbd11f1984ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 639)},
     {"generate_step.cuh", 0xb7810c80a0bc3531ULL, ignis__lines_generate_step_cuh, 74},
     {"generate_step_blocks.cuh", 0xb3207928c8590436ULL, ignis__lines_generate_step_blocks_cuh, 275},

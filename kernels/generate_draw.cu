@@ -244,7 +244,7 @@ struct draw_row {
     __device__ weight_t weight(int i, float score, float distance) const
     {
         const uint32_t key = key_of(score);
-        const weight_t w = distance == 0 ? (weight_t)UNITS : (weight_t)(expf(-distance) * UNITS + 0.5f);
+        const weight_t w = distance == 0 ? (weight_t)UNITS : (weight_t)fmaf(expf(-distance), UNITS, 0.5f); /* alike everywhere */
         return w >= least && (key > border || (key == border && i <= last)) ? w : 0;
     }
     /*  Each thread uses the tokens id(0), id(1) and so on up to its count of them, if they weigh something: their scores come eight at a time. */
@@ -387,7 +387,8 @@ struct draw_search {
     template <typename Use> __device__ void each(int low, int high, Use use) const
     {
         const bool all = listed > LIST;
-        row.each(threads_share(0, all ? vocab : (int)listed, DRAW_THREADS),
+        const draw_row now = row;
+        now.each(threads_share(0, all ? vocab : (int)listed, DRAW_THREADS),
                  [&](int j) {
                      const int at = j * DRAW_THREADS + (int)threadIdx.x;
                      return all ? at : __ldcg(&bins.list[at]);
@@ -415,6 +416,8 @@ struct draw_search {
         };
         if (threadIdx.x < 2)
             memory.keys[threadIdx.x] = 0;
+        if (threadIdx.x == 0)
+            memory.number = 0;
         __syncthreads();
         uint32_t below = 0, greatest = 0; /* below: how far the least one is from the greatest that there can be */
         each_here([&](int, uint32_t key, weight_t) {
