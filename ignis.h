@@ -28252,7 +28252,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
 /*  A row of the table that the kernels read; kernels/optim.cu has the same. */
 typedef struct ignis__optim_row {
     ignis__address data, grad, first, second, master;
-    int64_t count, chunk, first_block;
+    int64_t count, chunk, first_block, first_step;
     double decay;
 } ignis__optim_row;
 
@@ -28268,7 +28268,8 @@ enum { /* the state in device memory; kernels/optim.cu has the same */
        IGNIS__OPTIM_STATES = 16
 };
 
-#define IGNIS__OPTIM_BATCH 56 /* rows that one launch carries to the table */
+#define IGNIS__OPTIM_BATCH 50   /* rows that one launch carries to the table */
+#define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];
@@ -28300,7 +28301,7 @@ typedef struct ignis__optimizer {
     int row_count;
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
-    int64_t blocks_of[IGNIS_DTYPE_COUNT];
+    int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
 } ignis__optimizer;
 
 static ignis__pool ignis__optimizers = IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
@@ -28745,6 +28746,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
+    memset(optimizer->steps_of, 0, sizeof optimizer->steps_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
         for (i = 0; ok && i < optimizer->count; i++) {
             if (optimizer->parameters[i].tensor->dtype != dtype ||
@@ -28752,7 +28754,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
                 continue;
             row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
+            row.first_step = optimizer->steps_of[dtype];
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
+            optimizer->steps_of[dtype] += ignis__ceil_div(row.count, IGNIS__OPTIM_SHARE);
             optimizer->rows_of[dtype]++;
             changed = changed || count >= optimizer->row_count || memcmp(&row, &optimizer->rows[count], sizeof row) != 0;
             optimizer->rows[count++] = row;
@@ -28791,6 +28795,7 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
     ignis_dtype dtype;
     void *function;
     int count;
+    bool steps = builtin != IGNIS__BUILTIN_GRAD_SQUARES && builtin != IGNIS__BUILTIN_GRAD_ZERO;
     bool ok = ignis__work_write(work, optimizer->table, &table);
     params[table_at] = &table;
     params[table_at + 1] = &count;
@@ -28798,12 +28803,12 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
         count = optimizer->rows_of[dtype];
         if (!count)
             continue;
-        ok = optimizer->blocks_of[dtype] <= INT32_MAX;
+        ok = (steps ? optimizer->steps_of : optimizer->blocks_of)[dtype] <= INT32_MAX;
         if (!ok) {
             ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "the parameters are more than one launch can cover");
             break;
         }
-        grid[0] = (unsigned)optimizer->blocks_of[dtype];
+        grid[0] = (unsigned)(steps ? optimizer->steps_of : optimizer->blocks_of)[dtype];
         function = ignis__builtin_get(work->call, work->device, builtin, dtype);
         if (ignis__profiling() && (builtin == IGNIS__BUILTIN_ADAMW || builtin == IGNIS__BUILTIN_SGD))
             ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
