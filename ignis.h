@@ -14010,6 +14010,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")     \
     X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward")               \
     X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish") \
+    X(SDPA_HOPPER_BACKWARD_TURNED, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_turned") \
     X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                               \
     X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                               \
     X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                               \
@@ -14185,7 +14186,7 @@ static const struct {
     IGNIS__PART(SDPA_BACKWARD_DELTA, SDPA_BACKWARD_BIAS),
     IGNIS__PART(SDPA_MMA_BACKWARD_DELTA, SDPA_MMA_BACKWARD_BIAS),
     IGNIS__PART(SDPA_HOPPER, SDPA_HOPPER_COMBINE),
-    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_FINISH),
+    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_TURNED),
     IGNIS__PART(SDPA_DECODE_1, SDPA_DECODE_COMBINE),
     IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE),
     IGNIS__PART(GEMM, GEMM_SMALL),
@@ -25891,7 +25892,7 @@ static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype
     int packed = rope->half % pack == 0 && (x_row | y_row) % pack == 0 && (x | y) % 16 == 0;
     void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,       &rope->offset,
                       &rope->heads, &rope->half, &direction, &packed, &table,      rope->frequencies};
-    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
+    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
 }
 
@@ -27690,6 +27691,13 @@ typedef struct ignis__attention_scratch {
     int rows, section;
 } ignis__attention_scratch;
 
+/*  What q and k were turned by, for the kernel that turns their gradients back. */
+typedef struct ignis__rotation {
+    int64_t offset;
+    ignis__address own; /* frequencies on the device; 0: those behind it */
+    float frequencies[IGNIS__ROPE_HALF];
+} ignis__rotation;
+
 /*  Whether a block has queries and walks over keys, not the other way round: all queries of a head fit a tile, and keys are far more. Nobody else
     has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
 static bool ignis__attention_is_few(const ignis__attention *p)
@@ -27748,8 +27756,10 @@ static int ignis__attention_backward_section(const ignis__attention *p)
     return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
 }
 
-/*  sums: room for those of 64 rows of each column, which the kernels' source describes; 0: nobody wants them. */
-static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sums)
+/*  sums: room for those of 64 rows of each column, which the kernels' source describes; 0: nobody wants them. rotation: by which the gradients of q
+    and k turn back, which have as many rows then; null: they do not turn, and may have sums. */
+static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sums,
+                                            ignis__rotation *rotation)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
     int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
@@ -27759,7 +27769,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
     ignis__attention_scratch scratch;
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
-    void *params[] = {p, &scratch}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
+    void *params[] = {p, &scratch, rotation}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
     char define[96];
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys);
@@ -27783,12 +27793,15 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal, few ? " -DIGNIS_FEW=1" : "");
     ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows * lanes, 256), 1, 1, 256, 1, 0,
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0,
                      params);
     ignis__attention_cost(p, dtype, 2, 4, 5);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
                      (size_t)ignis__attention_backward_shared(p), maps);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define, finish, 1, 1, 256, 1, 0, params);
+    if (rotation)
+        finish += finish / p->heads * p->kv_heads;
+    ignis__op_launch(op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_TURNED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define,
+                     finish, 1, 1, 256, 1, 0, params);
 }
 
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
@@ -27823,7 +27836,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     if (p.bias_dtype)
         gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &p);
     if (wgmma)
-        ignis__attention_backward_wgmma(&op, dtype, &p, 0);
+        ignis__attention_backward_wgmma(&op, dtype, &p, 0, NULL);
     else
         ignis__attention_backward_run(&op, dtype, &p);
     return ignis__op_give(&op, args, p.bias_dtype ? 4 : 3, gradients);
@@ -28026,7 +28039,7 @@ static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis_
 
 /*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
     Returns those sums, or null. */
-static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed)
+static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed, ignis__rotation *rotation)
 {
     int parts = (int)(ignis__ceil_div(p->sk, 64) * p->batches);
     int64_t n = (int64_t)(p->heads + 2 * p->kv_heads) * p->head_dim;
@@ -28034,7 +28047,7 @@ static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, 
     ignis__array *sums;
     if (summed)
         partial = ignis__op_write(op, ignis__op_new_row(op, parts * n, IGNIS_F32));
-    ignis__attention_backward_wgmma(op, dtype, p, partial);
+    ignis__attention_backward_wgmma(op, dtype, p, partial, rotation);
     if (!summed)
         return NULL;
     to[0] = ignis__op_write(op, sums = ignis__op_new_row(op, n, dtype));
@@ -28047,8 +28060,10 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     ignis__sdpa_packed packed;
     ignis__attention *p = &packed.attention;
     ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, q and k that have turned, their frequencies */
-    ignis__array *gradients[2], *sums = NULL;
+    ignis__array *gradients[2], *sums = NULL, *own;
     ignis__address address;
+    ignis__rotation rotation;
+    bool wgmma, turns_alone; /* the gradients, behind the kernels of attention */
     int next;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
@@ -28063,13 +28078,19 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
         ignis__attention_parts(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
-    if (ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p))
-        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__bias_is_behind());
+    own = next + 1 < op.count ? op.in[next + 1] : NULL;
+    rotation.offset = packed.rope.offset;
+    rotation.own = own ? ignis__op_read(&op, own) : 0;
+    memcpy(rotation.frequencies, packed.rope.frequencies, sizeof rotation.frequencies);
+    wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
+    turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_is_few(p);
+    if (wgmma)
+        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__bias_is_behind(),
+                                        turns_alone || !packed.rope.heads ? NULL : &rotation);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
-    if (packed.rope.heads) /* back, where they are */
-        ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row,
-                         next + 1 < op.count ? op.in[next + 1] : NULL, -1);
+    if (packed.rope.heads && turns_alone) /* back, where they are */
+        ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
     return ignis__op_give_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
 }
 
@@ -28253,7 +28274,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
 /*  A row of the table that the kernels read; kernels/optim.cu has the same. */
 typedef struct ignis__optim_row {
     ignis__address data, grad, first, second, master;
-    int64_t count, chunk, first_block;
+    int64_t count, chunk, first_block, first_step;
     double decay;
 } ignis__optim_row;
 
@@ -28269,7 +28290,8 @@ enum { /* the state in device memory; kernels/optim.cu has the same */
        IGNIS__OPTIM_STATES = 16
 };
 
-#define IGNIS__OPTIM_BATCH 56 /* rows that one launch carries to the table */
+#define IGNIS__OPTIM_BATCH 50   /* rows that one launch carries to the table */
+#define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];
@@ -28301,7 +28323,7 @@ typedef struct ignis__optimizer {
     int row_count;
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
-    int64_t blocks_of[IGNIS_DTYPE_COUNT];
+    int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
 } ignis__optimizer;
 
 static ignis__pool ignis__optimizers = IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
@@ -28746,6 +28768,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
+    memset(optimizer->steps_of, 0, sizeof optimizer->steps_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
         for (i = 0; ok && i < optimizer->count; i++) {
             if (optimizer->parameters[i].tensor->dtype != dtype ||
@@ -28753,7 +28776,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
                 continue;
             row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
+            row.first_step = optimizer->steps_of[dtype];
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
+            optimizer->steps_of[dtype] += ignis__ceil_div(row.count, IGNIS__OPTIM_SHARE);
             optimizer->rows_of[dtype]++;
             changed = changed || count >= optimizer->row_count || memcmp(&row, &optimizer->rows[count], sizeof row) != 0;
             optimizer->rows[count++] = row;
@@ -28792,6 +28817,7 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
     ignis_dtype dtype;
     void *function;
     int count;
+    bool steps = builtin != IGNIS__BUILTIN_GRAD_SQUARES && builtin != IGNIS__BUILTIN_GRAD_ZERO;
     bool ok = ignis__work_write(work, optimizer->table, &table);
     params[table_at] = &table;
     params[table_at + 1] = &count;
@@ -28799,12 +28825,12 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
         count = optimizer->rows_of[dtype];
         if (!count)
             continue;
-        ok = optimizer->blocks_of[dtype] <= INT32_MAX;
+        ok = (steps ? optimizer->steps_of : optimizer->blocks_of)[dtype] <= INT32_MAX;
         if (!ok) {
             ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "the parameters are more than one launch can cover");
             break;
         }
-        grid[0] = (unsigned)optimizer->blocks_of[dtype];
+        grid[0] = (unsigned)(steps ? optimizer->steps_of : optimizer->blocks_of)[dtype];
         function = ignis__builtin_get(work->call, work->device, builtin, dtype);
         if (ignis__profiling() && (builtin == IGNIS__BUILTIN_ADAMW || builtin == IGNIS__BUILTIN_SGD))
             ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);

@@ -4,11 +4,13 @@
     For sm_90a; one program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a
     multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>, and the variants of attention.cuh but for the bias.
 
-    After FlashAttention-3 (Shah et al. 2024). Three kernels, one after the other:
+    After FlashAttention-3 (Shah et al. 2024). Three kernels, one after the other, the last of which is one of two:
         ignis_sdpa_backward_rows    delta and lse of each query, as the next kernel wants them; all its words begin at 0
         ignis_sdpa_backward         a block has keys and walks over tiles of queries; grad_q is added up in float, tile by tile
         ignis_sdpa_backward_finish  rounds grad_q
-    The last two also add up the columns of what they give, if somebody wants these sums: the gradient of a projection's bias.
+        ignis_sdpa_backward_turned  the same where rope has turned q and k: also turns grad_q and grad_k back
+    The second and ignis_sdpa_backward_finish also add up the columns of what they give, if somebody wants these sums: the gradient of a
+    projection's bias.
 
     With P = 2^(x - lse), of scores x that include the scale, and dP = grad_out v^T:
         dS = P (dP - delta)     grad_v = P^T grad_out     grad_k = scale dS^T q     grad_q = scale dS k
@@ -23,6 +25,7 @@
 #include "ignis.cuh"
 #include "attention.cuh"
 #include "hopper.cuh"
+#include "rope.cuh"
 
 #ifndef IGNIS_FEW
 #define IGNIS_FEW 0
@@ -84,34 +87,49 @@ template <typename From> __device__ inline void sum_pair(const Attention &p, con
 
 /* >>rows -------------------------------------------------------------------------------------------------------- */
 
-/*  Some lanes do a row of a head; heads are innermost, as in memory. grid = ceil(batches * heads * rows / (256 / lanes)), blocks of 256. */
+constexpr int AT_ONCE = 4; /* rows, for enough loads on their way; the host knows it, too */
+
+/*  Some lanes do AT_ONCE rows of a head, one behind the other; heads are innermost, as in memory.
+    grid = ceil(batches * heads * rows / AT_ONCE / (256 / lanes)), blocks of 256. */
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, backward_scratch s)
 {
     ignis_grid_dependency();
     constexpr int lanes = D <= 64 ? 8 : D <= 128 ? 16 : 32;
-    const unsigned item = blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
-    const int lane = threadIdx.x % lanes, h = item % p.heads, query = item / p.heads % s.rows, b = item / p.heads / s.rows;
-    const bool exists = b < p.batches && query < p.sq;
-    float sum = 0;
-    if (exists && lane * 8 < HEAD_DIM) {
-        const auto x = ignis_load<8>(p.out.at(b, h) + query * p.out.row + lane * 8);
-        const auto y = ignis_load<8>(p.grad_out.at(b, h) + query * p.grad_out.row + lane * 8);
+    const unsigned item = blockIdx.x * (256 / lanes) + threadIdx.x / lanes, fours = s.rows / AT_ONCE;
+    const int lane = threadIdx.x % lanes, h = item % p.heads, query = item / p.heads % fours * AT_ONCE, b = item / p.heads / fours;
+    const bool exists = b < p.batches && query + lane < p.sq && lane < AT_ONCE; /* the row of which this lane writes what it is about */
+    const float lse = exists ? p.lse[p.stat(b, h) + query + lane] * LOG2_E : ignis_infinity<float>();
+    uint4 xs[AT_ONCE], ys[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            sum += float(x[i]) * float(y[i]);
+    for (int i = 0; i < AT_ONCE; i++)
+        if (b < p.batches && query + i < p.sq && lane * 8 < HEAD_DIM) {
+            xs[i] = *(const uint4 *)(p.out.at(b, h) + (query + i) * p.out.row + lane * 8);
+            ys[i] = *(const uint4 *)(p.grad_out.at(b, h) + (query + i) * p.grad_out.row + lane * 8);
+        }
+    float delta = 0;
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+        float sum = 0;
+        if (b < p.batches && query + i < p.sq && lane * 8 < HEAD_DIM) {
+            const auto x = ignis_pack_of<ignis_pack<T, 8>>(xs[i]), y = ignis_pack_of<ignis_pack<T, 8>>(ys[i]);
+#pragma unroll
+            for (int k = 0; k < 8; k++)
+                sum += ignis_wide_at(x, k) * ignis_wide_at(y, k);
+        }
+#pragma unroll
+        for (int distance = lanes / 2; distance > 0; distance /= 2)
+            sum += __shfl_xor_sync(0xffffffff, sum, distance);
+        delta = lane == i ? sum : delta;
     }
-#pragma unroll
-    for (int distance = lanes / 2; distance > 0; distance /= 2)
-        sum += __shfl_xor_sync(0xffffffff, sum, distance);
-    if (lane != 0 || b >= p.batches)
+    if (lane >= AT_ONCE || b >= p.batches)
         return;
-    const long long row = ((long long)b * p.heads + h) * s.rows + query;
-    s.delta[row] = sum;
-    s.lse[row] = exists ? p.lse[p.stat(b, h) + query] * LOG2_E : ignis_infinity<float>();
-    if (!FEW && query % QUERIES == 0)
+    const long long row = ((long long)b * p.heads + h) * s.rows + query + lane;
+    s.delta[row] = delta;
+    s.lse[row] = lse;
+    if (!FEW && row % QUERIES == 0)
         for (int i = 0; i < TURNS; i++)
             s.turns[row / QUERIES * TURNS + i] = 0;
-    if (!FEW && item == 0)
+    if (!FEW && blockIdx.x == 0 && threadIdx.x == 0)
         *s.next = 0;
 }
 
@@ -1092,37 +1110,96 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 
 /* >>finish ------------------------------------------------------------------------------------------------------ */
 
-/*  A tile of grad_q, scaled and rounded; it passes through shared memory, so that rows are written in pieces of 16 bytes.
-    grid = tiles * heads * batches, blocks of 256. */
-extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
+/*  What q and k were turned by; their gradients turn back. */
+struct rotation {
+    long long offset; /* position of the first row */
+    const float *own; /* see angles */
+    frequency_table frequencies;
+
+    /*  Chunk of a row of a head, and the one half of a row behind it. */
+    __device__ void back(uint4 &first, uint4 &second, int row, int chunk) const
+    {
+        float sine[8], cosine[8];
+        angles(sine, cosine, row + offset, own, frequencies, chunk * 8, -1.0f);
+        auto a = ignis_pack_of<ignis_pack<T, 8>>(first), b = ignis_pack_of<ignis_pack<T, 8>>(second);
+        turn_pairs(a, b, sine, cosine);
+        first = ignis_word(a);
+        second = ignis_word(b);
+    }
+};
+
+constexpr int ROW_STRIDE = D * 2 + 16; /* bytes of a row in shared memory */
+
+/*  A tile of grad_q, scaled and rounded, to shared memory, so that rows are written in pieces of 16 bytes. */
+__device__ inline void round_tile(char *rows, const Attention &p, const backward_scratch &s, int first, int b)
 {
-    ignis_grid_dependency();
-    constexpr int STRIDE = D * 2 + 16;
-    __shared__ __align__(16) char rows[QUERIES * STRIDE];
-    const int tiles = s.rows / QUERIES, tile = blockIdx.x % tiles, h = blockIdx.x / tiles % p.heads, b = blockIdx.x / tiles / p.heads;
-    const int first = tile * QUERIES, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-    const bool unseen = RANGE ? block_walk::end_block(p, tile, p.keys(b)) <= block_walk::first_block(p, tile)
+    const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+    const bool unseen = RANGE ? block_walk::end_block(p, first / QUERIES, p.keys(b)) <= block_walk::first_block(p, first / QUERIES)
                               : CAUSAL && first + QUERIES + p.sk - p.sq <= 0; /* by any key, so nobody has written it */
     const float4 *from = (const float4 *)s.grad_q + (long long)blockIdx.x * (QUERIES * D / 4);
     const float scale = (float)p.scale;
+    constexpr int WORDS = QUERIES / 64 * CHUNKS / 2; /* of this thread, all on their way before the first is used */
+    float4 words[WORDS];
 #pragma unroll
-    for (int i = threadIdx.x / 128; i < QUERIES / 64 * CHUNKS; i += 2) {
-        const float4 x = unseen ? make_float4(0, 0, 0, 0) : from[i * 128 + thread];
-        char *to = rows + (i / CHUNKS * 64 + thread / 32 * 16 + lane / 4) * STRIDE + i % CHUNKS * 16 + lane % 4 * 4;
+    for (int k = 0; k < WORDS; k++)
+        words[k] = unseen ? make_float4(0, 0, 0, 0) : __ldcs(from + (2 * k + threadIdx.x / 128) * 128 + thread);
+#pragma unroll
+    for (int k = 0; k < WORDS; k++) {
+        const int i = 2 * k + threadIdx.x / 128;
+        const float4 x = words[k];
+        char *to = rows + (i / CHUNKS * 64 + thread / 32 * 16 + lane / 4) * ROW_STRIDE + i % CHUNKS * 16 + lane % 4 * 4;
         *(uint32_t *)to = ignis_round_two<T>(x.x * scale, x.y * scale);
-        *(uint32_t *)(to + 8 * STRIDE) = ignis_round_two<T>(x.z * scale, x.w * scale);
+        *(uint32_t *)(to + 8 * ROW_STRIDE) = ignis_round_two<T>(x.z * scale, x.w * scale);
     }
     __syncthreads();
+}
+
+/*  A tile of grad_q to where the caller wants it. grid = tiles * heads * batches, blocks of 256. */
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
+{
+    ignis_grid_dependency();
+    __shared__ __align__(16) char rows[QUERIES * ROW_STRIDE];
+    const int tiles = s.rows / QUERIES, first = blockIdx.x % tiles * QUERIES, item = blockIdx.x / tiles, h = item % p.heads, b = item / p.heads;
+    round_tile(rows, p, s, first, b);
     T *to = p.grad_q.at(b, h);
 #pragma unroll
     for (int i = threadIdx.x; i < QUERIES * CHUNKS; i += 256) {
         const int row = i / CHUNKS, chunk = i % CHUNKS;
         if (first + row < p.sq && chunk * 8 < HEAD_DIM)
-            *(uint4 *)(to + (first + row) * p.grad_q.row + chunk * 8) = *(const uint4 *)(rows + row * STRIDE + chunk * 16);
+            *(uint4 *)(to + (first + row) * p.grad_q.row + chunk * 8) = *(const uint4 *)(rows + row * ROW_STRIDE + chunk * 16);
     }
     const int pair = threadIdx.x % PAIRS, part = threadIdx.x / PAIRS;
     if (s.sums && part < QUERIES / SUMMED)
-        sum_pair(p, s, b, first / SUMMED + part, h, pair, [&](int row) { return rows + (part * SUMMED + row) * STRIDE + pair * 4; });
+        sum_pair(p, s, b, first / SUMMED + part, h, pair, [&](int row) { return rows + (part * SUMMED + row) * ROW_STRIDE + pair * 4; });
+}
+
+/*  The same, turned back; and behind the blocks of grad_q those that turn grad_k where it is. For heads of whole pairs of chunks, and as many keys as
+    queries. grid = tiles * (heads + kv_heads) * batches. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_sdpa_backward_turned(Attention p, backward_scratch s, const __grid_constant__ rotation turn)
+{
+    ignis_grid_dependency();
+    __shared__ __align__(16) char rows[QUERIES * ROW_STRIDE];
+    const int tiles = s.rows / QUERIES, item = blockIdx.x / tiles, first = blockIdx.x % tiles * QUERIES;
+    const bool of_k = item >= p.heads * p.batches;
+    const int heads = of_k ? p.kv_heads : p.heads, head = of_k ? item - p.heads * p.batches : item, b = head / heads, h = head % heads;
+    const auto &grad = of_k ? p.grad_k : p.grad_q;
+    if (!of_k)
+        round_tile(rows, p, s, first, b);
+    T *const to = grad.at(b, h);
+    constexpr int HALF = HEAD_DIM / 16; /* chunks */
+#pragma unroll 2
+    for (int i = threadIdx.x; i < QUERIES * HALF; i += 256) {
+        const int row = i / HALF, chunk = i % HALF;
+        if (first + row >= p.sq)
+            continue;
+        uint4 *const at = (uint4 *)(to + (first + row) * grad.row) + chunk;
+        const uint4 *const from = of_k ? at : (const uint4 *)(rows + row * ROW_STRIDE) + chunk;
+        uint4 one = from[0], other = from[HALF];
+        turn.back(one, other, first + row, chunk);
+        at[0] = one;
+        at[HALF] = other;
+    }
 }
 
 #endif

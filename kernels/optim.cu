@@ -4,8 +4,9 @@
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double).
 
     A table in device memory lists the parameters. Each takes ceil(count / chunk) blocks of a launch, from its first_block on; so a
-    launch has as many blocks as all parameters together. What changes from step to step (count of steps, learning
-    rate, clipping) lies in device memory too, and the device itself moves it on, so that a CUDA graph of a step can be replayed.
+    launch has as many blocks as all parameters together. A step has more of them, from first_step on, each of which takes SHARE elements: what
+    blocks that run at a time read and write then lies close together, where the memory is faster. What changes from step to step (count of
+    steps, learning rate, clipping) lies in device memory too, and the device itself moves it on, so that a CUDA graph of a step can be replayed.
 
         ignis_optim_table       writes rows of the table, without any memory of the host that would have to stay
         ignis_optim_advance     once a step, first: counts, and computes learning rate and bias corrections; or has the step skipped
@@ -25,6 +26,7 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define THREADS 256
+#define SHARE 1024 /* of a block of a step; the host knows it, too */
 
 /* The host has the same struct, and the same order of the state. */
 struct ignis_parameter {
@@ -33,7 +35,7 @@ struct ignis_parameter {
     Wide *second; /* second moment; null without */
     Wide *master; /* the parameter in full precision; null without */
     long long count, chunk; /* elements, of which a block takes so many */
-    long long first_block;
+    long long first_block, first_step;
     double decay; /* weight decay of this parameter */
 };
 
@@ -56,7 +58,7 @@ enum ignis_optim_state {
 
 /* >>state ------------------------------------------------------------------------------------------------------- */
 
-#define BATCH 56 /* rows that fit a kernel's parameters */
+#define BATCH 50 /* rows that fit a kernel's parameters */
 
 struct ignis_parameters {
     ignis_parameter at[BATCH];
@@ -125,25 +127,27 @@ extern "C" __global__ void ignis_optim_advance(double *state, double beta1, doub
     }
 }
 
-/*  A block's share of the table. All its threads make one. */
+/*  A block's share of the table. All its threads make one. is_step: of a launch with the blocks of a step. */
 struct chunk {
     ignis_parameter parameter;
     long long start, end;
 
-    __device__ chunk(const ignis_parameter *table, int count)
+    __device__ chunk(const ignis_parameter *table, int count, bool is_step = false)
     {
+        const auto first = [=](const ignis_parameter &p) { return is_step ? p.first_step : p.first_block; };
         int low = 0, high = count; /* the parameter is the last one that begins at this block or before it */
         while (high - low > THREADS) {
             const int middle = (low + high) / 2;
-            if (table[middle].first_block <= blockIdx.x)
+            if (first(table[middle]) <= blockIdx.x)
                 low = middle;
             else
                 high = middle;
         }
-        low += __syncthreads_count(low + (int)threadIdx.x < high && table[low + threadIdx.x].first_block <= blockIdx.x) - 1;
+        low += __syncthreads_count(low + (int)threadIdx.x < high && first(table[low + threadIdx.x]) <= blockIdx.x) - 1;
         parameter = table[low];
-        start = (blockIdx.x - parameter.first_block) * parameter.chunk;
-        end = min(start + parameter.chunk, parameter.count);
+        const long long size = is_step ? SHARE : parameter.chunk;
+        start = (blockIdx.x - first(parameter)) * size;
+        end = min(start + size, parameter.count);
     }
 };
 
@@ -223,7 +227,7 @@ __device__ inline void zero_chunk(const chunk &c)
 template <bool has_second, typename Update>
 __device__ inline void step_chunk(const chunk &c, const double *state, bool zero_grad, Update update)
 {
-    constexpr int N = 16 / sizeof(T);
+    constexpr int N = 16 / sizeof(Wide); /* so that neighbours have neighbouring words of all arrays */
     const ignis_parameter &p = c.parameter;
     const long long end = c.end;
     const Wide clip = Wide(state[CLIP]);
@@ -243,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_adamw(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps, int zero_grad)
 {
     ignis_grid_dependency();
-    const chunk c(table, count);
+    const chunk c(table, count, true);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
     const Wide keep = Wide(1 - state[LR] * c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]);
     const Wide second_scale = Wide(state[SECOND_SCALE]);
@@ -259,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_adam(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps, int zero_grad)
 {
     ignis_grid_dependency();
-    const chunk c(table, count);
+    const chunk c(table, count, true);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
     const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]), second_scale = Wide(state[SECOND_SCALE]);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
@@ -276,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_rmsprop(const ignis_parameter *table, int count, const double *state, double momentum, double alpha, double eps, int zero_grad)
 {
     ignis_grid_dependency();
-    const chunk c(table, count);
+    const chunk c(table, count, true);
     const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum), wide_eps = Wide(eps);
     const Wide b2 = Wide(alpha);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
@@ -293,7 +297,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_lion(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double, int zero_grad)
 {
     ignis_grid_dependency();
-    const chunk c(table, count);
+    const chunk c(table, count, true);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), lr = Wide(state[LR]);
     const Wide keep = Wide(1 - state[LR] * c.parameter.decay);
     step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
@@ -309,7 +313,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_muon(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int)
 {
     ignis_grid_dependency();
-    const chunk c(table, count);
+    const chunk c(table, count, true);
     const Wide keep = Wide(momentum), not_keep = Wide(1 - momentum);
     step_chunk<true>(c, state, false, [=](Wide &, Wide grad, Wide &first, Wide &second) {
         first = keep * first + not_keep * grad;
@@ -322,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_muon_apply(const ignis_parameter *table, int count, const double *state, double, double, double, int zero_grad)
 {
     ignis_grid_dependency();
-    const chunk c(table, count);
+    const chunk c(table, count, true);
     const Wide lr = Wide(state[LR]), keep = Wide(1 - state[LR] * c.parameter.decay);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide, Wide &, Wide &second) { value = value * keep - lr * second; });
 }
@@ -332,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_sgd(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int zero_grad)
 {
     ignis_grid_dependency();
-    const chunk c(table, count);
+    const chunk c(table, count, true);
     const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum);
     step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
         first = wide_momentum * first + (grad + decay * value);

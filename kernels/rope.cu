@@ -16,7 +16,7 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define THREADS 256
-#define HEADS 4 /* that a thread turns by the same angles */
+#define HEADS 2 /* that a thread turns by the same angles; the host knows it, too */
 
 /*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */
 template <int N>
@@ -40,24 +40,14 @@ __device__ void turn(T *y, const T *x, long long y_row, long long x_row, const f
         }
     }
     Wide sine[N], cosine[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        const float frequency = own ? own[first + i] : frequencies.at[first + i];
-        sine_cosine(Wide(r % seq + offset), Wide(frequency), sine[i], cosine[i]);
-        sine[i] *= Wide(direction);
-    }
+    angles(sine, cosine, r % seq + offset, own, frequencies, first, Wide(direction));
 #pragma unroll
     for (int k = 0; k < HEADS; k++) {
         const long long head = group + (long long)k * groups;
         if (head < heads) {
-            Wide turned_a[N], turned_b[N];
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                turned_a[i] = Wide(a[k][i]) * cosine[i] - Wide(b[k][i]) * sine[i];
-                turned_b[i] = Wide(b[k][i]) * cosine[i] + Wide(a[k][i]) * sine[i];
-            }
-            ignis_store(y + head * 2 * half, ignis_pack_round<T>(turned_a));
-            ignis_store(y + head * 2 * half + half, ignis_pack_round<T>(turned_b));
+            turn_pairs(a[k], b[k], sine, cosine);
+            ignis_store(y + head * 2 * half, a[k]);
+            ignis_store(y + head * 2 * half + half, b[k]);
         }
     }
 }
@@ -66,7 +56,7 @@ __device__ void turn(T *y, const T *x, long long y_row, long long x_row, const f
     packed: half and the rows are multiples of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.
     own: frequencies in memory, half of them, instead of those of the table; null: none.
     Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,
                const float *own, const __grid_constant__ frequency_table frequencies)
 {

@@ -35,9 +35,38 @@ __device__ inline void sine_cosine(double position, double frequency, double &si
     sincos(position * frequency, &sine, &cosine);
 }
 
+/*  The sines and cosines by which N pairs of heads turn, from pair first on. own: frequencies in memory; null: those of the table. direction: 1 or,
+    for gradients, -1. */
+template <int N, typename Wide>
+__device__ inline void angles(Wide (&sine)[N], Wide (&cosine)[N], long long position, const float *own, const frequency_table &frequencies, int first,
+                              Wide direction)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float frequency = own ? own[first + i] : frequencies.at[first + i];
+        sine_cosine(Wide(position), Wide(frequency), sine[i], cosine[i]);
+        sine[i] *= direction;
+    }
+}
+
 /*  An element of a pair, turned: the first one with the second and -sine, the second one with the first and sine. Written as it is rounded, so that
     it has the same bits wherever it stands. */
 __device__ inline float turned(float x, float other, float sine, float cosine) { return fmaf(x, cosine, other * sine); }
 __device__ inline double turned(double x, double other, double sine, double cosine) { return fma(x, cosine, other * sine); }
+
+/*  Turns the pairs of which a has the first elements and b the second ones. */
+template <typename T, int N>
+__device__ inline void turn_pairs(ignis_pack<T, N> &a, ignis_pack<T, N> &b, const ignis_wide<T> (&sine)[N], const ignis_wide<T> (&cosine)[N])
+{
+    typedef ignis_wide<T> Wide;
+    Wide turned_a[N], turned_b[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        turned_a[i] = turned(Wide(a[i]), Wide(b[i]), -sine[i], cosine[i]);
+        turned_b[i] = turned(Wide(b[i]), Wide(a[i]), sine[i], cosine[i]);
+    }
+    a = ignis_pack_round<T>(turned_a);
+    b = ignis_pack_round<T>(turned_b);
+}
 
 #endif /* IGNIS_ROPE_CUH */

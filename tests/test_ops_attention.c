@@ -459,17 +459,23 @@ TEST(sdpa_packed_has_the_bits_of_its_parts)
 /*  By the kernels of compute capability 9.0, whose maps have the strides of the whole. */
 TEST(sdpa_packed_has_the_bits_of_its_parts_with_wgmma)
 {
-    static const attention_case c = {2, 4, 2, 64, 131, 131, IGNIS_MASK_CAUSAL};
+    static const attention_case shapes[] = {
+        {2, 4, 2, 64, 131, 131, IGNIS_MASK_CAUSAL},
+        {1, 2, 1, 80, 70, 70, IGNIS_MASK_NONE}, /* halves of heads are whole packs, but not an even number of them */
+        {1, 2, 2, 128, 65, 65, IGNIS_MASK_CAUSAL},
+        {1, 1, 1, 72, 40, 40, IGNIS_MASK_CAUSAL}, /* halves are no whole packs: gradients turn behind the kernels of attention */
+    };
     ignis_desc desc = test_desc(NULL);
-    int turns;
+    int turns, i;
     desc.attention = IGNIS_ATTENTION_WGMMA;
     SETUP(&desc);
     NEEDS_WGMMA();
-    for (turns = 0; turns < 2; turns++) {
-        fault_reset_counts();
-        check_packed(packed_case_of(&c, turns != 0), IGNIS_BF16);
-        CHECK_INT(fault_count("cuTensorMapEncodeTiled"), 2 * (4 + 6)); /* forward and backward took them, twice */
-    }
+    for (i = 0; i < COUNT_OF(shapes); i++)
+        for (turns = 0; turns < 2; turns++) {
+            fault_reset_counts();
+            check_packed(packed_case_of(&shapes[i], turns != 0), IGNIS_BF16);
+            CHECK_INT(fault_count("cuTensorMapEncodeTiled"), 2 * (4 + 6)); /* forward and backward took them, twice */
+        }
 }
 
 /*  The gradient of the projection's bias is the sum of the columns of what the projection gets, which is found with a leaf in its place. */
