@@ -27366,12 +27366,35 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
     return takes;
 }
 
-/*  Geometry of kernels/attention_hopper.cu, by most elements of a head: groups of 64 queries of a block, and keys at a time. */
+/*  Geometry of kernels/attention_hopper.cu, by most elements of a head: teams of a block, groups of 64 queries of a team, keys of a tile, and tiles
+    of k, and of v, that are there or on their way. */
 typedef struct ignis__attention_hopper_shape {
-    int head_dim, groups, keys;
+    int head_dim, teams, groups, keys, stages;
 } ignis__attention_hopper_shape;
 
-static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 2, 2, 64, 4},  {64, 1, 3, 128, 4},  {128, 1, 2, 64, 4},
+                                                                        {128, 1, 3, 80, 2}, {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2},
+                                                                        {256, 1, 2, 80, 2}};
+
+/*  The fastest shape, as measured on an H200. ranged: with a variant of the program, which three groups have no registers for, or do not pay for
+    where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times. */
+static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__attention *p, bool ranged, int64_t multiprocessors)
+{
+    const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
+    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads;
+    if (p->head_dim <= 64)
+        return ranged || p->sq <= (p->causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
+    if (p->head_dim <= 128)
+        return p->sk <= 256 ? &shapes[2] : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3] : &shapes[4];
+    return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
+}
+
+/*  The options of its program, but for those of a variant. */
+static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p, const ignis__attention_hopper_shape *shape)
+{
+    snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d", p->head_dim,
+             p->causal, shape->groups, shape->keys);
+}
 
 /*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -27476,7 +27499,7 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
     } kinds[] = {{7, 0, 79}, {8, 80, IGNIS__EVERY_ARCH}};
     ignis__attention_variant variant;
     char define[96];
-    int i, k = 0, groups;
+    int i, most;
     if (!op->ok || !ignis__requests.path[0])
         return;
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
@@ -27493,11 +27516,11 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
             ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
-        while (ignis__attention_hopper[k].head_dim < p->head_dim)
-            k++;
-        for (groups = 2; groups <= ignis__attention_hopper[k].groups; groups++) {
-            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal,
-                     groups);
+        for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper); i++) { /* all shapes of the smallest head_dim that holds it */
+            if (ignis__attention_hopper[i].head_dim < p->head_dim || (most && ignis__attention_hopper[i].head_dim > most))
+                continue;
+            most = ignis__attention_hopper[i].head_dim;
+            ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
             ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }
@@ -27934,41 +27957,40 @@ typedef struct ignis__forward_plan {
 /*  Forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
-    const ignis__attention_hopper_shape *shape = ignis__attention_hopper;
+    const ignis__attention_hopper_shape *shape;
     int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
-    int64_t items, tiles, seen, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t items, tiles, seen, least, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
     int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
     bool ranged = ignis__attention_ranged(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
-    int groups;
-    char define[128];
-    while (shape->head_dim < p->head_dim)
-        shape++;
-    groups = p->sq <= 128 || ranged ? 2 : shape->groups; /* a third group would have nothing to do, or not enough registers */
+    char define[IGNIS__DEFINES];
+    shape = ignis__attention_hopper_choose(p, ranged, multiprocessors);
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal, groups);
+    ignis__attention_hopper_define(define, sizeof define, p, shape);
     ignis__attention_options(define, sizeof define, p, ranged);
 
-    items = ignis__ceil_div(p->sq, 64 * groups) * pairs;
+    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
-    seen = 64 * groups + (p->causal ? 1 : 2) * (int64_t)p->window; /* keys, by the queries of an item, at most */
+    seen = 64 * shape->groups + (p->causal ? 1 : 2) * (int64_t)p->window; /* keys, by the queries of an item, at most */
     tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
-    wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
+    least = shape->keys > 64 ? 2 : 4; /* tiles of keys that are worth a split */
+    wanted = ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
     plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
-    plan.counter = p->causal || ranged ? ignis__op_zeroed(op) : 0;
+    plan.counter = ignis__op_zeroed(op);
     if (plan.splits > 1)
         plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
-    shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 3 : 1) + 2 * (slabs == 1 ? 4 : 2) * shape->keys) + 256;
+    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
+    shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(p, dtype, 2, 2, 2);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
-                     (unsigned)(128 * (groups + 1)), 1, (size_t)shared, params);
+                     (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
         ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
                          combine);

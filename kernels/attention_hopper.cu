@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 /*  attention_hopper.cu - scaled dot-product attention forward for sm_90a: products of warpgroups, tiles by the copy engine
 
-    After FlashAttention-3 (Shah et al. 2024). One program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or
-    IGNIS_BF16> -DIGNIS_HEAD_DIM=<a multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>, and the variants of attention.cuh but for the
-    bias. Rows are aligned to 16 bytes.
+    After FlashAttention-3 (Shah et al. 2024). One program per type, size of heads, mask, and shape of items: compiled with
+    -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>
+    -DIGNIS_FORWARD_GROUPS=<groups of four warps> -DIGNIS_FORWARD_KEYS=<of a tile>, and the variants of attention.cuh but for the bias. Rows
+    are aligned to 16 bytes.
 
-    A block stays for many items; an item is 64 queries for each of its groups of four warps. One more group, the producer, has one thread
-    that works: it copies q, and ahead of the groups tiles of k and v, from the last key that the queries see down to the first. A group
-    begins the scores of the next keys, then the product of the last probabilities with v, and computes probabilities while the tensor
-    cores do the latter. A group does nothing for keys that its own queries do not see, but gives their tiles back.
+    A block stays for many items; an item is 64 queries for each group of four warps of a team. A block has one team, or two, each with
+    items and shared memory of its own. One more group, the producer, has one thread for each team that works: it copies q, and ahead of
+    the groups tiles of k and v, from the last key that the queries see down to the first. A group begins the scores of the next keys, then
+    the product of the last probabilities with v, and computes probabilities while the tensor cores do the latter. A group does nothing for
+    keys that its own queries do not see, but gives their tiles back.
 
-    Causal items differ in length, and those of sequences: they are handed out by a counter, the longest of some heads first, as many heads as the second level
-    cache holds. Where there are fewer items than multiprocessors, each is split by its keys, and ignis_sdpa_combine adds the
-    parts up, in their order. Equal inputs give equal bits in any case.
+    Items are handed out by a counter, as they differ in length, and multiprocessors in how long they wait for memory: the longest of some
+    heads first, as many heads as the second level cache holds. Where there are fewer items than multiprocessors, each is split by its
+    keys, and ignis_sdpa_combine adds the parts up, in their order. Equal inputs give equal bits in any case.
 */
 #include "ignis.cuh"
 #include "hopper.cuh"
@@ -25,13 +27,23 @@
 #define IGNIS_CAUSAL 1
 #endif
 
-/* What a benchmark may vary; the host has keys in its table, and gives the groups: 2 where there are no queries for a third, or for
-   variants, as registers hold no more. */
-#ifndef IGNIS_FORWARD_GROUPS
-#define IGNIS_FORWARD_GROUPS (IGNIS_HEAD_DIM <= 64 && !RANGE && !SOFTCAP ? 3 : 2)
+/* What a benchmark may vary; ignis.h chooses groups and keys, and has teams and stages in its table. 64 keys are for short sequences: less
+   is computed in vain, and with heads of 64 registers are left for two teams, which are at different steps of different items. */
+#ifndef IGNIS_FORWARD_GROUPS /* of a team */
+#define IGNIS_FORWARD_GROUPS (IGNIS_HEAD_DIM <= 128 && !IGNIS_RANGE ? 3 : 2)
 #endif
 #ifndef IGNIS_FORWARD_KEYS /* of a tile */
-#define IGNIS_FORWARD_KEYS (IGNIS_HEAD_DIM <= 128 ? 128 : IGNIS_HEAD_DIM <= 192 ? 96 : 80)
+#define IGNIS_FORWARD_KEYS                             \
+    (IGNIS_HEAD_DIM <= 64    ? IGNIS_RANGE ? 64 : 128 \
+     : IGNIS_HEAD_DIM <= 128 ? IGNIS_RANGE ? 128 : 80 \
+     : IGNIS_HEAD_DIM <= 192 ? 96                      \
+                             : 80)
+#endif
+#ifndef IGNIS_FORWARD_TEAMS /* of a block */
+#define IGNIS_FORWARD_TEAMS (IGNIS_HEAD_DIM <= 64 && IGNIS_FORWARD_KEYS == 64 ? 2 : 1)
+#endif
+#ifndef IGNIS_FORWARD_STAGES /* tiles of k, and of v, that are there or on their way */
+#define IGNIS_FORWARD_STAGES (IGNIS_HEAD_DIM <= 64 || IGNIS_FORWARD_KEYS == 64 ? 4 : 2)
 #endif
 #ifndef IGNIS_FORWARD_TURNS /* whether groups take turns at the tensor cores: softmax of one beside products of the others */
 #define IGNIS_FORWARD_TURNS (IGNIS_FORWARD_GROUPS == 3)
@@ -41,18 +53,19 @@ typedef ignis_type<IGNIS_T> T;
 typedef attention<T> Attention;
 
 constexpr int D = IGNIS_HEAD_DIM, COLUMNS = (D + 15) / 16 * 16, SLABS = (D + 63) / 64; /* of 64 columns, in shared memory */
-constexpr int GROUPS = IGNIS_FORWARD_GROUPS, KEYS = IGNIS_FORWARD_KEYS, QUERIES = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);
-constexpr int STAGES = SLABS == 1 ? 4 : 2; /* tiles of k, and of v, that are there or on their way; ignis.h knows how many */
+constexpr int TEAMS = IGNIS_FORWARD_TEAMS, GROUPS = IGNIS_FORWARD_GROUPS, ALL_GROUPS = TEAMS * GROUPS, THREADS = 128 * (ALL_GROUPS + 1);
+constexpr int QUERIES = 64 * GROUPS, KEYS = IGNIS_FORWARD_KEYS, STAGES = IGNIS_FORWARD_STAGES;
 /* Of each thread. A launch has 65536 / THREADS for each, in steps of 8: no more must be asked for in all, or they wait for ever. */
-constexpr int PRODUCER_REGISTERS = GROUPS == 3        ? 32
+constexpr int PRODUCER_REGISTERS = ALL_GROUPS > 2     ? 32
                                    : D > 192 && RANGE ? 24
                                                       : 40,
-              GROUP_REGISTERS = GROUPS == 3        ? 160
-                                : D > 192 && RANGE ? 240
-                                                   : 232;
-static_assert(PRODUCER_REGISTERS + GROUPS * GROUP_REGISTERS <= (GROUPS + 1) * (65536 / THREADS / 8 * 8), "a block has so many registers");
+              GROUP_REGISTERS = ALL_GROUPS == 4      ? 112
+                                : ALL_GROUPS == 3    ? 160
+                                : D > 192 && RANGE   ? 240
+                                                     : 232;
+static_assert(PRODUCER_REGISTERS + ALL_GROUPS * GROUP_REGISTERS <= (ALL_GROUPS + 1) * (65536 / THREADS / 8 * 8), "a block has so many registers");
 constexpr bool CAUSAL = IGNIS_CAUSAL, TURNS = IGNIS_FORWARD_TURNS;
-constexpr bool COUNTED = CAUSAL || RANGE; /* items are handed out by the counter */
+static_assert(!TURNS || TEAMS == 1, "barriers of turns are for one team");
 static_assert(!BIASED, "a bias is for attention_mma.cu");
 constexpr bool OUT_IN_Q = D > 128;      /* shared memory has no place for out beside q */
 constexpr int ITEMS = OUT_IN_Q ? 1 : 2; /* whose q is there or on its way */
@@ -64,7 +77,7 @@ constexpr float SLACK = 8;
 
 /*  The rest of the parameters; ignis.h has the same struct as ignis__forward_plan. */
 struct forward_plan {
-    unsigned *counter; /* of items that were handed out; 0, and left 0. COUNTED only */
+    unsigned *counter; /* of items that were handed out; 0, and left 0 */
     float *parts;      /* with splits: [splits][batches * heads * sq][D] sums, then as many pairs of a bound and a sum of weights */
     int section;       /* heads whose items are done together */
     int splits, tiles; /* of the keys of an item, and tiles of keys of a split */
@@ -135,7 +148,8 @@ enum {
     EMPTY_V = FULL_V + STAGES,
     BARRIERS = EMPTY_V + STAGES
 };
-constexpr uint32_t ITEMS_AT = (BARRIERS_AT + 8 * BARRIERS + 15) / 16 * 16, SHARED_BYTES = ITEMS_AT + ITEMS * sizeof(work_item);
+constexpr uint32_t ITEMS_AT = (BARRIERS_AT + 8 * BARRIERS + 15) / 16 * 16, ITEMS_END = ITEMS_AT + ITEMS * sizeof(work_item);
+constexpr uint32_t TEAM_BYTES = (ITEMS_END + 1023) / 1024 * 1024, SHARED_BYTES = (TEAMS - 1) * TEAM_BYTES + ITEMS_END;
 static_assert(SHARED_BYTES <= 232448, "a block has so much shared memory");
 
 /*  A stage of a ring of so many, and the parity of the phase that is waited for. */
@@ -287,15 +301,15 @@ __device__ inline void rescale(float (&out)[COLUMNS / 8][4], const softmax &stat
 
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
-/*  The thread that copies. */
+/*  The thread that copies for a team; memory and base are the team's. */
 __device__ inline void produce(const Attention &p, const forward_plan &plan, const ignis_tensor_map *q, const ignis_tensor_map *k,
-                               const ignis_tensor_map *v, char *memory, uint32_t base)
+                               const ignis_tensor_map *v, char *memory, uint32_t base, int team)
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
     const int count = item_count(p, plan);
     ring<> k_ring = {0, 1}, v_ring = {0, 1}; /* the first wait for an empty stage passes at once */
     ring<ITEMS> items = {0, 1};
-    for (int index = blockIdx.x;; items.advance()) {
+    for (int index = team * gridDim.x + blockIdx.x;; items.advance()) {
         work_item item;
         item.b = -1;
         item.from = item.end = 0;
@@ -329,14 +343,12 @@ __device__ inline void produce(const Attention &p, const forward_plan &plan, con
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, n);
         }
         /* The next item is taken late, so that nobody has two long ones, but ahead of a wait, which hides how long it takes. */
-        unsigned taken = 0;
-        if (COUNTED)
-            taken = atomicAdd(plan.counter, 1);
+        const unsigned taken = atomicAdd(plan.counter, 1);
         if (item.end > item.from)
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, item.from);
-        if (COUNTED && taken == (unsigned)count - 1) /* an item is taken behind each one: this was the last time */
+        if (taken == (unsigned)count - 1) /* an item is taken behind each one: this was the last time */
             *plan.counter = 0;
-        index = COUNTED ? gridDim.x + taken : index + gridDim.x;
+        index = TEAMS * gridDim.x + taken;
     }
 }
 
@@ -356,7 +368,7 @@ __device__ inline void store_out(const Attention &p, const ignis_tensor_map *map
     }
     if (threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait_read<0>(); /* the rows of the last item have left */
-    ignis_ptx_bar_sync(8 + group, 128);
+    ignis_ptx_bar_sync(8 + threadIdx.x / 128, 128);
 #pragma unroll
     for (int j = 0; j < COLUMNS / 16; j++) {
         const int row = 16 * warp + lane % 16, chunk = 2 * j + lane / 16;
@@ -367,7 +379,7 @@ __device__ inline void store_out(const Attention &p, const ignis_tensor_map *map
                            ignis_round_two<T>(out[2 * j + 1][2] * factor[1], out[2 * j + 1][3] * factor[1]));
     }
     ignis_ptx_fence_proxy_async();
-    ignis_ptx_bar_sync(8 + group, 128);
+    ignis_ptx_bar_sync(8 + threadIdx.x / 128, 128);
     if (threadIdx.x % 128 == 0 && first >= 0) /* else no row of it is there */
         store_tile<64>(map, place, first, item);
 }
@@ -392,7 +404,7 @@ __device__ inline void store_part(const Attention &p, const forward_plan &plan, 
     }
 }
 
-/*  A group of four warps. */
+/*  A group of four warps of a team; memory and base are the team's. */
 __device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, const char *memory, uint32_t base,
                                int group)
 {
@@ -546,7 +558,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
         if (OUT_IN_Q) { /* q comes back when out has left its place */
             if (threadIdx.x % 128 == 0)
                 ignis_ptx_bulk_wait_read<0>();
-            ignis_ptx_bar_sync(8 + group, 128);
+            ignis_ptx_bar_sync(8 + threadIdx.x / 128, 128);
             arrive(EMPTY_Q + items.stage);
         }
     }
@@ -554,7 +566,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
         ignis_ptx_bulk_wait<0>();
 }
 
-/*  A grid of the items, at most as many as there are multiprocessors; blocks of 128 * (groups + 1), SHARED_BYTES of shared memory. The
+/*  A grid of the items, at most as many as there are multiprocessors; blocks of THREADS, SHARED_BYTES of shared memory. The
     maps of q and out have tiles of 64 rows, those of k and v of KEYS. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ignis_sdpa(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
@@ -563,9 +575,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 {
     ignis_grid_dependency();
     extern __shared__ __align__(1024) char memory[];
-    const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
-    const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
-    if (threadIdx.x == 0) {
+    const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0), warp = __shfl_sync(0xffffffff, threadIdx.x / 32 % 4, 0);
+    const int team = group < ALL_GROUPS ? group / GROUPS : warp; /* a warp of the last group, the producer, copies for each */
+    const bool produces = group == ALL_GROUPS && team < TEAMS && threadIdx.x % 32 == 0;
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory) + team * TEAM_BYTES;
+    if (produces) {
         for (int i = 0; i < BARRIERS; i++) {
             const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);
             ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS);
@@ -573,13 +587,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         ignis_ptx_fence_mbarrier_init();
     }
     __syncthreads();
-    if (group == 0) {
+    if (group == ALL_GROUPS) {
         ignis_ptx_setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0)
-            produce(p, plan, &q, &k, &v, memory, base);
+        if (produces)
+            produce(p, plan, &q, &k, &v, memory + team * TEAM_BYTES, base, team);
     } else {
         ignis_ptx_setmaxnreg_inc<GROUP_REGISTERS>();
-        consume(p, plan, &out, memory, base, group - 1);
+        consume(p, plan, &out, memory + team * TEAM_BYTES, base, group % GROUPS);
     }
 }
 

@@ -719,6 +719,69 @@ TEST(sdpa_by_wgmma_items)
     CHECK_INT(not_by_wgmma(), 0);
 }
 
+/*  Heads of 64: three groups where sequences are long, two teams of two where they are short; larger ones: short sequences and long ones. */
+TEST(sdpa_by_wgmma_shapes_of_items)
+{
+    static const attention_case others[] = {
+        {0, 1, 1, 64, 1030, 70, IGNIS_MASK_NONE},    {0, 1, 1, 64, 2050, 40, IGNIS_MASK_CAUSAL}, {2, 3, 1, 64, 77, 190, IGNIS_MASK_NONE},
+        {2, 2, 1, 128, 130, 256, IGNIS_MASK_CAUSAL}, {2, 2, 1, 80, 300, 257, IGNIS_MASK_NONE},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(others); i++)
+        free(forward_values(&others[i], i % 2 ? IGNIS_BF16 : IGNIS_F16, 2, true));
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+/*  Three groups have the items of larger heads where there are many: one sequence, again and again. */
+TEST(sdpa_by_wgmma_of_many_items)
+{
+    attention_case one = {1, 4, 2, 72, 300, 270, IGNIS_MASK_CAUSAL};
+    ignis_scope scope;
+    ignis_sdpa_desc desc = sdpa_desc_of(&one);
+    ignis_device_info info;
+    ignis_tensor inputs[3], output;
+    ignis_shape shapes[4];
+    double *in[4], *results[RESULTS], *many, *got;
+    int i, b, batches;
+    SETUP_WGMMA();
+    if (test_is_simulator() || test_is_memcheck())
+        SKIP("it takes minutes there");
+    CHECK_OK(ignis_device_query(0, &info));
+    batches = info.multiprocessors; /* eight items of each, for each multiprocessor */
+    scope = ignis_scope_begin();
+    shapes[0] = shapes[3] = rows_shape(&one, one.sq, one.heads);
+    shapes[1] = shapes[2] = rows_shape(&one, one.sk, one.kv_heads);
+    for (i = 0; i < 4; i++) {
+        ignis_shape all = shapes[i];
+        int64_t numel = shape_numel(all);
+        in[i] = rounded_noise(shapes[i], IGNIS_BF16, (uint64_t)(3 + i), 2);
+        results[i] = (double *)calloc((size_t)shape_numel(shapes[i == 0 ? 0 : i - 1]) + 1, sizeof *results[i]);
+        if (i == 3)
+            break;
+        many = (double *)calloc((size_t)(batches * numel), sizeof *many);
+        for (b = 0; b < batches; b++)
+            memcpy(many + b * numel, in[i], sizeof *many * (size_t)numel);
+        all.dim[0] = batches;
+        inputs[i] = tensor_of(many, all, IGNIS_BF16, false);
+        free(many);
+    }
+    reference(&one, in, results);
+    output = ignis_sdpa(inputs[0], inputs[1], inputs[2], &desc);
+    CHECK(output.id != 0);
+    got = tensor_values(output);
+    check_results(&one, IGNIS_BF16, result_names[OUT], got, results[OUT], shape_numel(shapes[0]));
+    for (b = 1; b < batches; b++)
+        CHECK(memcmp(got, got + b * shape_numel(shapes[0]), sizeof *got * (size_t)shape_numel(shapes[0])) == 0);
+    free(got);
+    for (i = 0; i < 4; i++) {
+        free(in[i]);
+        free(results[i]);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
 TEST(sdpa_by_wgmma_of_large_scores)
 {
     static const attention_case c = {0, 2, 1, 64, 70, 300, IGNIS_MASK_CAUSAL};

@@ -189,15 +189,37 @@ static const char *const attention[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
 static const char *const attention_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32",
                                             "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192",
                                             SIZES_UP("-DIGNIS_T=2"),           NULL};
-static const char *const attention_hopper[] = {
-    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",  "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
-    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=0", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0",
-    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",  "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1 -DIGNIS_FORWARD_GROUPS=2",
-    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=72 -DIGNIS_CAUSAL=1",  "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=80 -DIGNIS_CAUSAL=0",
-    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96 -DIGNIS_CAUSAL=1",  "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=112 -DIGNIS_CAUSAL=1",
-    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
-    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=160 -DIGNIS_CAUSAL=1", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192 -DIGNIS_CAUSAL=0",
-    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1", NULL};
+static const char *const attention_hopper[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=72 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=80 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=112 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=160 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1",
+                                               NULL};
+/*  Forward, by groups and keys: the shapes that are not the default for the size of heads. */
+#define ITEMS(groups, keys) " -DIGNIS_FORWARD_GROUPS=" #groups " -DIGNIS_FORWARD_KEYS=" #keys
+static const char *const attention_hopper_items[] = {
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1" ITEMS(2, 64),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0" ITEMS(2, 64),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1" ITEMS(2, 64),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=72 -DIGNIS_CAUSAL=0" ITEMS(2, 64),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=80 -DIGNIS_CAUSAL=1" ITEMS(2, 128),
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" ITEMS(2, 64),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0" ITEMS(2, 64),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" ITEMS(2, 64),
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0" ITEMS(2, 128),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" ITEMS(2, 128),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1 -DIGNIS_RANGE=1" ITEMS(2, 64),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=112 -DIGNIS_CAUSAL=0 -DIGNIS_RANGE=1 -DIGNIS_SOFTCAP=1" ITEMS(2, 64),
+    NULL};
 static const char *const attention_hopper_few[] = {
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0 -DIGNIS_FEW=1",
     "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1 -DIGNIS_FEW=1",
@@ -427,13 +449,14 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper, 90, 90, {0}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_items, 90, 90, {0}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, {0, 0, 28}}, /* outside of the products */
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, {36, 0, 68}}, /* gradients of k and v in f64, heads of 256 with all variants */
     /* heads of 64: the gradient of a bias on sm_100 and up; forward 48 on sm_90 */
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, {0, 4, 104}},
-    /* heads of 256 with all variants: the thread that copies */
+    /* with a cap: heads of 256, the thread that copies; heads of 64, whose groups have 112 registers */
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, {0, 0, 44}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, {0, 0, 56}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_few, 90, 90, {0}},
