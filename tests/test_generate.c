@@ -887,8 +887,11 @@ static ignis_tensor weight(const test_shape *shape, ignis_shape dims, double fac
     for (i = 0; i < shape_numel(dims); i++)
         values[i] += add;
     tensor = tensor_of(values, dims, shape->dtype, false);
-    free(values);
-    *numbers = tensor_values(tensor);
+    *numbers = values;
+    if (tensor.id) {
+        *numbers = tensor_values(tensor);
+        free(values);
+    }
     return tensor;
 }
 
