@@ -3709,7 +3709,7 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
     were cut in pieces that were fed more than 64 at a time. sampling may be null: the likeliest token.
     On devices of compute capability 9.x a step of one sequence, of a model in f16 or bf16 whose weights are not quantised, or 16 to 56 MB of them a
     layer, is one launch whose blocks wait for each other (a cooperative launch): it begins when other work has left room for one on each
-    multiprocessor.
+    multiprocessor. Not where heads of more than 128 elements have norms.
     Returns: the token; -1 on failure, and then the sequence is as it was.
     Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
     (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
@@ -44260,12 +44260,11 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
     e->step_types = ignis__engine_whole_types(e);
     if (!ignis__engine_whole_takes(e))
         return true;
-    snprintf(e->step_define, sizeof e->step_define, "-DIGNIS_HEAD_DIM=%d", ignis__paged_head_dim(m->head_dim));
+    snprintf(e->step_define, sizeof e->step_define, "-DIGNIS_HEAD_DIM=%d%s", ignis__paged_head_dim(m->head_dim),
+             ignis__engine_head_norms(e) ? " -DIGNIS_HEAD_NORMS=1" : "");
     if (e->step_types)
         snprintf(e->step_define + strlen(e->step_define), sizeof e->step_define - strlen(e->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
                  e->step_types);
-    if (ignis__engine_head_norms(e))
-        strcat(e->step_define, " -DIGNIS_HEAD_NORMS=1");
     if (ignis__requests.path[0])
         ignis__request_own(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
     (void)ignis__engine_whole_shared(e, &p);
