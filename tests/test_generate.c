@@ -808,7 +808,7 @@ static const draw_case draw_cases[] = {
     {1, 0.001, 0, 1, 0, 0, 0, 0, 0},       {1, 0, 0, 1, 1, 0, 0, 0, 0},          {0.01, 0.99, 0, 1, 5, 0, 0, 0, 0},
     {0, 0, 0, 1, 0, 0, 0, 2, 0},           {1, 0, 0, 1, 0, 0, 0, 3, 0},          {0.9, 0.95, 0.1, 1.2, 30, 0, 5, 2, 0},
     {0, 0, 0, 1.5, 0, 7, 8, 1, 0},         {1.2, 0.5, 0, 1.3, 3, 0, 8, 4, 0},    {1, 0, 0, 1, 0, 0, 0, 1, 0},
-    {1, 0, 1e-13, 1, 0, 0, 0, 0, 0},       {0.2, 0.9, 2e-13, 1, 90, 0, 0, 0, 0}, {100, 0.6, 0, 1, 70, 0, 0, 0, 0},
+    {0.4, 0, 1e-11, 1, 0, 0, 0, 0, 0},     {0.2, 0.9, 2e-11, 1, 90, 0, 0, 0, 0}, {100, 0.6, 0, 1, 70, 0, 0, 0, 0},
     {1, 0.7, 0.2, 1, 0, 0, 0, 0, 3},       {1, 0.37, 0, 1, 0, 0, 0, 0, 1},       {3, 0.5, 0.9, 1, 50, 0, 3, 2, 2},
 };
 
@@ -824,6 +824,32 @@ TEST(draws_are_those_of_the_reference)
             check_draws(&draw_cases[i], 9001, 1, (uint64_t)(300 + i));
         if (draw_cases[i].levels) /* more equal ones than are looked at one by one */
             check_draws(&draw_cases[i], 40009, 1, (uint64_t)(500 + i));
+    }
+}
+
+/*  With settings at random; more of them with IGNIS_SOAK=1. */
+TEST(draws_with_any_settings)
+{
+    static const double temperatures[] = {0.01, 0.3, 0.7, 1, 1.5, 4, 50}, shares[] = {0, 0.001, 0.1, 0.5, 0.9, 0.95, 0.999},
+                        least[] = {0, 0, 1e-11, 1e-9, 0.01, 0.3, 1};
+    static const int counts[] = {0, 0, 1, 2, 7, 40, 300, 2000}, sizes[] = {33, 101, 513, 1000, 3000}, levels[] = {0, 0, 0, 2, 5, 40};
+    const int rounds = test_env("IGNIS_SOAK") ? 400 : 12;
+    int i, k, of[9];
+    SETUP(NULL);
+    for (i = 0; i < rounds; i++) {
+        draw_case c;
+        for (k = 0; k < COUNT_OF(of); k++)
+            of[k] = (int)((noise(9000 + (uint64_t)k, i) + 1) * 1000);
+        memset(&c, 0, sizeof c);
+        c.temperature = temperatures[of[0] % COUNT_OF(temperatures)];
+        c.top_p = shares[of[1] % COUNT_OF(shares)];
+        c.min_p = least[of[2] % COUNT_OF(least)];
+        c.penalty = of[3] % 3 ? 1 : 1.3;
+        c.top_k = counts[of[4] % COUNT_OF(counts)];
+        c.biases = of[5] % 2 ? 0 : 5;
+        c.masked = of[6] % 3 ? 0 : 1 + of[6] % 4;
+        c.levels = levels[of[7] % COUNT_OF(levels)];
+        check_draws(&c, sizes[of[8] % COUNT_OF(sizes)], 4, (uint64_t)(10000 + i));
     }
 }
 
