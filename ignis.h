@@ -14647,8 +14647,10 @@ static int ignis__source_dtypes(int source)
         builtin++;
     if (builtin == IGNIS__COUNT(ignis__builtins) || !ignis__sources[source].lines || strncmp(name, "attention", 9) == 0 ||
         strncmp(name, "collective", 10) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "gemv_", 5) == 0 ||
-        strncmp(name, "grouped_", 8) == 0)
+        strncmp(name, "grouped_", 8) == 0 || strncmp(name, "generate_step", 13) == 0)
         return 0;
+    if (strncmp(name, "generate_draw", 13) == 0) /* logits are floats in any case */
+        return 1;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU || source == IGNIS__SOURCE_SORT_CU ? IGNIS_DTYPE_COUNT - 1
                                                                                      : 4 /* the floating types come first */;
 }
@@ -43880,12 +43882,13 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
 /*  weighs: some rows have a temperature. */
 static void ignis__step_draw(ignis__op *op, int count, bool weighs, ignis__draw *p)
 {
+    const ignis_dtype only = IGNIS_F16; /* one program is for all */
     int64_t blocks = weighs ? ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS) : 1;
     void *params[] = {p};
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_PARTS, IGNIS_F32, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_PARTS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
     if (weighs)
-        ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, IGNIS_F32, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, IGNIS_F32, NULL, blocks, count, 1, 512, 1, 0, params);
+        ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
 /*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa that have one order for any piece:

@@ -43,7 +43,7 @@
         gemv_mma.cu                393 lines   18795 bytes
         generate.cu                174 lines    7617 bytes
         generate.cuh                41 lines    1947 bytes
-        generate_draw.cu           685 lines   29702 bytes
+        generate_draw.cu           685 lines   29716 bytes
         generate_step.cu           639 lines   32052 bytes
         generate_step.cuh           74 lines    3238 bytes
         generate_step_blocks.cuh   275 lines   13564 bytes
@@ -14198,7 +14198,7 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "    follows from places ahead of it, as those at the end of a bin or at its begin: so only the tokens of few bins are looked at one by one, by the",
     "    block of a row that ends last. No block waits for another.",
     "",
-    "    One program: -DIGNIS_T=3.",
+    "    One program for all types: -DIGNIS_T=1.",
     "*/",
     "#include \"ignis.cuh\"",
     "#include \"generate.cuh\"",
@@ -19874,7 +19874,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
     {"generate.cu", 0x8712d00cd1d83e8aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 174)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
-    {"generate_draw.cu", 0x2f880cf0580c04a4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 685)},
+    {"generate_draw.cu", 0x97ab6d8f5e8cb449ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 685)},
     {"generate_step.cu", 0x4521b6fbd11f1984ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 639)},
     {"generate_step.cuh", 0xb7810c80a0bc3531ULL, ignis__lines_generate_step_cuh, 74},
     {"generate_step_blocks.cuh", 0xb3207928c8590436ULL, ignis__lines_generate_step_blocks_cuh, 275},

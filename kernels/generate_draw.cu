@@ -12,7 +12,7 @@
     follows from places ahead of it, as those at the end of a bin or at its begin: so only the tokens of few bins are looked at one by one, by the
     block of a row that ends last. No block waits for another.
 
-    One program: -DIGNIS_T=3.
+    One program for all types: -DIGNIS_T=1.
 */
 #include "ignis.cuh"
 #include "generate.cuh"

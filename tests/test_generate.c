@@ -1255,6 +1255,13 @@ TEST(steps_of_one_row_have_the_bits_of_others)
     check_whole(&whole_shapes[1], 700, 640, 2, 2);   /* more units than teams */
 }
 
+/*  What has no program without further choices is left out. */
+TEST(kernels_of_generation_are_warmed_up)
+{
+    SETUP(NULL);
+    CHECK_OK(ignis_warmup(NULL, 0));
+}
+
 /* sequences ------------------------------------------------------------------------------------------------------ */
 
 static const test_shape small = {2, 4, 2, 16, 40, 48, 120, false, true, true, IGNIS_BF16};
