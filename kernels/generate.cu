@@ -119,7 +119,7 @@ struct cache_params {
 extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table frequencies)
 {
     const generate_row &row = p.rows[blockIdx.y];
-    const int head = blockIdx.x, lane = threadIdx.x, half = p.head_dim / 2;
+    const int head = blockIdx.x;
     T *from = p.qkv + ((long long)blockIdx.y * (p.heads + 2 * p.kv_heads) + head) * p.head_dim, *to = from;
     ignis_grid_dependency();
     if (row.position < 0)
@@ -130,25 +130,11 @@ extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_para
         to = cache.at(row.pages, row.position, (head - p.heads) % p.kv_heads);
     }
     const T *weight = is_q ? p.q_weight : is_v ? nullptr : p.k_weight;
-    W factor = 1;
-    if (weight) {
-        W squares = 0;
-        for (int i = lane; i < p.head_dim; i += 32)
-            squares += W(from[i]) * W(from[i]);
-        factor = W(1) / sqrt(ignis_warp_sum(squares) / W(p.head_dim) + W(p.eps));
-        __syncwarp(); /* q is written where all lanes have read */
-    }
-    for (int i = lane; i < half; i += 32) {
-        W a = W(from[i]), b = W(from[i + half]), sine = 0, cosine = 1;
-        if (weight) {
-            a *= factor * W(weight[i]);
-            b *= factor * W(weight[i + half]);
-        }
+    const auto angle = [&](int i, W &sine, W &cosine) {
         if (p.turns && !is_v)
             sine_cosine(W(row.position), W(frequencies.at[i]), sine, cosine);
-        to[i] = T(turned(a, b, -sine, cosine));
-        to[i + half] = T(turned(b, a, sine, cosine));
-    }
+    };
+    norm_and_turn<4>((const T *)from, weight, p.head_dim, p.eps, angle, [&](int i, T x) { to[i] = x; });
 }
 
 /*  Keys and values of a sequence's first tokens, out of its pages: [tokens, kv_heads, head_dim]. head_dim is a multiple of 8. */

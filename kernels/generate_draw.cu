@@ -372,6 +372,12 @@ __device__ inline draw_sum draw_scan_block(draw_memory &memory, draw_sum own)
     return before;
 }
 
+/*  A token's place in the order of all. */
+struct draw_place {
+    uint32_t key; /* of its score */
+    int32_t id;
+};
+
 /*  Places in the order of a row's tokens, looked for by one block. */
 struct draw_search {
     draw_memory &memory;
@@ -395,7 +401,7 @@ struct draw_search {
                  },
                  [&](int i, float score, weight_t w, int bin) {
                      if (bin >= low && bin <= high)
-                         use(i, row.key_of(score), w);
+                         use(i, draw_row::key_of(score), w);
                  });
     }
 
@@ -414,10 +420,8 @@ struct draw_search {
                     use(i, key, w);
             });
         };
-        if (threadIdx.x < 2)
-            memory.keys[threadIdx.x] = 0;
         if (threadIdx.x == 0)
-            memory.number = 0;
+            memory.keys[0] = memory.keys[1] = memory.number = 0;
         __syncthreads();
         uint32_t below = 0, greatest = 0; /* below: how far the least one is from the greatest that there can be */
         each_here([&](int, uint32_t key, weight_t) {
@@ -491,16 +495,15 @@ struct draw_search {
         return least;
     }
 
-    /*  The id of the token of bins low to high with which weights reach `target`. */
-    __device__ int token(int low, int high, weight_t target, draw_sum above)
+    /*  The token of bins low to high with which weights reach `target`; above: what tokens of higher bins weigh. */
+    __device__ draw_place place(int low, int high, weight_t target, draw_sum above)
     {
-        draw_sum here;
+        draw_sum here, none = {0, 0};
         const uint32_t key = find(low, high, false, target, above, here);
         if (here.count == 1)
-            return memory.id;
-        const weight_t one = here.weight / here.count;
-        draw_sum none = {0, 0};
-        return (int)key_of((int)find(low, high, true, (target - above.weight + one - 1) / one, none, here, &key));
+            return {key, memory.id};
+        const weight_t one = here.weight / here.count; /* of those with this score as many as it takes */
+        return {key, (int)key_of((int)find(low, high, true, (target - above.weight + one - 1) / one, none, here, &key))};
     }
 };
 
@@ -650,13 +653,9 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
     if (cuts_share) {
         const weight_t target = draw_share(place.top_p, left.weight);
         const int bin = draw_bin(memory.weight, target);
-        draw_sum above = before(bin), none = {0, 0};
-        const uint32_t border = search.find(bin, bin, false, target, above, here);
-        if (here.count > 1) { /* of those with this score as many as it takes */
-            const weight_t one = here.weight / here.count, some = (target - above.weight + one - 1) / one;
-            row.last = (int)search.key_of((int)search.find(bin, bin, true, some, none, here, &border));
-        }
-        row.border = border;
+        const draw_place last = search.place(bin, bin, target, before(bin));
+        row.border = last.key;
+        row.last = last.id;
         cut = min(cut, bin);
     }
     if (cuts_least) {
@@ -677,7 +676,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
     }
     const weight_t target = __umul64hi(random, left.weight) + 1;
     const int bin = min(draw_bin(memory.weight, target), cut);
-    const int id = search.token(bin, bin < cut ? bin : BINS - 1, target, before(bin));
+    const int id = search.place(bin, bin < cut ? bin : BINS - 1, target, before(bin)).id;
     if (thread == 0) {
         put(id, (int)left.count);
         bins.listed = bins.ended = 0;

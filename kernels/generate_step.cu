@@ -384,7 +384,6 @@ struct step_block {
     /*  Of q, and of the row's own key where that is there, as generate.cu has it: their norms, and they are turned. The key goes to the cache. */
     __device__ void norm_heads(const paged_team<false> &team, int layer, int first, int count, int last, bool has_last) const
     {
-        const int lane = threadIdx.x % 32, half = p.head_dim / 2;
 #pragma unroll 1
         for (int r = team.warp; r < count + has_last; r += WARPS) {
             const bool is_key = r == count;
@@ -392,29 +391,15 @@ struct step_block {
             const T *const weight = p.layers[layer].head_norm[is_key] ? m.head_norms[team.number][is_key] : nullptr;
             const generate_cache<T> cache = {keys(layer), p.kv_heads, p.head_dim};
             T *const to = is_key && first % (p.heads / p.kv_heads) == 0 ? cache.at(p.row->pages, last, team.kv) : nullptr;
-            float factor = 1;
-            if (weight) {
-                float squares = 0;
-#pragma unroll 1
-                for (int i = lane; i < p.head_dim; i += 32)
-                    squares += float(row[i]) * float(row[i]);
-                factor = 1.0f / sqrt(ignis_warp_sum(squares) / float(p.head_dim) + float(p.eps));
-                __syncwarp();
-            }
-#pragma unroll 1
-            for (int i = lane; i < half; i += 32) {
-                float a = float(row[i]), b = float(row[i + half]);
-                if (weight) {
-                    a *= factor * float(weight[i]);
-                    b *= factor * float(weight[i + half]);
-                }
-                row[i] = T(turned(a, b, -m.sines[i], m.cosines[i]));
-                row[i + half] = T(turned(b, a, m.sines[i], m.cosines[i]));
-                if (to) {
-                    to[i] = row[i];
-                    to[i + half] = row[i + half];
-                }
-            }
+            const auto angle = [&](int i, float &sine, float &cosine) {
+                sine = m.sines[i];
+                cosine = m.cosines[i];
+            };
+            norm_and_turn<1>((const T *)row, weight, p.head_dim, p.eps, angle, [&](int i, T x) {
+                row[i] = x;
+                if (to)
+                    to[i] = x;
+            });
         }
     }
 
