@@ -13948,9 +13948,9 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")                      \
     X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather")                    \
     X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")                        \
-    X(GENERATE_DRAW_PARTS, GENERATE_DRAW_CU, "ignis_generate_draw_parts")       \
-    X(GENERATE_DRAW_BINS, GENERATE_DRAW_CU, "ignis_generate_draw_bins")         \
     X(GENERATE_DRAW, GENERATE_DRAW_CU, "ignis_generate_draw")                   \
+    X(GENERATE_DRAW_BINS, GENERATE_DRAW_CU, "ignis_generate_draw_bins")         \
+    X(GENERATE_DRAW_CUT, GENERATE_DRAW_CU, "ignis_generate_draw_cut")           \
     X(GEMV_1, GEMV_CU, "ignis_gemv_1")                                          \
     X(GEMV_2, GEMV_CU, "ignis_gemv_2")                                          \
     X(GEMV_4, GEMV_CU, "ignis_gemv_4")                                          \
@@ -43230,9 +43230,9 @@ enum {
     IGNIS__BIASES = 512,    /* of a row */
     IGNIS__MASKS_KEPT = 64, /* beside those of the rows of a step */
     IGNIS__DRAW_PARTS = 64, /* of a row's logits, and the bytes of what one has */
-    IGNIS__DRAW_PART = 16,
-    IGNIS__DRAW_BLOCKS = 32,                      /* of a row that is drawn, at most */
-    IGNIS__DRAW_BINS = 2048 * 12 + 8 + 16384 * 4, /* bytes of what a row's tokens weigh */
+    IGNIS__DRAW_PART = 24,
+    IGNIS__DRAW_BLOCKS = 32,                                 /* of a row of which something is cut, at most */
+    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12, /* bytes of what is known of a row */
     IGNIS__DRAW_VOCAB = 1 << 19
 };
 
@@ -43282,8 +43282,8 @@ typedef struct ignis__draw {
     int vocab, bias_room, mask_room;
 } ignis__draw;
 
-/*  What a step draws: no tokens, the likeliest ones, or some by their weights. */
-typedef enum ignis__draws { IGNIS__DRAWS_NONE, IGNIS__DRAWS_LIKELIEST, IGNIS__DRAWS_WEIGHED } ignis__draws;
+/*  What a step draws: no tokens, one of all for each row, or, for some rows, one of those that top k, top p and min p leave. */
+typedef enum ignis__draws { IGNIS__DRAWS_NONE, IGNIS__DRAWS_ALL, IGNIS__DRAWS_CUT } ignis__draws;
 
 typedef enum ignis__gemv_kind {
     IGNIS__GEMV_OUT,
@@ -43879,16 +43879,16 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     }
 }
 
-/*  weighs: some rows have a temperature. */
-static void ignis__step_draw(ignis__op *op, int count, bool weighs, ignis__draw *p)
+static void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis__draw *p)
 {
     const ignis_dtype only = IGNIS_F16; /* one program is for all */
-    int64_t blocks = weighs ? ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS) : 1;
+    int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
     void *params[] = {p};
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_PARTS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    if (weighs)
-        ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, only, NULL, blocks, count, 1, 512, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    if (draws != IGNIS__DRAWS_CUT)
+        return;
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_CUT, only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
 /*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa that have one order for any piece:
@@ -44609,7 +44609,7 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, i
     p.bias_room = IGNIS__BIASES;
     p.masks = ignis__op_write(op, e->masks);
     p.mask_room = (int)e->masks->shape.dim[1];
-    ignis__step_draw(op, count, draws == IGNIS__DRAWS_WEIGHED, &p);
+    ignis__step_draw(op, count, draws, &p);
 }
 
 /*  The same as a graph, from the second time on. count is a power of 2. */
@@ -44982,6 +44982,12 @@ static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d
     return true;
 }
 
+/*  Whether tokens are cut off before one is drawn. generate_draw.cu has the same rule. */
+static bool ignis__sampling_cuts(const ignis_sampling_desc *d)
+{
+    return d->temperature != 0 && (d->top_k > 0 || (d->top_p > 0 && d->top_p < 1) || d->min_p > 0);
+}
+
 /*  How the token behind a row is drawn, and where it is told. number: of the row in its step. */
 static void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d, ignis__generate_row *row)
 {
@@ -45110,15 +45116,15 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
             width *= 2;
         memset(rows, 0, sizeof rows);
         biases = ignis__op_write(&op, e->biases);
-        kind = draws ? IGNIS__DRAWS_LIKELIEST : IGNIS__DRAWS_NONE;
+        kind = draws ? IGNIS__DRAWS_ALL : IGNIS__DRAWS_NONE;
         for (i = 0; i < width; i++) {
             const ignis_sampling_desc *d = sampling && i < some ? &sampling[first + i] : &greedy;
             ignis__sequence *s = i < some ? sequences[first + i] : NULL;
             rows[i].position = -1;
             if (!s)
                 continue;
-            if (draws && d->temperature > 0)
-                kind = IGNIS__DRAWS_WEIGHED;
+            if (draws && ignis__sampling_cuts(d))
+                kind = IGNIS__DRAWS_CUT;
             ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
             ignis__sampling_row(e, i, d, &rows[i]);
             if (draws && d->bias_count)
@@ -45605,7 +45611,7 @@ static ignis__spare_event *ignis__generate_queue(const char *call, ignis__sequen
         ignis__sampling_row(e, 0, sampling, &row);
         ignis__step_rows(&op, e->model->dtype, e->rows, &row, 1);
     }
-    ignis__engine_step(&op, e, 1, sampling->temperature > 0 ? IGNIS__DRAWS_WEIGHED : IGNIS__DRAWS_LIKELIEST);
+    ignis__engine_step(&op, e, 1, ignis__sampling_cuts(sampling) ? IGNIS__DRAWS_CUT : IGNIS__DRAWS_ALL);
     if (op.ok)
         drawn = ignis__event_record(call, e->device, e->ahead.stream = op.work.stream);
     op.ok = op.ok && drawn;

@@ -3,14 +3,20 @@
 
     In the order of Hugging Face's processors: biases, repetition penalty, the mask of a grammar, temperature, top k, top p, min p. Three kernels:
 
-        ignis_generate_draw_parts   what parts of a row have: the greatest score, and the sum of e^logit
-        ignis_generate_draw_bins    what scores weigh, by bins; not for the likeliest tokens
-        ignis_generate_draw         cuts, draws, and makes the row that of the next token
+        ignis_generate_draw        the likeliest token, or one of all; for rows with cuts only what their weights are measured by
+        ignis_generate_draw_bins   what scores weigh, by bins; for top k and top p
+        ignis_generate_draw_cut    top k, top p, min p, and one of the tokens that are left
 
-    Tokens that may be drawn are thought of in the order of falling scores, and of rising ids where scores are equal. Each cut, and the draw, is a
-    place in that order: where a sum of weights, or a count, from the first one on is reached. Bins say in which of them each place is, but for what
-    follows from places ahead of it, as those at the end of a bin or at its begin: so only the tokens of few bins are looked at one by one, by the
-    block of a row that ends last. No block waits for another.
+    A token is drawn without sums: each has a noise of its own, and the greatest of score / temperature + noise is drawn, which has the probabilities
+    of a softmax if the noise is that of Gumbel, -log(-log(u)) of a uniform u (Maddison, Tarlow, Minka: A* Sampling; NIPS 2014). So a row of which
+    nothing is cut is read once more than for its likeliest token.
+
+    Cuts think of tokens in the order of falling scores, and of rising ids where scores are equal. Each is a place in that order: where a sum of
+    weights, or a count, from the first token on is reached. Bins say in which of them it is, so only the tokens of few bins are looked at one by one,
+    by the block of a row that ends last. No block waits for another.
+
+    Blocks come to these kernels when caches are full of a model's weights, and do little: what counts is how often they wait for memory, and how
+    much code they have, as that is waited for, too.
 
     One program for all types: -DIGNIS_T=1.
 */
@@ -25,7 +31,7 @@ struct logit_bias {
 
 /*  What a row has drawn. ignis.h has the same struct. */
 struct generate_draw {
-    int32_t id, kept; /* kept: tokens that could have been drawn */
+    int32_t id, kept; /* kept: tokens that cuts have left; 0: there are no cuts */
     float log_prob;   /* of the model itself: temperature 1, nothing cut off */
 };
 
@@ -34,25 +40,49 @@ struct generate_draw {
 typedef unsigned long long weight_t;
 constexpr float UNITS = 8796093022208.0f; /* 2^43 */
 
-constexpr int PARTS = 64, PART_THREADS = 256, DRAW_THREADS = 512; /* ignis.h has the same */
+constexpr int PARTS = 64, PART_THREADS = 256, CUT_THREADS = 512; /* ignis.h has the same */
 constexpr int BINS = 2048, LIST = 16384, DIGITS = 256;
 constexpr float BINS_EACH = BINS / 31.0f; /* e^-31 is less than half a unit */
+constexpr int NOBODY = 0x7fffffff;
 
-/*  What a part of a row has. */
-struct draw_part {
-    float most, sum; /* of the logits, and of e^(logit - most) */
-    float greatest;  /* of the scores */
-    int32_t first;   /* that has it */
+/*  The token that is drawn of some: the greatest of (score - greatest) / temperature + noise, the first one of equal ones. */
+struct draw_best {
+    float value;
+    int32_t id;
+
+    __device__ void take(float other, int32_t other_id)
+    {
+        if (other > value || (other == value && other_id < id)) {
+            value = other;
+            id = other_id;
+        }
+    }
+    __device__ void take_warp()
+    {
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2)
+            take(__shfl_xor_sync(0xffffffff, value, distance), __shfl_xor_sync(0xffffffff, id, distance));
+    }
 };
 
-/*  What a row's tokens weigh. ignis.h knows its size. */
+/*  What a part of a row has, or all of it. */
+struct draw_part {
+    float most, sum;    /* of the logits, and of e^(logit - most) */
+    draw_best greatest; /* of the scores */
+    draw_best best;     /* by the greatest score of this part */
+};
+
+/*  What is known of a row. ignis.h knows its size. */
 struct draw_bins {
     weight_t weight[BINS];
     uint32_t count[BINS];
+    draw_part whole;
     uint32_t listed, ended; /* tokens of the list, blocks that have ended: zero between launches */
     int32_t list[LIST];     /* tokens that are looked at one by one; if there are more, all are looked through */
+    draw_best best[PARTS];  /* of the blocks that cut, and what is left of what they have */
+    uint32_t left[PARTS];
 };
-static_assert(sizeof(draw_part) == 16 && sizeof(draw_bins) == BINS * 12 + 8 + LIST * 4, "as IGNIS__DRAW_PART and IGNIS__DRAW_BINS say");
+static_assert(sizeof(draw_part) == 24 && sizeof(draw_bins) == BINS * 12 + 32 + LIST * 4 + PARTS * 12, "as IGNIS__DRAW_PART and IGNIS__DRAW_BINS say");
 
 /*  ignis.h has the same struct. */
 struct draw_params {
@@ -73,43 +103,60 @@ __device__ inline float number_of(float x) { return x == x ? x : -ignis_infinity
 /*  Whether scores are the logits. */
 __device__ inline bool is_plain(const generate_row &row) { return row.biases == 0 && row.penalty == 1 && !row.masked; }
 
-/* --- the greatest score ----------------------------------------------------------------------------------------------------------------- */
+/*  Whether top k or top p, which weigh tokens, may cut some; whether anything may. */
+__device__ inline bool has_sums(const generate_row &row) { return row.top_k > 0 || (row.top_p > 0 && row.top_p < 1); }
+__device__ inline bool has_cuts(const generate_row &row) { return row.temperature != 0 && (has_sums(row) || row.min_p > 0); }
 
-/*  Of two parts. */
-__device__ inline void draw_join(draw_part &part, const draw_part &other)
-{
-    const float most = fmaxf(part.most, other.most);
-    part.sum = part.sum * (part.most == most ? 1.0f : expf(part.most - most)) + other.sum * (other.most == most ? 1.0f : expf(other.most - most));
-    part.most = most;
-    part.first = part.greatest > other.greatest   ? part.first
-                 : other.greatest > part.greatest ? other.first
-                                                  : min(part.first, other.first);
-    part.greatest = fmaxf(part.greatest, other.greatest);
-}
+__device__ inline uint32_t draw_word(uint4 words, int i) { return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w; }
 
-__device__ inline void draw_join_warp(draw_part &part)
-{
+/* --- scores ------------------------------------------------------------------------------------------------------------------------------ */
+
+/*  A row's scores: they are there when draw_scores has made them, or are the logits. */
+struct draw_row {
+    const generate_row &row;
+    const float *scores;
+    float greatest, temperature;
+
+    __device__ draw_row(const draw_params &p, const generate_row &row, float greatest)
+        : row(row), scores((is_plain(row) ? p.logits : p.scores) + blockIdx.y * p.stride), greatest(greatest), temperature((float)row.temperature)
+    {
+    }
+    __device__ float score(int id) const { return number_of(scores[id]); }
+    /*  How far a score is below another one. Equal ones are not, even if they are no finite numbers. */
+    __device__ float distance(float score, float from) const { return score == from ? 0 : (from - score) / temperature; }
+    __device__ float distance(float score) const { return distance(score, greatest); }
+    static __device__ weight_t weight(float distance) /* alike everywhere */
+    {
+        return distance == 0 ? (weight_t)UNITS : (weight_t)fmaf(expf(-distance), UNITS, 0.5f);
+    }
+    /*  Of a token that weighs something. */
+    static __device__ int bin(float distance) { return (int)fminf(distance * BINS_EACH, BINS - 1); }
+    /*  Random words of four tokens, the first of which is a multiple of four. */
+    __device__ uint4 words(int first) const
+    {
+        return ignis_philox(make_uint4((uint32_t)row.position + 1, (uint32_t)first / 4, 0, 0),
+                            make_uint2((uint32_t)row.seed, (uint32_t)(row.seed >> 32)));
+    }
+    static __device__ float noise(uint32_t word)
+    {
+        const float u = fminf(((float)word + 0.5f) / 4294967296.0f, 1 - 0x1p-24f);
+        return -logf(-log1pf(-u)); /* of 1 - u, as the greatest noises want the small numbers' precision */
+    }
+    /*  The tokens from one on, which is a multiple of four, up to another, four at a time: use(first, how many, scores, words). The threads of a
+        block do so equally often. */
+    template <typename Use> __device__ void each_four(int from, int to, Use use) const
+    {
+#pragma unroll 1
+        for (int base = from; base < to; base += 4 * (int)blockDim.x) {
+            const int first = base + 4 * (int)threadIdx.x, count = min(max(to - first, 0), 4);
+            float score[4];
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-        const draw_part other = {__shfl_xor_sync(0xffffffff, part.most, distance), __shfl_xor_sync(0xffffffff, part.sum, distance),
-                                 __shfl_xor_sync(0xffffffff, part.greatest, distance), __shfl_xor_sync(0xffffffff, part.first, distance)};
-        draw_join(part, other);
+            for (int j = 0; j < 4; j++)
+                score[j] = j < count ? number_of(scores[first + j]) : -ignis_infinity<float>();
+            use(first, count, score);
+        }
     }
-}
-
-/*  All of a row, by the first warp of a block. */
-__device__ inline void draw_join_row(const draw_params &p, draw_part &whole)
-{
-    if (threadIdx.x < 32) {
-        draw_part part = p.parts[blockIdx.y * PARTS + threadIdx.x];
-        for (int i = threadIdx.x + 32; i < PARTS; i += 32)
-            draw_join(part, p.parts[blockIdx.y * PARTS + i]);
-        draw_join_warp(part);
-        if (threadIdx.x == 0)
-            whole = part;
-    }
-    __syncthreads();
-}
+};
 
 __device__ inline float bias_of(const logit_bias *biases, int count, int id)
 {
@@ -124,8 +171,40 @@ __device__ inline float bias_of(const logit_bias *biases, int count, int id)
     return count > 0 && biases[low].id == id ? biases[low].bias : 0;
 }
 
+/*  What one of so many blocks has of a row: from a multiple of four on. */
+__device__ inline void draw_share(int vocab, int blocks, int &from, int &to)
+{
+    const int size = ((vocab + blocks - 1) / blocks + 3) / 4 * 4;
+    from = min(vocab, (int)blockIdx.x * size);
+    to = min(vocab, from + size);
+}
+
+/* --- the likeliest, or one of all -------------------------------------------------------------------------------------------------------- */
+
+/*  Of two parts, what does not depend on a temperature. */
+__device__ inline void draw_join(draw_part &part, const draw_part &other)
+{
+    const float most = fmaxf(part.most, other.most);
+    part.sum = part.sum * (part.most == most ? 1.0f : expf(part.most - most)) + other.sum * (other.most == most ? 1.0f : expf(other.most - most));
+    part.most = most;
+    part.greatest.take(other.greatest.value, other.greatest.id);
+}
+
+__device__ inline void draw_join_warp(draw_part &part)
+{
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        draw_part other;
+        other.most = __shfl_xor_sync(0xffffffff, part.most, distance);
+        other.sum = __shfl_xor_sync(0xffffffff, part.sum, distance);
+        other.greatest.value = __shfl_xor_sync(0xffffffff, part.greatest.value, distance);
+        other.greatest.id = __shfl_xor_sync(0xffffffff, part.greatest.id, distance);
+        draw_join(part, other);
+    }
+}
+
 /*  A thread's greatest score of a part of a row whose scores are not its logits. */
-__device__ inline void draw_scores(const draw_params &p, const generate_row &row, int from, int to, draw_part &own)
+__device__ inline void draw_scores(const draw_params &p, const generate_row &row, int from, int to, draw_best &greatest)
 {
     const int thread = threadIdx.x;
     const float *logits = p.logits + blockIdx.y * p.stride;
@@ -151,33 +230,49 @@ __device__ inline void draw_scores(const draw_params &p, const generate_row &row
         }
     }
     __syncthreads();
-    own.greatest = -ignis_infinity<float>();
-    own.first = 0x7fffffff;
+    greatest = {-ignis_infinity<float>(), NOBODY};
     for (int i = from + thread; i < to; i += PART_THREADS) {
         float x = scores[i];
         if (row.masked) /* those that may be drawn are above the others, even where biases forbid them all */
             scores[i] = x = mask[i / 32] >> (i % 32) & 1 ? fmaxf(x, -3.402823466e38f) : -ignis_infinity<float>();
-        if (x > own.greatest || own.first == 0x7fffffff) {
-            own.greatest = x;
-            own.first = i;
-        }
+        greatest.take(x, i);
     }
+    __syncthreads();
+}
+
+/*  Writes a row's token to the sequence, tells the host, and makes the row that of this token. */
+__device__ inline void draw_put(const draw_params &p, generate_row &row, const draw_part &whole, int id, int kept)
+{
+    const int position = row.position;
+    const float x = number_of(p.logits[blockIdx.y * p.stride + id]);
+    generate_draw &draw = row.draws[position % 2];
+    draw.id = id;
+    draw.kept = kept;
+    draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);
+    row.ids[position + 1] = id;
+    row.position = position + 1;
 }
 
 /*  grid = PARTS, rows. */
-extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_parts(draw_params p)
+extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(draw_params p)
 {
-    constexpr int batch = 8;
-    __shared__ draw_part found[PART_THREADS / 32];
-    const generate_row &row = p.rows[blockIdx.y];
+    constexpr int batch = 8, warps = PART_THREADS / 32;
+    __shared__ draw_part found[warps];
+    __shared__ bool is_last;
+    generate_row &row = p.rows[blockIdx.y];
+    draw_bins &bins = p.bins[blockIdx.y];
+    draw_part *parts = p.parts + blockIdx.y * PARTS;
     const float *logits = p.logits + blockIdx.y * p.stride;
-    const int size = (p.vocab + PARTS - 1) / PARTS, from = blockIdx.x * size, to = min(p.vocab, from + size), thread = threadIdx.x;
-    draw_part own = {-ignis_infinity<float>(), 0, 0, 0x7fffffff};
+    const int thread = threadIdx.x, warp = thread / 32;
+    int from, to;
+    draw_part own = {-ignis_infinity<float>(), 0, {-ignis_infinity<float>(), NOBODY}, {-ignis_infinity<float>(), NOBODY}};
+    draw_share(p.vocab, PARTS, from, to);
     ignis_grid_dependents_launch();
     ignis_grid_dependency_wait();
+    if (row.position < 0)
+        return;
     for (int base = from + thread; base < to; base += batch * PART_THREADS) {
         float x[batch], most = own.most;
-        int first = own.first;
 #pragma unroll
         for (int j = 0; j < batch; j++) {
             const int i = base + j * PART_THREADS;
@@ -185,117 +280,106 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_p
         }
 #pragma unroll
         for (int j = 0; j < batch; j++)
-            if (x[j] > most || (first == 0x7fffffff && base + j * PART_THREADS < to)) {
-                most = x[j];
-                first = base + j * PART_THREADS;
-            }
-        own.sum *= own.most == most ? 1.0f : expf(own.most - most);
-        own.most = most;
-        own.first = first;
+            if (base + j * PART_THREADS < to)
+                own.greatest.take(x[j], base + j * PART_THREADS);
+        own.most = own.greatest.value;
+        own.sum *= own.most == most ? 1.0f : expf(most - own.most);
 #pragma unroll
         for (int j = 0; j < batch; j++)
             if (base + j * PART_THREADS < to)
-                own.sum += x[j] == most ? 1.0f : expf(x[j] - most);
+                own.sum += x[j] == own.most ? 1.0f : expf(x[j] - own.most);
     }
-    own.greatest = own.most;
     if (!is_plain(row))
-        draw_scores(p, row, from, to, own);
-    if (row.temperature != 0)
-        for (int i = blockIdx.x * PART_THREADS + thread; i < BINS; i += PARTS * PART_THREADS) {
-            p.bins[blockIdx.y].weight[i] = 0;
-            p.bins[blockIdx.y].count[i] = 0;
-        }
+        draw_scores(p, row, from, to, own.greatest);
     draw_join_warp(own);
     if (thread % 32 == 0)
-        found[thread / 32] = own;
+        found[warp] = own;
     __syncthreads();
+
+    if (has_cuts(row)) {
+        if (has_sums(row))
+            for (int i = blockIdx.x * PART_THREADS + thread; i < BINS; i += PARTS * PART_THREADS) {
+                bins.weight[i] = 0;
+                bins.count[i] = 0;
+            }
+    } else if (row.temperature != 0) {
+        float greatest = found[0].greatest.value;
+#pragma unroll
+        for (int w = 1; w < warps; w++)
+            greatest = fmaxf(greatest, found[w].greatest.value);
+        const draw_row scores(p, row, greatest);
+        scores.each_four(from, to, [&](int first, int count, const float *score) {
+            const uint4 words = scores.words(first);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (j < count)
+                    own.best.take(scores.noise(draw_word(words, j)) - scores.distance(score[j]), first + j);
+        });
+        own.best.take_warp();
+        if (thread % 32 == 0)
+            found[warp].best = own.best;
+        __syncthreads();
+    }
     if (thread == 0) {
-        for (int w = 1; w < PART_THREADS / 32; w++)
+#pragma unroll 1
+        for (int w = 1; w < warps; w++) {
             draw_join(own, found[w]);
-        p.parts[blockIdx.y * PARTS + blockIdx.x] = own;
+            own.best.take(found[w].best.value, found[w].best.id);
+        }
+        parts[blockIdx.x] = own;
+        __threadfence();
+        is_last = atomicAdd(&bins.ended, 1u) == PARTS - 1;
+    }
+    __syncthreads();
+    if (!is_last || thread >= 32)
+        return;
+    __threadfence();
+    draw_part whole = parts[thread];
+    const draw_part other = parts[thread + 32];
+    const draw_row scores(p, row, ignis_warp_max(fmaxf(whole.greatest.value, other.greatest.value)));
+    whole.best.value -= scores.distance(whole.greatest.value);
+    whole.best.take(other.best.value - scores.distance(other.greatest.value), other.best.id);
+    whole.best.take_warp();
+    draw_join(whole, other);
+    draw_join_warp(whole);
+    if (thread == 0) {
+        bins.whole = whole;
+        bins.ended = 0;
+        if (!has_cuts(row))
+            draw_put(p, row, whole, row.temperature == 0 ? whole.greatest.id : whole.best.id, 0);
     }
 }
 
-/*  How many of the numbers from one to another a thread has, one in so many. */
-__device__ inline int threads_share(int from, int to, int threads) { return (to - from - (int)threadIdx.x + threads - 1) / threads; }
-
-/* --- weights ---------------------------------------------------------------------------------------------------------------------------- */
-
-/*  A row's scores. They are cut step by step: a token is left that is above the border, or at it and not behind `last`. */
-struct draw_row {
-    const float *scores;
-    float greatest, temperature;
-    uint32_t border;
-    int last;
-    weight_t least; /* weights below it are cut, too */
-
-    __device__ draw_row(const draw_params &p, const generate_row &row, float greatest)
-        : scores((is_plain(row) ? p.logits : p.scores) + blockIdx.y * p.stride), greatest(greatest), temperature((float)row.temperature), border(0),
-          last(p.vocab), least(1)
-    {
-    }
-    /*  In the order of the scores. */
-    static __device__ uint32_t key_of(float score)
-    {
-        const uint32_t bits = __float_as_uint(score + 0.0f); /* both zeros are one */
-        return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    }
-    __device__ float distance(float score) const { return score == greatest ? 0 : (greatest - score) / temperature; }
-    __device__ weight_t weight(int i, float score, float distance) const
-    {
-        const uint32_t key = key_of(score);
-        const weight_t w = distance == 0 ? (weight_t)UNITS : (weight_t)fmaf(expf(-distance), UNITS, 0.5f); /* alike everywhere */
-        return w >= least && (key > border || (key == border && i <= last)) ? w : 0;
-    }
-    /*  Each thread uses the tokens id(0), id(1) and so on up to its count of them, if they weigh something: their scores come eight at a time. */
-    template <typename Id, typename Use> __device__ void each(int count, Id id, Use use) const
-    {
-        constexpr int batch = 8;
-#pragma unroll 1
-        for (int base = 0; base < count; base += batch) {
-            int ids[batch];
-            float score[batch];
-#pragma unroll
-            for (int j = 0; j < batch; j++)
-                ids[j] = base + j < count ? id(base + j) : 0;
-#pragma unroll
-            for (int j = 0; j < batch; j++)
-                score[j] = scores[ids[j]];
-#pragma unroll
-            for (int j = 0; j < batch; j++) {
-                const float x = number_of(score[j]), away = distance(x);
-                const weight_t w = base + j < count ? weight(ids[j], x, away) : 0;
-                if (w > 0)
-                    use(ids[j], x, w, bin_of(away));
-            }
-        }
-    }
-    /*  Of a token that weighs something. */
-    static __device__ int bin_of(float distance) { return (int)fminf(distance * BINS_EACH, BINS - 1); }
-};
+/* --- weights ----------------------------------------------------------------------------------------------------------------------------- */
 
 /*  Tokens of a row by bins. grid = PARTS, rows. */
 extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_bins(draw_params p)
 {
-    __shared__ draw_part whole;
     __shared__ weight_t weight[BINS]; /* of this part: many tokens would be added to the same few numbers of the row's */
     __shared__ uint32_t count[BINS];
     const generate_row &place = p.rows[blockIdx.y];
     draw_bins &bins = p.bins[blockIdx.y];
-    const int size = (p.vocab + PARTS - 1) / PARTS, from = blockIdx.x * size, to = min(p.vocab, from + size);
+    int from, to;
+    draw_share(p.vocab, PARTS, from, to);
     for (int i = threadIdx.x; i < BINS; i += PART_THREADS)
         weight[i] = count[i] = 0;
     ignis_grid_dependents_launch();
     ignis_grid_dependency_wait();
-    if (place.position < 0 || place.temperature == 0)
+    if (place.position < 0 || !has_cuts(place) || !has_sums(place))
         return;
-    draw_join_row(p, whole);
-    const draw_row row(p, place, whole.greatest);
-    row.each(threads_share(from, to, PART_THREADS), [&](int j) { return from + j * PART_THREADS + (int)threadIdx.x; },
-             [&](int, float, weight_t w, int bin) {
-                 atomicAdd(&weight[bin], w);
-                 atomicAdd(&count[bin], 1u);
-             });
+    const draw_row row(p, place, bins.whole.greatest.value);
+    __syncthreads();
+    row.each_four(from, to, [&](int, int many, const float *score) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float distance = row.distance(score[j]);
+            const weight_t w = j < many ? row.weight(distance) : 0;
+            if (w > 0) {
+                atomicAdd(&weight[row.bin(distance)], w);
+                atomicAdd(&count[row.bin(distance)], 1u);
+            }
+        }
+    });
     __syncthreads();
     for (int i = threadIdx.x; i < BINS; i += PART_THREADS)
         if (count[i] > 0) {
@@ -304,7 +388,7 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_b
         }
 }
 
-/* --- the draw --------------------------------------------------------------------------------------------------------------------------- */
+/* --- cuts -------------------------------------------------------------------------------------------------------------------------------- */
 
 struct draw_sum {
     weight_t weight;
@@ -312,11 +396,14 @@ struct draw_sum {
 };
 
 struct draw_memory {
-    draw_part whole;
     weight_t weight[BINS]; /* of a bin and those above it */
     uint32_t count[BINS];
     union {
-        draw_sum warp[DRAW_THREADS / 32];
+        draw_sum warp[CUT_THREADS / 32];
+        struct {
+            draw_best best;
+            uint32_t left;
+        } left[CUT_THREADS / 32];
         struct {
             weight_t weight[DIGITS];
             uint32_t count[DIGITS];
@@ -324,7 +411,7 @@ struct draw_memory {
     };
     draw_sum above;
     uint32_t keys[2]; /* the inverse of the least one, and the greatest */
-    uint32_t number;  /* what a thread tells the others: a digit, a key, a place in the list */
+    uint32_t number;  /* what a thread tells the others: a digit, a key */
     int32_t id;       /* of the token that was found, if it is the only one */
     bool is_last;
 };
@@ -372,6 +459,41 @@ __device__ inline draw_sum draw_scan_block(draw_memory &memory, draw_sum own)
     return before;
 }
 
+/*  What threads of a block have found together: for the first thread. */
+__device__ inline void draw_join_block(draw_memory &memory, draw_best &best, uint32_t &left)
+{
+    best.take_warp();
+    left = ignis_warp_sum(left);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        memory.left[threadIdx.x / 32] = {best, left};
+    __syncthreads();
+    if (threadIdx.x == 0)
+#pragma unroll 1
+        for (int w = 1; w < CUT_THREADS / 32; w++) {
+            best.take(memory.left[w].best.value, memory.left[w].best.id);
+            left += memory.left[w].left;
+        }
+}
+
+/*  In the order of the scores. */
+__device__ inline uint32_t draw_key(float score)
+{
+    const uint32_t bits = __float_as_uint(score + 0.0f); /* both zeros are one */
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+/*  Of ids below 2^24, in the order of tokens. */
+__device__ inline uint32_t draw_key(int id) { return 0xffffffu - (uint32_t)id; }
+
+/*  A token that is looked at by itself. */
+struct draw_token {
+    int32_t id;
+    uint32_t key;    /* of its score */
+    float distance;  /* of its score from the greatest one */
+    weight_t weight; /* 0: it is none */
+};
+
 /*  A token's place in the order of all. */
 struct draw_place {
     uint32_t key; /* of its score */
@@ -381,50 +503,63 @@ struct draw_place {
 /*  Places in the order of a row's tokens, looked for by one block. */
 struct draw_search {
     draw_memory &memory;
-    draw_row &row;
-    const draw_bins &bins;
-    uint32_t listed; /* tokens of the list */
-    int vocab;
+    const draw_row &row;
+    const int32_t *list;
+    int count;       /* tokens to look at: of the list, or, where it had no room, all */
+    bool all;
+    draw_place last; /* tokens behind it are cut */
+    draw_token own;  /* the thread's first token: mostly there is no other one */
 
-    /*  Of ids below 2^24, in the order of tokens. */
-    static __device__ uint32_t key_of(int id) { return 0xffffffu - (uint32_t)id; }
-
-    /*  Each thread uses its tokens of these bins, which are in the list, or among all where it had no room. */
+    __device__ draw_search(draw_memory &memory, const draw_row &row, const draw_bins &bins, int vocab)
+        : memory(memory), row(row), list(bins.list), count(*(const volatile uint32_t *)&bins.listed), last{0, vocab}
+    {
+        all = count > LIST;
+        if (all)
+            count = vocab;
+        own = token((int)threadIdx.x);
+    }
+    __device__ draw_token token(int at) const
+    {
+        if (at >= count)
+            return {0, 0, 0, 0};
+        const int id = all ? at : __ldcg(&list[at]);
+        const float score = row.score(id), distance = row.distance(score);
+        return {id, draw_key(score), distance, row.weight(distance)};
+    }
+    /*  Each thread uses its tokens of these bins. */
     template <typename Use> __device__ void each(int low, int high, Use use) const
     {
-        const bool all = listed > LIST;
-        const draw_row now = row;
-        now.each(threads_share(0, all ? vocab : (int)listed, DRAW_THREADS),
-                 [&](int j) {
-                     const int at = j * DRAW_THREADS + (int)threadIdx.x;
-                     return all ? at : __ldcg(&bins.list[at]);
-                 },
-                 [&](int i, float score, weight_t w, int bin) {
-                     if (bin >= low && bin <= high)
-                         use(i, draw_row::key_of(score), w);
-                 });
+        draw_token now = own;
+#pragma unroll 1
+        for (int at = threadIdx.x;;) {
+            const int bin = row.bin(now.distance);
+            if (now.weight > 0 && bin >= low && bin <= high && (now.key > last.key || (now.key == last.key && now.id <= last.id)))
+                use(now);
+            at += CUT_THREADS;
+            if (at >= count)
+                break;
+            now = token(at);
+        }
     }
 
-    /*  The token of bins low to high with which what there is from the first token on reaches `target`: weights, or counts. In: above, what tokens
-        of higher bins have. Returns the key of its score; above: what tokens above that have; here: what those at it have. With `of`, only tokens
-        with this key are there, and the key returned is that of the token's id. */
-    __device__ __noinline__ uint32_t find(int low, int high, bool counts, weight_t target, draw_sum &above, draw_sum &here,
-                                          const uint32_t *of = nullptr)
+    /*  The token of a bin with which what there is from the first token on reaches `target`: weights, or counts. In: above, what tokens of higher
+        bins have. Returns the key of its score; above: what tokens above that have; here: what those at it have. With `of`, only tokens with this
+        key are there, and the key returned is that of the token's id. */
+    __device__ __noinline__ uint32_t find(int bin, bool counts, weight_t target, draw_sum &above, draw_sum &here, const uint32_t *of = nullptr)
     {
         uint32_t least = 0, span = 0xffffffffu; /* what is looked through: keys from the least one on, so many and one more */
         const auto each_here = [&](auto use) {
-            each(low, high, [&](int i, uint32_t key, weight_t w) {
-                const bool is_one = !of || key == *of;
-                key = of ? key_of(i) : key;
-                if (is_one && key - least <= span)
-                    use(i, key, w);
+            each(bin, bin, [&](const draw_token &token) {
+                const uint32_t key = of ? draw_key(token.id) : token.key;
+                if ((!of || token.key == *of) && key - least <= span)
+                    use(token, key);
             });
         };
         if (threadIdx.x == 0)
             memory.keys[0] = memory.keys[1] = memory.number = 0;
         __syncthreads();
         uint32_t below = 0, greatest = 0; /* below: how far the least one is from the greatest that there can be */
-        each_here([&](int, uint32_t key, weight_t) {
+        each_here([&](const draw_token &, uint32_t key) {
             below = max(below, ~key);
             greatest = max(greatest, key);
         });
@@ -440,14 +575,14 @@ struct draw_search {
 #pragma unroll 1
         for (;;) {
             const int shift = max(0, 32 - __clz(span) - 8);
-            for (int d = threadIdx.x; d < DIGITS; d += DRAW_THREADS) {
+            for (int d = threadIdx.x; d < DIGITS; d += CUT_THREADS) {
                 memory.digit.weight[d] = 0;
                 memory.digit.count[d] = 0;
             }
             __syncthreads();
-            each_here([&](int, uint32_t key, weight_t w) {
+            each_here([&](const draw_token &token, uint32_t key) {
                 const uint32_t digit = (key - least) >> shift;
-                atomicAdd(&memory.digit.weight[digit], w);
+                atomicAdd(&memory.digit.weight[digit], token.weight);
                 atomicAdd(&memory.digit.count[digit], 1u);
             });
             __syncthreads();
@@ -484,9 +619,9 @@ struct draw_search {
                 break;
         }
         if (here.count == 1) {
-            each_here([&](int i, uint32_t key, weight_t) {
+            each_here([&](const draw_token &token, uint32_t key) {
                 memory.number = key;
-                memory.id = i;
+                memory.id = token.id;
             });
             __syncthreads();
             least = memory.number;
@@ -495,57 +630,38 @@ struct draw_search {
         return least;
     }
 
-    /*  The token of bins low to high with which weights reach `target`; above: what tokens of higher bins weigh. */
-    __device__ draw_place place(int low, int high, weight_t target, draw_sum above)
+    /*  The token of a bin with which weights reach `target`; above: what tokens of higher bins weigh. */
+    __device__ draw_place place(int bin, weight_t target, draw_sum above)
     {
         draw_sum here, none = {0, 0};
-        const uint32_t key = find(low, high, false, target, above, here);
+        const uint32_t key = find(bin, false, target, above, here);
         if (here.count == 1)
             return {key, memory.id};
         const weight_t one = here.weight / here.count; /* of those with this score as many as it takes */
-        return {key, (int)key_of((int)find(low, high, true, (target - above.weight + one - 1) / one, none, here, &key))};
+        return {key, (int)draw_key((int)find(bin, true, (target - above.weight + one - 1) / one, none, here, &key))};
     }
 };
 
-/*  What top p asks for of a sum. */
-__device__ inline weight_t draw_share(double share, weight_t sum)
+/*  What a share of a sum weighs, at least. */
+__device__ inline weight_t draw_weight_of(double share, weight_t sum)
 {
     const weight_t some = (weight_t)ceil(share * (double)sum);
     return some > 0 ? some : 1;
 }
 
-/*  Draws the token behind each row's, writes it to the sequence, tells the host, and makes the row that of this token. grid = any number of blocks
-    for each row, of which one does where scores have no weights; rows. */
-extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_draw(draw_params p)
+/*  Cuts, draws, and makes the row that of the next token. grid = any number of blocks up to PARTS, rows. */
+extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw_cut(draw_params p)
 {
     __shared__ draw_memory memory;
     generate_row &place = p.rows[blockIdx.y];
-    const float *logits = p.logits + blockIdx.y * p.stride;
     draw_bins &bins = p.bins[blockIdx.y];
-    const draw_part &whole = memory.whole;
-    const int vocab = p.vocab, thread = threadIdx.x;
+    const int thread = threadIdx.x;
     ignis_grid_dependency_wait();
-    const int position = place.position;
-    const auto put = [&](int id, int kept) {
-        const float x = number_of(logits[id]);
-        generate_draw &draw = place.draws[position % 2];
-        draw.id = id;
-        draw.kept = kept;
-        draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);
-        place.ids[position + 1] = id;
-        place.position = position + 1; /* the row is the next one's */
-    };
-    if (position < 0 || (place.temperature == 0 && blockIdx.x > 0))
+    if (place.position < 0 || !has_cuts(place))
         return;
-    draw_join_row(p, memory.whole);
-    if (place.temperature == 0) {
-        if (thread == 0)
-            put(whole.first, 1);
-        return;
-    }
-
-    { /* bins, added up from the greatest score on */
-        constexpr int own = BINS / DRAW_THREADS;
+    const draw_row row(p, place, bins.whole.greatest.value);
+    if (has_sums(place)) { /* bins, added up from the greatest score on */
+        constexpr int own = BINS / CUT_THREADS;
         draw_sum x[own], sum = {0, 0};
 #pragma unroll
         for (int j = 0; j < own; j++) {
@@ -561,74 +677,59 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
         }
         __syncthreads();
     }
-    const draw_sum all = {memory.weight[BINS - 1], memory.count[BINS - 1]};
     const auto before = [&](int bin) { return bin > 0 ? draw_sum{memory.weight[bin - 1], memory.count[bin - 1]} : draw_sum{0, 0}; };
-    const uint4 numbers =
-        ignis_philox(make_uint4((uint32_t)position + 1, 0, 0, 0), make_uint2((uint32_t)place.seed, (uint32_t)(place.seed >> 32)));
-    const weight_t random = (weight_t)numbers.x | (weight_t)numbers.y << 32;
-    const bool cuts_count = place.top_k > 0 && (uint32_t)place.top_k < all.count, cuts_share = place.top_p > 0 && place.top_p < 1,
-               cuts_least = place.min_p > 0;
-    draw_row row(p, place, whole.greatest);
+    const bool cuts_count = place.top_k > 0 && (uint32_t)place.top_k < memory.count[BINS - 1], cuts_share = place.top_p > 0 && place.top_p < 1;
+    const weight_t least = place.min_p > 0 ? draw_weight_of(place.min_p, (weight_t)UNITS) : 1;
 
-    /* The bins where a place may be, of sums between the least and the greatest that there can be. Up to `cut` nothing is cut. */
-    int low[4], high[4], cut = BINS;
-    weight_t least = all.weight, greatest = all.weight;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        low[i] = BINS;
-        high[i] = -1;
-    }
-    if (cuts_count) {
-        cut = low[0] = high[0] = draw_bin(memory.count, (uint32_t)place.top_k);
-        least = before(cut).weight;
-        greatest = memory.weight[cut];
-    }
+    /* The bins where top k, and then top p, end, of sums between the least and the greatest that there can be. What is in bins up to the first of
+       these is not cut by them. */
+    int count_bin = BINS, low = BINS, high = -1;
+    if (cuts_count)
+        count_bin = draw_bin(memory.count, (uint32_t)place.top_k);
     if (cuts_share) {
-        low[1] = draw_bin(memory.weight, draw_share(place.top_p, least));
-        high[1] = draw_bin(memory.weight, draw_share(place.top_p, greatest));
-        cut = min(cut, low[1]);
-        least = min(least, before(low[1]).weight);
-        greatest = min(greatest, memory.weight[high[1]]);
+        low = draw_bin(memory.weight, draw_weight_of(place.top_p, before(count_bin).weight));
+        high = draw_bin(memory.weight, draw_weight_of(place.top_p, memory.weight[min(count_bin, BINS - 1)]));
     }
-    const weight_t enough = draw_share(place.min_p, (weight_t)UNITS);
-    if (cuts_least) { /* what rounds to less is cut; rounding of the distance moves it by less than a bin */
-        const int bin = row.bin_of(-logf(((float)enough - 0.5f) / UNITS));
-        low[2] = max(bin - 1, 0);
-        high[2] = min(bin + 1, BINS - 1);
-        cut = min(cut, low[2]);
-        least = min(least, before(low[2]).weight);
-        greatest = min(greatest, memory.weight[high[2]]);
-    }
-    low[3] = draw_bin(memory.weight, __umul64hi(random, least) + 1);
-    high[3] = draw_bin(memory.weight, __umul64hi(random, greatest) + 1);
+    const int cut = min(count_bin, low);
 
-    /* Their tokens, to the list: the block's own ones are counted first. */
+    /* The best one of tokens that are not cut, and a list of those that may be: each block has its own ones. */
     {
-        const int size = (vocab + (int)gridDim.x - 1) / (int)gridDim.x, from = (int)blockIdx.x * size, to = min(vocab, from + size);
-        const auto each = [&](auto use) {
-            row.each(threads_share(from, to, DRAW_THREADS), [&](int j) { return from + j * DRAW_THREADS + thread; },
-                     [&](int i, float, weight_t, int bin) {
-                         bool is_wanted = false;
+        const int lane = thread % 32;
+        draw_best best = {-ignis_infinity<float>(), NOBODY};
+        uint32_t left = 0;
+        int from, to;
+        draw_share(p.vocab, (int)gridDim.x, from, to);
+        row.each_four(from, to, [&](int first, int count, const float *score) {
+            const uint4 words = row.words(first);
+            uint32_t ahead[4], listed = 0; /* those that the warp lists ahead of the thread's */
+            bool lists[4];
 #pragma unroll
-                         for (int j = 0; j < 4; j++)
-                             is_wanted = is_wanted || (bin >= low[j] && bin <= high[j]);
-                         if (is_wanted)
-                             use(i);
-                     });
-        };
-        uint32_t count = 0;
-        each([&](int) { count++; });
-        const uint32_t ahead = draw_scan_block(memory, {0, count}).count;
-        if (thread == DRAW_THREADS - 1)
-            memory.number = atomicAdd(&bins.listed, ahead + count);
-        __syncthreads();
-        uint32_t to_list = memory.number + ahead;
-        if (count > 0)
-            each([&](int i) {
-                if (to_list < LIST)
-                    bins.list[to_list] = i;
-                to_list++;
-            });
+            for (int j = 0; j < 4; j++) {
+                const float distance = row.distance(score[j]);
+                const weight_t w = j < count ? row.weight(distance) : 0;
+                const int bin = row.bin(distance);
+                if (w >= least && bin < cut) {
+                    best.take(row.noise(draw_word(words, j)) - distance, first + j);
+                    left++;
+                }
+                lists[j] = w > 0 && (bin == count_bin || (bin >= low && bin <= high));
+                const uint32_t those = __ballot_sync(0xffffffff, lists[j]);
+                ahead[j] = listed + __popc(those & ((1u << lane) - 1));
+                listed += __popc(those);
+            }
+            if (listed == 0)
+                return;
+            const uint32_t begin = __shfl_sync(0xffffffff, lane == 0 ? atomicAdd(&bins.listed, listed) : 0u, 0);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (lists[j] && begin + ahead[j] < LIST)
+                    bins.list[begin + ahead[j]] = first + j;
+        });
+        draw_join_block(memory, best, left);
+        if (thread == 0) {
+            bins.best[blockIdx.x] = best;
+            bins.left[blockIdx.x] = left;
+        }
         __threadfence();
         __syncthreads();
         if (thread == 0)
@@ -640,45 +741,32 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 1) ignis_generate_dra
     __threadfence();
 
     /* The same places by the tokens that are there: the block that ends last knows them all. */
-    draw_search search = {memory, row, bins, *(volatile uint32_t *)&bins.listed, vocab};
-    draw_sum left = all, here;
-    cut = BINS;
+    draw_search search(memory, row, bins, p.vocab);
+    draw_sum all = cuts_count || cuts_share ? before(count_bin) : draw_sum{0, 0}, here;
     if (cuts_count) {
-        cut = low[0];
-        left = before(cut);
-        row.border = search.find(cut, cut, true, (weight_t)place.top_k, left, here);
-        left.weight += here.weight;
-        left.count += here.count;
+        search.last.key = search.find(count_bin, true, (weight_t)place.top_k, all, here);
+        all.weight += here.weight;
     }
     if (cuts_share) {
-        const weight_t target = draw_share(place.top_p, left.weight);
+        const weight_t target = draw_weight_of(place.top_p, all.weight);
         const int bin = draw_bin(memory.weight, target);
-        const draw_place last = search.place(bin, bin, target, before(bin));
-        row.border = last.key;
-        row.last = last.id;
-        cut = min(cut, bin);
+        search.last = search.place(bin, target, before(bin));
     }
-    if (cuts_least) {
-        row.least = enough;
-        cut = min(cut, low[2]);
+    draw_best best = {-ignis_infinity<float>(), NOBODY};
+    uint32_t left = 0;
+    if (thread < (int)gridDim.x) {
+        best = bins.best[thread];
+        left = bins.left[thread];
     }
-    if (cut < BINS) { /* what is left of the bins from there on */
-        draw_sum own = {0, 0};
-        search.each(cut, BINS - 1, [&](int, uint32_t, weight_t w) {
-            own.weight += w;
-            own.count++;
-        });
-        const draw_sum ahead = draw_scan_block(memory, own);
-        if (thread == DRAW_THREADS - 1)
-            memory.above = {before(cut).weight + ahead.weight + own.weight, before(cut).count + ahead.count + own.count};
-        __syncthreads();
-        left = memory.above;
-    }
-    const weight_t target = __umul64hi(random, left.weight) + 1;
-    const int bin = min(draw_bin(memory.weight, target), cut);
-    const int id = search.place(bin, bin < cut ? bin : BINS - 1, target, before(bin)).id;
+    search.each(cut, BINS - 1, [&](const draw_token &token) {
+        if (token.weight >= least) {
+            best.take(row.noise(draw_word(row.words(token.id), token.id % 4)) - token.distance, token.id);
+            left++;
+        }
+    });
+    draw_join_block(memory, best, left);
     if (thread == 0) {
-        put(id, (int)left.count);
+        draw_put(p, place, bins.whole, best.id, (int)left);
         bins.listed = bins.ended = 0;
     }
 }

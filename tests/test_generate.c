@@ -648,16 +648,29 @@ static void philox(uint32_t counter[4], uint32_t key0, uint32_t key1)
     }
 }
 
+/*  Of a token behind so many, for a row whose key is seed << 32 | row: of Gumbel's distribution. */
+static double draw_noise(uint64_t seed, int row, int behind, int id)
+{
+    uint32_t counter[4] = {0, 0, 0, 0};
+    counter[0] = (uint32_t)behind, counter[1] = (uint32_t)id / 4;
+    philox(counter, (uint32_t)row, (uint32_t)seed);
+    return -log(-log1p(-(counter[id % 4] + 0.5) / 4294967296.0));
+}
+
 static int compare_scores(const void *a, const void *b) /* falling, then ids */
 {
     const double *x = (const double *)a, *y = (const double *)b;
     return x[0] != y[0] ? (x[0] < y[0] ? 1 : -1) : x[1] < y[1] ? -1 : 1;
 }
 
-/*  What is left of a row, as probabilities by ids; 0: cut. below: of tokens with greater scores, and of lower ones with equal scores. ids: of the
-    sequence so far. */
+static bool draw_cuts(const draw_case *c)
+{
+    return c->temperature != 0 && (c->top_k > 0 || (c->top_p > 0 && c->top_p < 1) || c->min_p > 0);
+}
+
+/*  What is left of a row, as probabilities by ids; 0: cut. distance: how far a token is from the greatest one. ids: of the sequence so far. */
 static int draw_reference(const draw_case *c, const double *logits, int vocab, const int32_t *ids, int count,
-                          const ignis__generate_bias *biases, double *probability, double *below)
+                          const ignis__generate_bias *biases, double *probability, double *distance)
 {
     double *sorted = (double *)malloc(sizeof(double) * 2 * (size_t)vocab), sum = 0, running = 0, top;
     int i, j, kept = 0;
@@ -679,9 +692,8 @@ static int draw_reference(const draw_case *c, const double *logits, int vocab, c
     top = sorted[0];
     if (c->temperature == 0) {
         probability[(int)sorted[1]] = 1;
-        below[(int)sorted[1]] = 0;
         free(sorted);
-        return 1;
+        return 0;
     }
     for (i = 0; i < vocab && (c->top_k == 0 || i < c->top_k || sorted[2 * i] == sorted[2 * c->top_k - 2]); i++)
         sum += sorted[2 * i] == top ? 1 : exp((sorted[2 * i] - top) / c->temperature);
@@ -694,23 +706,25 @@ static int draw_reference(const draw_case *c, const double *logits, int vocab, c
     for (i = 0, sum = 0; i < kept; i++)
         if (exp((sorted[2 * i] - top) / c->temperature) >= (c->min_p > 5.7e-14 ? c->min_p : 5.7e-14) || sorted[2 * i] == top)
             sum += probability[(int)sorted[2 * i + 1]] = sorted[2 * i] == top ? 1 : exp((sorted[2 * i] - top) / c->temperature);
-    for (i = 0, kept = 0, running = 0; i < vocab; i++) {
+    for (i = 0, kept = 0; i < vocab; i++) {
         int id = (int)sorted[2 * i + 1];
         kept += probability[id] > 0;
         probability[id] /= sum;
-        below[id] = running;
-        running += probability[id];
+        distance[id] = sorted[2 * i] == top ? 0 : (top - sorted[2 * i]) / c->temperature;
     }
     free(sorted);
-    return kept;
+    return draw_cuts(c) ? kept : 0;
 }
 
-/*  Rows of random logits, some of them equal, drawn and compared: what is left, the token by the inverse of the sum, what it says. */
+/*  How surprising the tokens were that have been drawn, beyond what was to be expected of their probabilities, and how far that strays by chance. */
+static double draw_surprise, draw_variance;
+
+/*  Rows of random logits, some of them equal, drawn and compared: what is left, the token whose noise brings it ahead of the others, what it says. */
 static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
 {
     enum { HISTORY = 20 };
     int before = room_count, stride = vocab + 3, r, i, differ = 0;
-    double *probability = (double *)malloc(sizeof(double) * (size_t)vocab), *below = (double *)malloc(sizeof(double) * (size_t)vocab),
+    double *probability = (double *)malloc(sizeof(double) * (size_t)vocab), *distance = (double *)malloc(sizeof(double) * (size_t)vocab),
            *logits = (double *)calloc((size_t)(rows * stride), sizeof(double));
     ignis__array *logit_room = room(IGNIS_SHAPE(rows, stride), IGNIS_F32), *scores = room(IGNIS_SHAPE(rows, stride), IGNIS_F32);
     ignis__array *row_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
@@ -767,19 +781,17 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     p.bins = ignis__op_write(&op, bins);
     p.stride = stride, p.vocab = vocab, p.bias_room = 8;
     p.masks = ignis__op_read(&op, mask_room), p.mask_room = vocab / 32 + 1;
-    ignis__step_draw(&op, rows, c->temperature > 0, &p);
+    ignis__step_draw(&op, rows, draw_cuts(c) ? IGNIS__DRAWS_CUT : IGNIS__DRAWS_ALL, &p);
     step_end(&op);
     CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * 2 * rows));
     after = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *after);
     CHECK_OK(ignis_array_to_host_raw(handle_of(ids), after, (int64_t)sizeof *after * rows * (HISTORY + 1)));
     for (r = 0; r < rows; r++) {
         const double *own = logits + r * stride;
-        uint32_t counter[4] = {HISTORY, 0, 0, 0};
-        double most = -HUGE_VAL, sum = 0, u;
+        double most = -HUGE_VAL, sum = 0, best = -HUGE_VAL, mean, square;
         const ignis__generate_draw *draw = &draws[2 * r + (HISTORY - 1) % 2];
-        int id = draw->id, kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8, probability, below);
-        philox(counter, (uint32_t)r, (uint32_t)seed);
-        u = (counter[1] + counter[0] / 4294967296.0) / 4294967296.0;
+        int id = draw->id,
+            kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8, probability, distance);
         if (id < 0 || id >= vocab) {
             test__fail(__FILE__, __LINE__, "no token");
             break;
@@ -787,8 +799,19 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         differ += kept != draw->kept;
         if (c->temperature == 0)
             CHECK(probability[id] == 1);
-        else
-            CHECK(probability[id] > 0 && u > below[id] - 2e-5 && u < below[id] + probability[id] + 2e-5);
+        else {
+            for (i = 0; i < vocab; i++)
+                best = probability[i] > 0 ? fmax(best, draw_noise(seed, r, HISTORY, i) - distance[i]) : best;
+            for (i = 0, mean = square = 0; i < vocab; i++)
+                if (probability[i] > 0) {
+                    mean -= probability[i] * log(probability[i]);
+                    square += probability[i] * log(probability[i]) * log(probability[i]);
+                }
+            draw_surprise += -log(probability[id]) - mean;
+            draw_variance += square - mean * mean;
+            /* what a float keeps of a distance of 40 and of a noise of 22, which is all that comes ahead */
+            CHECK(probability[id] > 0 && draw_noise(seed, r, HISTORY, id) - distance[id] > best - 1e-5);
+        }
         for (i = 0; i < vocab; i++)
             most = own[i] > most ? own[i] : most;
         for (i = 0; i < vocab; i++)
@@ -797,7 +820,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         CHECK_INT(after[r * (HISTORY + 1) + HISTORY], id);
     }
     CHECK_INT(differ, 0);
-    free(after), free(history), free(biases), free(draws), free(row), free(logits), free(probability), free(below);
+    free(after), free(history), free(biases), free(draws), free(row), free(logits), free(probability), free(distance);
     rooms_end(before);
 }
 
@@ -816,6 +839,7 @@ TEST(draws_are_those_of_the_reference)
 {
     int i;
     SETUP(NULL);
+    draw_surprise = draw_variance = 0;
     for (i = 0; i < COUNT_OF(draw_cases); i++) {
         check_draws(&draw_cases[i], 101, 12, (uint64_t)(100 + i));
         if (i % 2 == 0)
@@ -825,6 +849,7 @@ TEST(draws_are_those_of_the_reference)
         if (draw_cases[i].levels) /* more equal ones than are looked at one by one */
             check_draws(&draw_cases[i], 40009, 1, (uint64_t)(500 + i));
     }
+    CHECK(fabs(draw_surprise) < 3 * sqrt(draw_variance)); /* the noise has the form that gives tokens their probabilities */
 }
 
 /*  With settings at random; more of them with IGNIS_SOAK=1. */
