@@ -31,7 +31,7 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   331 lines   15912 bytes
-        gemm_hopper.cu             660 lines   30204 bytes
+        gemm_hopper.cu             660 lines   30372 bytes
         gemm_hopper_ahead.cuh      182 lines    8466 bytes
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
@@ -12559,18 +12559,18 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4], const Spot &place_before)",
     "        __attribute__((always_inline)) {",
     "        const int steps = steps_of(place);",
+    "        uint32_t next_bias[2]; /* of the next piece, which does not wait for it then */",
+    "        finish.load_bias(next_bias, place_before, 0, 0);",
     "        const auto piece = [&](auto number) __attribute__((always_inline)) {",
     "            constexpr int i = decltype(number)::value;",
-    "            uint32_t bias[2];",
-    "            finish.load_bias(bias, place_before, i / PIECES, i % PIECES);",
+    "            const uint32_t bias[2] = {next_bias[0], next_bias[1]};",
     "            const int now = issue(Constant < (i > 0) > (), sum);",
-    "            if (i == 0) {",
-    "                end_before(now);",
+    "            end_before(now);",
+    "            if (i == 0)",
     "                ignis_wgmma_hold(before);",
-    "            }",
+    "            if (i < STRIPS * PIECES - 1)",
+    "                finish.load_bias(next_bias, place_before, (i + 1) / PIECES, (i + 1) % PIECES);",
     "            finish.run<i % PIECES>(&before[i / PIECES * 8], bias, place_before, i / PIECES, place, true);",
-    "            if (i > 0)",
-    "                end_before(now);",
     "        };",
     "        piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>()), piece(Constant<4>()), piece(Constant<5>());",
     "        piece(Constant<6>()), piece(Constant<7>()), piece(Constant<8>()), piece(Constant<9>()), piece(Constant<10>()), piece(Constant<11>());",
@@ -19949,7 +19949,7 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8def456caf2f30a5ULL, ignis__lines_gemm_cuh, 331},
-    {"gemm_hopper.cu", 0x628b9a1c12954a92ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 660)},
+    {"gemm_hopper.cu", 0x8b4f17b45e71b669ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 660)},
     {"gemm_hopper_ahead.cuh", 0xa815709b7812d785ULL, ignis__lines_gemm_hopper_ahead_cuh, 182},
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},

@@ -516,18 +516,18 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4], const Spot &place_before)
         __attribute__((always_inline)) {
         const int steps = steps_of(place);
+        uint32_t next_bias[2]; /* of the next piece, which does not wait for it then */
+        finish.load_bias(next_bias, place_before, 0, 0);
         const auto piece = [&](auto number) __attribute__((always_inline)) {
             constexpr int i = decltype(number)::value;
-            uint32_t bias[2];
-            finish.load_bias(bias, place_before, i / PIECES, i % PIECES);
+            const uint32_t bias[2] = {next_bias[0], next_bias[1]};
             const int now = issue(Constant < (i > 0) > (), sum);
-            if (i == 0) {
-                end_before(now);
+            end_before(now);
+            if (i == 0)
                 ignis_wgmma_hold(before);
-            }
+            if (i < STRIPS * PIECES - 1)
+                finish.load_bias(next_bias, place_before, (i + 1) / PIECES, (i + 1) % PIECES);
             finish.run<i % PIECES>(&before[i / PIECES * 8], bias, place_before, i / PIECES, place, true);
-            if (i > 0)
-                end_before(now);
         };
         piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>()), piece(Constant<4>()), piece(Constant<5>());
         piece(Constant<6>()), piece(Constant<7>()), piece(Constant<8>()), piece(Constant<9>()), piece(Constant<10>()), piece(Constant<11>());
