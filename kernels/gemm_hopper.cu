@@ -478,7 +478,6 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     ignis_ptx_setmaxnreg_inc<AHEAD ? 240 : BLOCKS == 2 ? 96 : 232>();
     int parity = 0;
     const uint32_t room = base + STAGING + group * STAGING_BYTES;
-    float *const results = (float *)(memory + STAGING + group * STAGING_BYTES);
     const uint32_t own_a = base + (SIDE_BY_SIDE ? 0 : group * SLAB), own_b = base + A_BYTES + (SIDE_BY_SIDE ? group * SLAB : 0);
     const uint64_t first_a = ignis_wgmma_descriptor(own_a, 0, 1024);
     const uint64_t first_b = ignis_wgmma_descriptor(own_b, B_BY_K ? 0 : SLAB, 1024);
@@ -489,8 +488,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     };
 
 #if IGNIS_COLUMNS == 192
-    Finish finish = {p, &out, &other, room, base + OTHER_BARRIERS + 24 * group, results + 3 * SLAB / 4, group, 0, 0,
-                     Chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32)};
+    Finish finish = {p, &out, &other, room, base + OTHER_BARRIERS + 24 * group, group, 0, 0, Chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32)};
     int held = 0; /* the stage that is multiplied */
     /* begins a step, and gives its stage */
     const auto issue = [&](auto keep, float(&sum)[BN / 8][4]) {
@@ -573,6 +571,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         multiply_tile(even, place, odd, place_before);
     }
 #else
+    float *const results = (float *)(memory + STAGING + group * STAGING_BYTES);
     const uint32_t other_barriers = base + OTHER_BARRIERS + group * 16;
     int turn = 0;
     Spot next_place;

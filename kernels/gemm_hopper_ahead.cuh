@@ -16,13 +16,14 @@ constexpr int STRIPS = BN / 64, PIECES = 4; /* of a tile and of a strip: 64 and 
 struct Finish {
     static constexpr bool IS_GATED = IGNIS_ACTIVATION == GATED, IS_GRADIENT = IGNIS_OTHER == GRADIENT;
     static constexpr bool KEEPS = IGNIS_ACTIVATION != NO_ACTIVATION && IGNIS_OTHER == NO_OTHER;
+    static constexpr bool LOOKS_AHEAD = IS_GRADIENT && !IS_GATED; /* others gain nothing */
     static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1, RING = SLABS == 2 ? 2 : STRIPS; /* of a strip; strips that have slabs at a time */
     const Product &p;
     const ignis_tensor_map *out, *other;
     uint32_t room, barriers; /* of the slabs; of those of the other matrix */
-    float *sums;
-    int group, turn, odd; /* the strip's slabs; odd: 1 in each second round of them */
+    int group, turn, odd;    /* the strip's slabs; odd: 1 in each second round of them */
     Chunks chunks;
+    uint32_t next_other[4]; /* of the next piece, where that LOOKS_AHEAD */
 
     __device__ void advance()
     {
@@ -103,8 +104,15 @@ struct Finish {
             load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);
         }
         uint32_t words[4], second[4];
-        if (IGNIS_OTHER)
+        if (IGNIS_OTHER && (!LOOKS_AHEAD || piece == 0))
             ignis_ptx_ldmatrix(words, at);
+        if (LOOKS_AHEAD) {
+#pragma unroll
+            for (int i = 0; i < 4 && piece > 0; i++)
+                words[i] = next_other[i];
+            if (piece < PIECES - 1)
+                ignis_ptx_ldmatrix(next_other, chunks.at(2 * piece + 2) + turn * SLABS * SLAB);
+        }
         if (IS_GATED && IS_GRADIENT)
             ignis_ptx_ldmatrix(second, at + SLAB);
 #pragma unroll
@@ -133,26 +141,38 @@ struct Finish {
         }
         ignis_ptx_stmatrix(at, words[0], words[1], words[2], words[3]);
         if (piece == PIECES - 1)
-            end(sum, place, strip, next, has_next);
+            end(place, strip, next, has_next);
     }
 
-    __device__ void end(const float (*sum)[4], const Spot &place, int strip, const Spot &next, bool has_next)
+    /*  Sums over the 64 rows of a strip, 16 columns a warp, from where it lies to be stored: a product with ones. */
+    __device__ void sum_columns(const Spot &place, int strip) const
     {
-        const int column = place.column + 64 * strip, thread = threadIdx.x % 128;
-        const bool first = thread == 0, sums_columns = IS_GRADIENT && !IS_GATED && p.column_sums;
-        const uint32_t slab = this->slab(turn);
-        float *const own_sums = sums + turn * 256; /* those of the strip before may be read yet */
-        if (sums_columns) {
-            float two[2];
-            sum_columns(two, sum);
-            *(float2 *)&own_sums[thread / 32 * 64 + thread % 32 / 4 * 8 + thread % 4 * 2] = make_float2(two[0], two[1]);
+        constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */
+        const uint32_t ones[4] = {one, one, one, one};
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, column = place.column + 64 * strip + 16 * warp + 2 * lane;
+        float two[2][4] = {};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t words[4];
+            const int row = 16 * i + lane % 16, chunk = 2 * warp + lane / 16;
+            ignis_ptx_ldmatrix_transposed(words, slab(turn) + row * 128 + (chunk ^ row % 8) * 16);
+            ignis_mma<T>(two[0], ones, words[0], words[1]);
+            ignis_mma<T>(two[1], ones, words[2], words[3]);
         }
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (lane < 4 && column + 8 * i < (int)p.n && place.row < (int)p.m)
+                *(float2 *)(p.column_sums + (long long)(place.row / 64) * p.n + column + 8 * i) = make_float2(two[i][0], two[i][1]);
+    }
+
+    __device__ void end(const Spot &place, int strip, const Spot &next, bool has_next)
+    {
+        const int column = place.column + 64 * strip;
+        const bool first = threadIdx.x % 128 == 0;
+        const uint32_t slab = this->slab(turn);
         ignis_ptx_fence_proxy_async();
         ignis_ptx_bar_sync(1 + group, 128);
         const bool exists = place.row < (int)p.m;
-        if (sums_columns && thread < 64 && column + thread < (int)p.n && exists)
-            p.column_sums[place.row / 64 * p.n + column + thread] =
-                own_sums[thread] + own_sums[64 + thread] + own_sums[128 + thread] + own_sums[192 + thread];
         if (first) {
             if (column < (int)p.n && exists) {
                 if ((KEEPS && p.pre) || (IS_GATED && (IS_GRADIENT || p.keeps)))
@@ -165,6 +185,8 @@ struct Finish {
                 load_other(strip == 0 ? place : next, (strip + 2) % STRIPS, (turn + 2) % RING);
             }
         }
+        if (IS_GRADIENT && !IS_GATED && p.column_sums)
+            sum_columns(place, strip);
         advance();
     }
 };
