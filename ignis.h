@@ -27429,13 +27429,13 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
 }
 
 /*  The map of a tensor, for tiles of so many of its `length` rows, which lie in shared memory as slabs of 64 columns one behind the other. Heads of
-    whole slabs are copied by one instruction, others slab by slab: what the last one lacks is zeros. */
+    whole slabs are copied so many slabs at a time, others slab by slab: what the last one lacks is zeros. */
 static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
-                                 const ignis__attention_rows *tensor, int heads, int length, int rows)
+                                 const ignis__attention_rows *tensor, int heads, int length, int rows, int slabs)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
-    int box[] = {64, rows, p->head_dim / 64, 1, 1}, rank = 5;
+    int box[] = {64, rows, slabs, 1, 1}, rank = 5;
     if (p->head_dim % 64 != 0) { /* no dimension of slabs */
         rank = 4;
         dims[0] = p->head_dim;
@@ -27493,6 +27493,9 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
     return variant;
 }
 
+/*  Of kernels/attention_hopper_backward.cu; see ignis__attention_is_few and ignis__attention_is_direct. */
+static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
+
 /*  While programs are recorded: those that devices of every kind choose, for rows as many as these or others. */
 IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *p, bool backward)
 {
@@ -27511,10 +27514,11 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
-        snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
-        ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
-        if (p->heads == p->kv_heads) {
-            snprintf(define + strlen(define), sizeof define - strlen(define), " -DIGNIS_FEW=1");
+        for (i = 0; i < IGNIS__COUNT(ignis__attention_backward_forms); i++) {
+            if ((i == 1 && p->heads != p->kv_heads) || (i == 2 && p->head_dim != 128))
+                continue;
+            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
+                     ignis__attention_backward_forms[i]);
             ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
@@ -27737,20 +27741,35 @@ static int ignis__attention_backward_queries(const ignis__attention *p)
     return p->head_dim == 64 || ignis__attention_is_few(p) ? 128 : 64;
 }
 
+/*  Whether threads add to grad_q, not copies: turns are shorter, where few tiles of queries make blocks wait for them. */
+static bool ignis__attention_is_direct(const ignis__attention *p)
+{
+    return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_is_few(p);
+}
+
+/*  Blocks of a cluster, which have keys next to each other. */
+static int ignis__attention_backward_cluster(const ignis__attention *p) { return p->head_dim <= 128 || ignis__attention_is_few(p) ? 1 : 2; }
+
 /*  A tile with few queries would be mostly room for what is kept in float. */
 static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     int least = p->head_dim == 64 ? 32 : 16;
+    bool clustered;
     ignis__attention_request(op, dtype, p, true);
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
+    clustered = ignis__attention_backward_cluster(p) == 1 || op->work.device->clusters;
     if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
                     op->work.call, least);
-    return p->sq >= least;
+    else if (!clustered && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
+                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
+    return p->sq >= least && clustered;
 }
 
-/*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way, statistics, barriers. */
+/*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way or what comes from the cluster's
+    other block, statistics, barriers. */
 static int ignis__attention_backward_shared(const ignis__attention *p)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
@@ -27760,8 +27779,8 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
         return slabs * 128 * (2 * stages * keys + 2 * queries) + (wide ? 2 : 1) * 2 * keys * queries + 2 * 4 * queries +
                8 * (1 + 2 * stages);
     }
-    return slabs * 128 * (2 * keys + stages * queries) + (wide ? 4 : 2) * 2 * keys * queries + 2 * 4 * queries * (wide ? 64 : columns) +
-           stages * 4 * queries + 80;
+    return slabs * 128 * (2 * keys + stages * queries) + (wide ? 6 : 2) * 2 * keys * queries +
+           (wide ? 2 * 128 * keys : 2 * 4 * queries * columns) + stages * 4 * queries + 104;
 }
 
 /*  Tiles of keys of a part, where queries are few: so that there are about 256 blocks. */
@@ -27787,21 +27806,23 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
                                             ignis__rotation *rotation)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
+    int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; whole ones */
+    bool few = ignis__attention_is_few(p), direct = ignis__attention_is_direct(p);
     int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
-    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (p->head_dim <= 128 ? 1 : 2);
-    int64_t blocks = ignis__ceil_div(p->sk, keys) * p->kv_heads * p->batches, finish = tiles, floats = rows * columns; /* of grad_q */
-    bool few = ignis__attention_is_few(p);
+    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
+    int64_t blocks = cluster * ignis__ceil_div(p->sk, cluster * keys) * p->kv_heads * p->batches;
+    int64_t finish = tiles, floats = rows * columns;                  /* of grad_q */
     int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
     ignis__attention_scratch scratch;
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
     void *params[] = {p, &scratch, rotation}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
     char define[96];
-    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries);
-    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys);
-    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys);
-    ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries);
-    ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys);
-    ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries, slabs);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys, cluster > 1 ? 1 : slabs);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys, slabs);
+    ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries, slabs);
+    ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys, slabs);
+    ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys, slabs);
     scratch.section = few ? ignis__attention_backward_part(p) : ignis__attention_backward_section(p);
     if (few) {
         blocks = ignis__ceil_div(ignis__ceil_div(p->sk, keys), scratch.section) * p->heads * p->batches;
@@ -27815,7 +27836,8 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.next = scratch.turns + (ignis__address)(turns * 4);
     scratch.sums = sums;
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal, few ? " -DIGNIS_FEW=1" : "");
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
+             ignis__attention_backward_forms[few + 2 * direct]); /* one at most */
     ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0,
@@ -27969,10 +27991,10 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     bool ranged = ignis__attention_ranged(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
     char define[IGNIS__DEFINES];
     shape = ignis__attention_hopper_choose(p, ranged, multiprocessors);
-    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
-    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
-    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
-    ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
+    ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64, p->head_dim / 64);
     ignis__attention_hopper_define(define, sizeof define, p, shape);
     ignis__attention_options(define, sizeof define, p, ranged);
 

@@ -20,7 +20,8 @@
     place in that order from a counter when it starts: it only ever waits for blocks that took theirs before, which are running.
 
     With few queries all blocks of a head would wait for their turns at one tile, and each would do little more than begin and end.
-    With -DIGNIS_FEW=1 up to 128 queries of a head stay in a block that walks over tiles of keys: see few_walk.
+    With -DIGNIS_FEW=1 up to 128 queries of a head stay in a block that walks over tiles of keys: see few_walk. With -DIGNIS_DIRECT=1 the threads that
+    have grad_q add it themselves, which ends a turn sooner than copies do: for up to 256 queries; with many, copies beside the products are faster.
 */
 #include "ignis.cuh"
 #include "attention.cuh"
@@ -29,6 +30,9 @@
 
 #ifndef IGNIS_FEW
 #define IGNIS_FEW 0
+#endif
+#ifndef IGNIS_DIRECT
+#define IGNIS_DIRECT 0
 #endif
 
 typedef ignis_type<IGNIS_T> T;
@@ -47,7 +51,12 @@ constexpr int KEYS = WIDE ? 64 : 128, QUERIES = FEW || D == 64 ? 128 : 64;
 constexpr int CHUNKS = D / 8;
 /*  Of both groups; else each has its own, with its share of the columns as constants. */
 constexpr bool SAME_CODE = FEW ? !WIDE || D == 256 : D == 64 || D == 128;
-constexpr int TURNS = WIDE ? 2 : 1;             /* words for a tile of grad_q: each group's columns have their own */
+/*  Blocks of a cluster, which have keys next to each other and walk over the same tiles. For wide heads it would take longer than all else to add to
+    grad_q what each block has: so two exchange their dS, and each has half of the columns, for the keys of both. */
+constexpr int CLUSTER = WIDE && !FEW ? 2 : 1, SPAN = CLUSTER * KEYS;
+constexpr bool DIRECT = WIDE || IGNIS_DIRECT;
+constexpr int TURNS = DIRECT ? 2 * CLUSTER : 1; /* words for a tile of grad_q: for what each group of each block adds to, or one */
+static_assert(!IGNIS_DIRECT || D == 128, "for others it is not faster, or not measured");
 
 /*  What the kernels hand on; ignis.h has the same struct as ignis__attention_scratch. Rows of a head are filled up to whole tiles. */
 struct backward_scratch {
@@ -144,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
     Whether a tile and a block belong together is asked from both sides, so the answers are computed alike: of whole tiles and blocks, whether
     or not the last of their rows exist. */
 struct block_walk {
-    int block, blocks; /* of keys; all that the sequence has */
+    int block, blocks; /* of SPAN keys; all that the sequence has */
     int kv_h, b, group, tiles, offset;
     int first;  /* tile that sees keys of the block */
     int end;    /* behind the last one */
@@ -155,7 +164,7 @@ struct block_walk {
     __device__ block_walk(const Attention &p, int section, int place)
     {
         const int pairs = p.kv_heads * p.batches;
-        blocks = (p.sk + KEYS - 1) / KEYS;
+        blocks = (p.sk + SPAN - 1) / SPAN;
         group = p.heads / p.kv_heads;
         tiles = (p.sq + QUERIES - 1) / QUERIES;
         offset = p.sk - p.sq;
@@ -167,20 +176,23 @@ struct block_walk {
         down = CAUSAL && s > 0 && (s + 1) * section >= pairs;
         block = (CAUSAL || RANGE) && !down ? blocks - 1 - in / width : in / width;
 
-        const int key = block * KEYS;
+        const int key = block * SPAN;
         if constexpr (RANGE) {
             keys = p.keys(b);
-            blocks = (keys + KEYS - 1) / KEYS;
+            blocks = (keys + SPAN - 1) / SPAN;
             first = max(0, key - offset - reach(p) + 1) / QUERIES;
-            end = key < keys ? min(tiles, max(first, (max(0, key + KEYS - 1 - offset + p.window) + QUERIES - 1) / QUERIES)) : first;
+            end = key < keys ? min(tiles, max(first, (max(0, key + SPAN - 1 - offset + p.window) + QUERIES - 1) / QUERIES)) : first;
             masked = 0; /* see is_masked */
             return;
         }
         end = tiles;
         first = CAUSAL ? max(0, key - offset) / QUERIES : 0;
-        const int whole = CAUSAL ? min(tiles, max(first, (key + KEYS - 1 - offset + QUERIES - 1) / QUERIES)) : first;
-        masked = key + KEYS > p.sk ? tiles - first : whole - first;
+        const int whole = CAUSAL ? min(tiles, max(first, (key + SPAN - 1 - offset + QUERIES - 1) / QUERIES)) : first;
+        masked = key + SPAN > p.sk ? tiles - first : whole - first;
     }
+
+    __device__ int first_key() const { return block * SPAN + rank() * KEYS; } /* of this block of the cluster */
+    __device__ static int rank() { return blockIdx.x % CLUSTER; }
 
     __device__ int steps() const { return end - first; } /* for one query head */
     __device__ int tile(int step) const { return CAUSAL && down ? end - 1 - step : first + step; }
@@ -191,16 +203,16 @@ struct block_walk {
     /*  RANGE: whether not every query of a tile sees every key. */
     __device__ bool is_masked(const Attention &p, int tile) const
     {
-        const int key = block * KEYS, query = tile * QUERIES + p.sk - p.sq;
-        return key + KEYS > keys || query + reach(p) < key + KEYS || query + QUERIES - p.window > key;
+        const int key = block * SPAN, query = tile * QUERIES + p.sk - p.sq;
+        return key + SPAN > keys || query + reach(p) < key + SPAN || query + QUERIES - p.window > key;
     }
     __device__ long long head(const Attention &p, int g) const { return (long long)b * p.heads + kv_h * group + g; }
 
     /*  The blocks that add to a tile are those from the first on, before the end. */
-    __device__ static int first_block(const Attention &p, int tile) { return max(0, tile * QUERIES + p.sk - p.sq - p.window + 1) / KEYS; }
+    __device__ static int first_block(const Attention &p, int tile) { return max(0, tile * QUERIES + p.sk - p.sq - p.window + 1) / SPAN; }
     __device__ static int end_block(const Attention &p, int tile, int keys)
     {
-        return (min(keys, max(0, (tile + 1) * QUERIES + p.sk - p.sq + reach(p) - 1)) + KEYS - 1) / KEYS;
+        return (min(keys, max(0, (tile + 1) * QUERIES + p.sk - p.sq + reach(p) - 1)) + SPAN - 1) / SPAN;
     }
 
     /*  How many blocks add to a tile before this one. */
@@ -208,7 +220,7 @@ struct block_walk {
     {
         if constexpr (RANGE)
             return down ? block - first_block(p, tile) : end_block(p, tile, keys) - 1 - block;
-        const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + KEYS - 1) / KEYS) : blocks;
+        const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + SPAN - 1) / SPAN) : blocks;
         return CAUSAL && !down ? last - 1 - block : block;
     }
 };
@@ -233,16 +245,19 @@ enum { BOTH_GROUPS = 1 };                          /* a named barrier */
 
 #else
 
-/*  Two stages for what the block walks over, but for wide heads: they have room for one of grad_out, two half buffers of grad_q, and P. */
+/*  Two stages for what the block walks over, but one of grad_out for the widest heads. Wide ones have P in shared memory, too, and of the cluster's
+    other block two slabs of keys, for each group the one with its columns of grad_q, and dS. The others have two buffers of grad_q. */
 constexpr int Q_STAGES = 2, OUT_STAGES = SLABS == 4 ? 1 : 2;
-constexpr uint32_t ADD_BYTES = WIDE ? 64 * 64 * 4 : QUERIES * D * 4; /* a buffer of grad_q: of two groups, or of two steps */
+constexpr uint32_t SLAB_BYTES = KEYS * ROW, ADD_BYTES = QUERIES * D * 4;
 constexpr uint32_t K_AT = 0, V_AT = K_AT + KV_BYTES, Q_AT = V_AT + KV_BYTES, OUT_AT = Q_AT + Q_STAGES * Q_BYTES;
-constexpr uint32_t S_AT = OUT_AT + OUT_STAGES * Q_BYTES, P_AT = S_AT + 2 * S_BYTES, ADD_AT = P_AT + (WIDE ? 2 * S_BYTES : 0);
-constexpr uint32_t LSE_AT = ADD_AT + 2 * ADD_BYTES, DELTA_AT = LSE_AT + Q_STAGES * QUERIES * 4,
-                   BARS_AT = DELTA_AT + OUT_STAGES * QUERIES * 4;
-constexpr uint32_t READY_AT = BARS_AT + 72, PLACE_AT = READY_AT + 4, SHARED_BYTES = PLACE_AT + 4;
+constexpr uint32_t S_AT = OUT_AT + OUT_STAGES * Q_BYTES, P_AT = S_AT + 2 * S_BYTES, ADD_AT = P_AT;
+constexpr uint32_t OTHER_K_AT = P_AT + 2 * S_BYTES, OTHER_S_AT = OTHER_K_AT + 2 * SLAB_BYTES;
+constexpr uint32_t LSE_AT = WIDE ? OTHER_S_AT + 2 * S_BYTES : ADD_AT + 2 * ADD_BYTES, DELTA_AT = LSE_AT + Q_STAGES * QUERIES * 4;
+constexpr uint32_t BARS_AT = DELTA_AT + OUT_STAGES * QUERIES * 4;
+constexpr uint32_t PLACE_AT = BARS_AT + 88, READY_AT = PLACE_AT + 8, SHARED_BYTES = READY_AT + 8;
 
-enum { FULL_KV, FULL_Q, EMPTY_Q = FULL_Q + 2, FULL_OUT = EMPTY_Q + 2, EMPTY_OUT = FULL_OUT + 2 }; /* mbarriers */
+/*  mbarriers; the last two: dS of the other block is there. */
+enum { FULL_KV, FULL_Q, EMPTY_Q = FULL_Q + 2, FULL_OUT = EMPTY_Q + 2, EMPTY_OUT = FULL_OUT + 2, RECEIVED = EMPTY_OUT + 2 };
 enum { BOTH_GROUPS = 1, ADD_FULL = 4, ADD_EMPTY = 8 }; /* named barriers; the last two: for each group and buffer */
 
 #endif
@@ -269,6 +284,15 @@ __device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint3
         for (int slab = 0; slab < SLABS; slab++)
             ignis_ptx_tensor_load<4>(to + slab * rows * ROW, map, bar, slab * 64, row, h, b);
     }
+}
+
+/*  Of a map whose tiles are single slabs, whatever the size of heads. */
+__device__ inline void load_slab(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int slab, int row, int h, int b)
+{
+    if constexpr (HEAD_DIM % 64 == 0)
+        ignis_ptx_tensor_load<5>(to, map, bar, 0, row, slab, h, b);
+    else
+        ignis_ptx_tensor_load<4>(to, map, bar, slab * 64, row, h, b);
 }
 
 __device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, int rows, int row, int h, int b)
@@ -324,6 +348,16 @@ template <int keep = 0, int n> __device__ inline void product_of_keys(float (&c)
     ignis_ptx_wgmma<keep, 1, 1>(c, a, b);
 #pragma unroll
     for (int i = 1; i < KEYS / 16; i++)
+        ignis_ptx_wgmma<1, 1, 1>(c, ignis_wgmma_ahead(a, i * STEP), ignis_wgmma_ahead(b, i * STEP));
+    ignis_ptx_wgmma_commit();
+}
+
+/*  The same once more, behind that product, of other keys. */
+template <int n> __device__ inline void continue_of_keys(float (&c)[n][4], uint64_t a, uint64_t b)
+{
+    ignis_ptx_wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < KEYS / 16; i++)
         ignis_ptx_wgmma<1, 1, 1>(c, ignis_wgmma_ahead(a, i * STEP), ignis_wgmma_ahead(b, i * STEP));
     ignis_ptx_wgmma_commit();
 }
@@ -671,6 +705,9 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Att
 
 #else /* not FEW */
 
+/*  WIDE: the columns of grad_q of a group and a block of the cluster begin here; there are 64, or of a third slab half. */
+__device__ inline int columns_of(int w, int rank) { return w == 0 ? 64 * rank : 128 + (SLABS == 4 ? 64 : 32) * rank; }
+
 /* >>producers --------------------------------------------------------------------------------------------------- */
 
 /*  One thread loads keys and values, then tile after tile of q and grad_out. */
@@ -678,9 +715,17 @@ __device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const 
                                 const ignis_tensor_map *grad_out, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
-    ignis_ptx_mbarrier_arrive_expect(bar(FULL_KV), 2 * KV_BYTES);
-    load_tile(base + K_AT, k, bar(FULL_KV), KEYS, walk.block * KEYS, walk.kv_h, walk.b);
-    load_tile(base + V_AT, v, bar(FULL_KV), KEYS, walk.block * KEYS, walk.kv_h, walk.b);
+    ignis_ptx_mbarrier_arrive_expect(bar(FULL_KV), 2 * KV_BYTES + (WIDE ? 2 * SLAB_BYTES : 0));
+    if constexpr (WIDE) {
+        const int rank = walk.rank(), other = walk.first_key() + (rank ? -KEYS : KEYS);
+        for (int slab = 0; slab < SLABS; slab++)
+            load_slab(base + K_AT + slab * SLAB_BYTES, k, bar(FULL_KV), slab, walk.first_key(), walk.kv_h, walk.b);
+        for (int w = 0; w < 2; w++)
+            load_slab(base + OTHER_K_AT + w * SLAB_BYTES, k, bar(FULL_KV), columns_of(w, rank) / 64, other, walk.kv_h, walk.b);
+    } else {
+        load_tile(base + K_AT, k, bar(FULL_KV), KEYS, walk.first_key(), walk.kv_h, walk.b);
+    }
+    load_tile(base + V_AT, v, bar(FULL_KV), KEYS, walk.first_key(), walk.kv_h, walk.b);
     int i = 0;
     for (int g = 0; g < walk.group; g++) {
         const int h = walk.kv_h * walk.group + g;
@@ -766,30 +811,22 @@ __device__ inline void add_steps(uint32_t base, int me, const Attention &p, cons
         }
 }
 
-/*  For wide heads a warp adds what its group has, one slab after the other. */
-__device__ inline void add_slabs(uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
+/*  DIRECT: the threads of a group add to grad_q. A warp tells them when it is their turn, and the next block when they have added. */
+__device__ inline void lead_adding(int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     const int lane = threadIdx.x % 32;
-    const uint32_t from = base + ADD_AT + w * ADD_BYTES;
-    unsigned i = 0;
     for (int g = 0; g < walk.group; g++)
-        for (int step = 0; step < walk.steps(); step++, i++) {
-            const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);
+        for (int step = 0; step < walk.steps(); step++) {
             const unsigned turn = walk.turn(p, walk.tile(step));
-            float *to = s.grad_q + tile * (QUERIES * D);
-            for (int slab = 2 * w; slab < min(2 * w + 2, SLABS); slab++) {
-                ignis_ptx_bar_sync(ADD_FULL + w, 160);
-                if (lane == 0) {
-                    if (slab == 2 * w)
-                        wait_until_ready(base, i);
-                    add_buffer(to + slab * (64 * 64), from, min(64, D - slab * 64) * 64 * 4, turn == 0);
-                    ignis_ptx_bulk_wait_read<0>();
-                }
-                __syncwarp();
-                ignis_ptx_bar_arrive(ADD_EMPTY + w, 160);
-            }
+            uint32_t *const turns = s.turns + (walk.head(p, g) * walk.tiles + walk.tile(step)) * TURNS + CLUSTER * w + walk.rank();
             if (lane == 0)
-                end_turn(s.turns + tile * TURNS + w, turn);
+                while (turn != 0 && ignis_ptx_ld_acquire_u32(turns) != turn)
+                    ;
+            __syncwarp();
+            ignis_ptx_bar_arrive(ADD_EMPTY + w, 160);
+            ignis_ptx_bar_sync(ADD_FULL + w, 160);
+            if (lane == 0)
+                ignis_ptx_st_release_u32(turns, turn + 1);
             __syncwarp();
         }
 }
@@ -800,11 +837,10 @@ __device__ inline void watch_turns(uint32_t base, const Attention &p, const back
     unsigned i = 0;
     for (int g = 0; g < walk.group; g++)
         for (int step = 0; step < walk.steps(); step++) {
-            const uint32_t *turns = s.turns + (walk.head(p, g) * walk.tiles + walk.tile(step)) * TURNS;
+            const uint32_t *turns = s.turns + walk.head(p, g) * walk.tiles + walk.tile(step);
             const unsigned turn = walk.turn(p, walk.tile(step));
-            for (int w = 0; w < TURNS; w++)
-                while (turn != 0 && ignis_ptx_ld_acquire_u32(turns + w) != turn)
-                    ;
+            while (turn != 0 && ignis_ptx_ld_acquire_u32(turns) != turn)
+                ;
             ignis_ptx_st_volatile_shared(base + READY_AT, ++i);
         }
 }
@@ -815,8 +851,8 @@ template <bool masked> struct Mask {
     __device__ constexpr operator bool() const { return masked; }
 };
 
-/*  All steps of a group of warps; step is called with whether the tile is masked, and the tile. Two loops, so that most tiles are without a
-    question, or one that asks, where that makes four copies of step two. */
+/*  All steps of a group of warps; step is called with whether the tile is masked, which of the heads it is of, and the tile. Two loops, so that most
+    tiles are without a question, or one that asks, where that makes four copies of step two. */
 template <typename Step> __device__ inline void walk_tiles(const Attention &p, const block_walk &walk, Step step)
 {
     for (int g = 0; g < walk.group; g++) {
@@ -826,67 +862,82 @@ template <typename Step> __device__ inline void walk_tiles(const Attention &p, c
             while (i < walk.steps()) {
 #pragma unroll 1
                 for (; i < walk.steps() && walk.is_masked(p, walk.tile(i)); i++)
-                    step(Mask<true>(), walk.tile(i));
+                    step(Mask<true>(), g, walk.tile(i));
 #pragma unroll 1
                 for (; i < walk.steps() && !walk.is_masked(p, walk.tile(i)); i++)
-                    step(Mask<false>(), walk.tile(i));
+                    step(Mask<false>(), g, walk.tile(i));
             }
         } else if constexpr (RANGE) {
 #pragma unroll 1
             for (; i < walk.steps(); i++)
                 if constexpr (SOFTCAP && D == 64) /* registers hold no other way */
-                    step(Mask<true>(), walk.tile(i));
+                    step(Mask<true>(), g, walk.tile(i));
                 else
-                    step(walk.is_masked(p, walk.tile(i)), walk.tile(i));
+                    step(walk.is_masked(p, walk.tile(i)), g, walk.tile(i));
         } else if constexpr (!SAME_CODE) {
 #pragma unroll 1
             for (; i < walk.steps(); i++)
-                step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, walk.tile(i));
+                step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, g, walk.tile(i));
         } else if constexpr (CAUSAL) {
 #pragma unroll 1
             for (int pass = 0; pass < 2; pass++)
                 if (pass == walk.down) { /* the masked ones come first, or last when going down */
 #pragma unroll 1
                     for (const int end = i + walk.masked; i < end; i++)
-                        step(Mask<true>(), walk.tile(i));
+                        step(Mask<true>(), g, walk.tile(i));
                 } else {
 #pragma unroll 1
                     for (const int end = i + walk.steps() - walk.masked; i < end; i++)
-                        step(Mask<false>(), walk.tile(i));
+                        step(Mask<false>(), g, walk.tile(i));
                 }
         } else {
 #pragma unroll 1
             for (; i < walk.masked; i++)
-                step(Mask<true>(), walk.tile(i));
+                step(Mask<true>(), g, walk.tile(i));
 #pragma unroll 1
             for (; i < walk.steps(); i++)
-                step(Mask<false>(), walk.tile(i));
+                step(Mask<false>(), g, walk.tile(i));
         }
     }
 }
 
-/*  A group's share of a step's grad_q, columns of 64 rows, into a buffer that a warp of the producers adds from. */
-template <int first, int n, int of> __device__ inline void hand_over(char *buffer, const float (&z)[of][4], int full, int empty)
+/*  DIRECT: a group's columns of a step's grad_q, of which so many chunks exist, added when it is the block's turn. */
+template <int n> __device__ inline void add_to_grad_q(float *to, int w, int chunks, bool first, const float (&z)[n][4])
 {
-    ignis_ptx_bar_sync(empty, 160);
+    float4 *const at = (float4 *)to + threadIdx.x % 128;
+    ignis_ptx_bar_sync(ADD_EMPTY + w, 160);
 #pragma unroll
-    for (int j = 0; j < n; j++)
-        *(float4 *)(buffer + (j * 128 + threadIdx.x % 128) * 16) =
-            make_float4(z[first + j][0], z[first + j][1], z[first + j][2], z[first + j][3]);
-    ignis_ptx_fence_proxy_async();
-    ignis_ptx_bar_arrive(full, 160);
+    for (int j = 0; j < n; j++) {
+        const float4 x = make_float4(z[j][0], z[j][1], z[j][2], z[j][3]);
+        if (j < chunks && first)
+            at[j * 128] = x;
+        else if (j < chunks)
+            ignis_ptx_red_add_f32(at + j * 128, x);
+    }
+    ignis_ptx_bar_arrive(ADD_FULL + w, 160);
 }
 
 #if IGNIS_HEAD_DIM <= 128
 
+/*  A group's share of a step's grad_q, columns of 64 rows, into a buffer that a warp of the producers adds from. */
+template <int n> __device__ inline void hand_over(char *buffer, const float (&z)[n][4], int full, int empty)
+{
+    ignis_ptx_bar_sync(empty, 160);
+#pragma unroll
+    for (int j = 0; j < n; j++)
+        *(float4 *)(buffer + (j * 128 + threadIdx.x % 128) * 16) = make_float4(z[j][0], z[j][1], z[j][2], z[j][3]);
+    ignis_ptx_fence_proxy_async();
+    ignis_ptx_bar_arrive(full, 160);
+}
+
 /*  A group with all columns of 64 keys. Of grad_q it has so many chunks of columns. */
 template <int own_chunks>
-__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     constexpr bool SPLIT_QUERIES = D == 64; /* of grad_q a group has half of the queries; else one of two slabs of columns */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, row = 64 * w + 16 * warp;
-    const int key = walk.block * KEYS + row + lane / 4;
+    const int key = walk.first_key() + row + lane / 4;
     const float scale = score_scale(p), cap = score_cap(p);
     float grad_k[CHUNKS][4], grad_v[CHUNKS][4];
 #pragma unroll
@@ -900,10 +951,10 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     const uint64_t k_columns = across_rows(base + K_AT + (SPLIT_QUERIES ? 0 : w * KEYS * ROW), KEYS);
     int stage = 0, parity = 0; /* the stage also of scores and of grad_q on their way */
 
-    if (warp < 2)
+    if (warp < 2 && !DIRECT)
         ignis_ptx_bar_arrive(ADD_EMPTY + w + 2 * warp, 160); /* nobody has to wait for the first use of a buffer */
     ignis_mbarrier_wait(bar(FULL_KV), 0);
-    walk_tiles(p, walk, [&](auto masked, int tile) {
+    walk_tiles(p, walk, [&](auto masked, int g, int tile) {
         float x[QUERIES / 8][4], y[QUERIES / 8][4];
         uint32_t weights[QUERIES / 16][4], gradients[QUERIES / 16][4];
         const uint32_t scores = base + S_AT + stage * S_BYTES;
@@ -937,8 +988,12 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         add_product(grad_k, gradients, ignis_wgmma_ahead(q_columns, of_stage));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
-        hand_over<0, own_chunks>(shared + ADD_AT + stage * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z,
-                                 ADD_FULL + w + 2 * stage, ADD_EMPTY + w + 2 * stage);
+        if constexpr (DIRECT)
+            add_to_grad_q(s.grad_q + (walk.head(p, g) * walk.tiles + tile) * (QUERIES * D) + w * (64 * QUERIES), w, own_chunks,
+                          walk.turn(p, tile) == 0, z);
+        else
+            hand_over(shared + ADD_AT + stage * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z, ADD_FULL + w + 2 * stage,
+                      ADD_EMPTY + w + 2 * stage);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
         ignis_wgmma_hold(gradients);
@@ -954,14 +1009,16 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
 
 #else
 
-/*  A group with the first 128 columns or the others, of all keys. Each computes the scores of half of the queries; then they exchange them. */
+/*  A group with the first 128 columns or the others, of all keys. Each computes the scores of half of the queries; then they exchange them. dS goes
+    to the cluster's other block, too, in two stages. Nobody asks whether it has been read there: what comes from there for a step was sent when that
+    block was through with all steps before, so the stage of the step ahead is free when this one is there. */
 template <int own_chunks>
-__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
-    constexpr int slab = own_chunks < 8 ? own_chunks : 8, own = QUERIES / 2; /* chunks of the first slab; queries */
+    constexpr int own = QUERIES / 2; /* queries */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, query = w * own + lane % 4 * 2;
-    const int key = walk.block * KEYS + 16 * warp + lane / 4;
+    const int key = walk.first_key() + 16 * warp + lane / 4, rank = walk.rank();
     const float scale = score_scale(p), cap = score_cap(p);
     float grad_k[own_chunks][4], grad_v[own_chunks][4];
 #pragma unroll
@@ -973,13 +1030,16 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     const uint64_t q_rows = along_rows(base + Q_AT + w * own * ROW), out_rows = along_rows(base + OUT_AT + w * own * ROW);
     const uint64_t q_columns = across_rows(base + Q_AT + 2 * w * QUERIES * ROW, QUERIES);
     const uint64_t out_columns = across_rows(base + OUT_AT + 2 * w * QUERIES * ROW, QUERIES);
-    const uint64_t k_columns = across_rows(base + K_AT + 2 * w * KEYS * ROW, KEYS);
+    constexpr int n = SLABS == 4 || own_chunks == 16 ? 8 : 4; /* chunks of grad_q */
+    const int columns = columns_of(w, rank);
+    const uint64_t k_columns = column(across_rows(base + K_AT, KEYS), KEYS, columns);
+    const uint64_t other_columns = across_rows(base + OTHER_K_AT + w * SLAB_BYTES + columns % 64 * 2, KEYS);
+    const uint32_t other_scores = ignis_ptx_mapa(base + OTHER_S_AT, rank ^ 1), other_received = ignis_ptx_mapa(bar(RECEIVED), rank ^ 1);
+    float *const grad_q = s.grad_q + columns * QUERIES;
     int i = 0;
 
-    if (warp == 0)
-        ignis_ptx_bar_arrive(ADD_EMPTY + w, 160);
     ignis_mbarrier_wait(bar(FULL_KV), 0);
-    walk_tiles(p, walk, [&](auto masked, int tile) {
+    walk_tiles(p, walk, [&](auto masked, int g, int tile) {
         float x[own / 8][4], y[own / 8][4];
         uint32_t operands[own / 16][4];
         const uint32_t scores = base + S_AT + i % 2 * S_BYTES, weights = base + P_AT + i % 2 * S_BYTES;
@@ -995,29 +1055,36 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         probabilities(x, lse, scale, cap, masked, p, walk.keys, key, tile * QUERIES + query);
         round_results(operands, x);
         store_operands(weights, KEYS, 16 * warp, w * (own / 8), operands);
-        ignis_ptx_wgmma_wait<0>();
+        ignis_ptx_fence_proxy_async();
+        ignis_ptx_bar_sync(BOTH_GROUPS, 256);
+
+        add_tile_product(grad_v, along_rows(weights), ignis_wgmma_ahead(out_columns, out_stage * Q_BYTES));
+        ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(y);
         score_gradients(y, x, (const float *)(shared + DELTA_AT) + out_stage * QUERIES + query, lse, cap);
         round_results(operands, y);
         store_operands(scores, KEYS, 16 * warp, w * (own / 8), operands);
         ignis_ptx_fence_proxy_async();
         ignis_ptx_bar_sync(BOTH_GROUPS, 256);
+        if (threadIdx.x == 128) {
+            ignis_ptx_mbarrier_arrive_expect(bar(RECEIVED + i % 2), S_BYTES);
+            ignis_ptx_bulk_send(other_scores + i % 2 * S_BYTES, scores, S_BYTES, other_received + i % 2 * 8);
+        }
+        __syncwarp();
 
-        add_tile_product(grad_v, along_rows(weights), ignis_wgmma_ahead(out_columns, out_stage * Q_BYTES));
-        float z[own_chunks][4];
-        product_of_keys(z, across_rows(scores, KEYS), k_columns);
+        add_tile_product(grad_k, along_rows(scores), ignis_wgmma_ahead(q_columns, stage * Q_BYTES));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
         release(bar(EMPTY_OUT + out_stage));
-        add_tile_product(grad_k, along_rows(scores), ignis_wgmma_ahead(q_columns, stage * Q_BYTES));
-        ignis_ptx_wgmma_wait<1>();
-        ignis_wgmma_hold(z);
-        hand_over<0, slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
-        if constexpr (own_chunks > slab)
-            hand_over<slab, own_chunks - slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
+        float z[n][4];
+        product_of_keys(z, across_rows(scores, KEYS), k_columns);
+        ignis_mbarrier_wait(bar(RECEIVED + i % 2), i / 2 % 2);
+        continue_of_keys(z, across_rows(base + OTHER_S_AT + i % 2 * S_BYTES, KEYS), other_columns);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
         release(bar(EMPTY_Q + stage));
+        ignis_wgmma_hold(z);
+        add_to_grad_q(grad_q + (walk.head(p, g) * walk.tiles + tile) * (QUERIES * D), w, CHUNKS - columns / 8, walk.turn(p, tile) == 0, z);
         i++;
     });
 
@@ -1028,19 +1095,25 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
 
 #endif
 
-__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
+__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     constexpr int first = WIDE ? 16 : 8, second = SAME_CODE ? first : CHUNKS - first;
     if constexpr (SAME_CODE)
-        compute_group<first>(shared, base, w, p, walk);
+        compute_group<first>(shared, base, w, p, s, walk);
     else if (w == 0)
-        compute_group<first>(shared, base, 0, p, walk);
+        compute_group<first>(shared, base, 0, p, s, walk);
     else
-        compute_group<second>(shared, base, 1, p, walk);
+        compute_group<second>(shared, base, 1, p, s, walk);
 }
 
-/*  grid = ceil(sk / KEYS) * kv_heads * batches, blocks of 384 threads, SHARED_BYTES. */
-extern "C" __global__ void __launch_bounds__(384, 1)
+#if IGNIS_HEAD_DIM > 128
+#define IGNIS_CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
+#else /* no cluster is not the same as one of one block, which needs a device that has them */
+#define IGNIS_CLUSTERED
+#endif
+
+/*  grid = CLUSTER * ceil(sk / SPAN) * kv_heads * batches, blocks of 384 threads, SHARED_BYTES. */
+extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
     ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
                         const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,
                         const __grid_constant__ ignis_tensor_map grad_k, const __grid_constant__ ignis_tensor_map grad_v, const Attention p,
@@ -1058,10 +1131,12 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             ignis_ptx_mbarrier_init(bar(FULL_OUT + i), 1);
             ignis_ptx_mbarrier_init(bar(EMPTY_Q + i), 8); /* warps */
             ignis_ptx_mbarrier_init(bar(EMPTY_OUT + i), 8);
+            ignis_ptx_mbarrier_init(bar(RECEIVED + i), 1);
         }
         ignis_ptx_fence_mbarrier_init();
         ignis_ptx_st_volatile_shared(base + READY_AT, 0);
-        ignis_ptx_st_volatile_shared(base + PLACE_AT, atomicAdd(s.next, 1));
+        if (block_walk::rank() == 0)
+            ignis_ptx_st_volatile_shared(base + PLACE_AT, atomicAdd(s.next, 1));
     }
     if (threadIdx.x == 32) { /* while the others wait for the place */
         ignis_ptx_prefetch_tensormap(&k);
@@ -1069,7 +1144,17 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         ignis_ptx_prefetch_tensormap(&q);
         ignis_ptx_prefetch_tensormap(&grad_out);
     }
-    __syncthreads();
+    if constexpr (CLUSTER > 1) { /* once all have begun, the others are told the place */
+        ignis_ptx_cluster_arrive();
+        ignis_ptx_cluster_wait();
+        if (threadIdx.x == 0 && block_walk::rank() == 0)
+            ignis_ptx_st_cluster(ignis_ptx_mapa(base + PLACE_AT, 1),
+                                 make_float2(__uint_as_float(ignis_ptx_ld_volatile_shared(base + PLACE_AT)), 0));
+        ignis_ptx_cluster_arrive();
+        ignis_ptx_cluster_wait();
+    } else {
+        __syncthreads();
+    }
     const block_walk walk(p, s.section, __shfl_sync(0xffffffff, ignis_ptx_ld_volatile_shared(base + PLACE_AT), 0));
 
     if (group == 0) {
@@ -1079,33 +1164,37 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             if (threadIdx.x == 0)
                 load_all(base, &q, &k, &v, &grad_out, p, s, walk);
         } else if (warp < 3) {
-            if constexpr (WIDE)
-                add_slabs(base, warp - 1, p, s, walk);
+            if constexpr (DIRECT)
+                lead_adding(warp - 1, p, s, walk);
             else
                 add_steps(base, warp - 1, p, s, walk);
-        } else if (threadIdx.x % 32 == 0)
+        } else if (!DIRECT && threadIdx.x % 32 == 0)
             watch_turns(base, p, s, walk);
         return;
     }
     ignis_ptx_setmaxnreg_inc<240>();
-    compute(shared, base, group - 1, p, walk);
+    compute(shared, base, group - 1, p, s, walk);
     ignis_ptx_fence_proxy_async();
     ignis_ptx_bar_sync(BOTH_GROUPS, 256);
     if (threadIdx.x == 128) {
-        store_tile(&grad_k, base + K_AT, KEYS, walk.block * KEYS, walk.kv_h, walk.b);
-        store_tile(&grad_v, base + V_AT, KEYS, walk.block * KEYS, walk.kv_h, walk.b);
+        store_tile(&grad_k, base + K_AT, KEYS, walk.first_key(), walk.kv_h, walk.b);
+        store_tile(&grad_v, base + V_AT, KEYS, walk.first_key(), walk.kv_h, walk.b);
         ignis_ptx_bulk_commit();
     }
     if (s.sums) { /* while they are stored */
         constexpr int parts = KEYS / SUMMED;
         const int pair = (threadIdx.x - 128) % PAIRS, item = (threadIdx.x - 128) / PAIRS, part = item % parts, of_v = item / parts;
         if (of_v < 2)
-            sum_pair(p, s, walk.b, walk.block * parts + part, p.heads + of_v * p.kv_heads + walk.kv_h, pair, [&](int row) {
+            sum_pair(p, s, walk.b, walk.first_key() / SUMMED + part, p.heads + of_v * p.kv_heads + walk.kv_h, pair, [&](int row) {
                 return shared + chunk_at(of_v ? V_AT : K_AT, KEYS, part * SUMMED + row, pair / 4) + pair % 4 * 4;
             });
     }
     if (threadIdx.x == 128)
         ignis_ptx_bulk_wait<0>();
+    if constexpr (CLUSTER > 1) { /* what was sent to the other block has been read */
+        ignis_ptx_cluster_arrive();
+        ignis_ptx_cluster_wait();
+    }
 }
 
 /* >>finish ------------------------------------------------------------------------------------------------------ */

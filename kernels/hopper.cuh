@@ -152,6 +152,12 @@ __device__ inline void ignis_ptx_st_async(uint32_t to, float2 x, uint32_t barrie
                  : "memory");
 }
 
+/*  Adds four floats to memory, aligned to 16 bytes, each by itself. */
+__device__ inline void ignis_ptx_red_add_f32(float4 *to, float4 x)
+{
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w) : "memory");
+}
+
 /* >>copies ------------------------------------------------------------------------------------------------------ */
 
 /*  A tensor in global memory, as cuTensorMapEncodeTiled describes it; a kernel takes it as const __grid_constant__ ignis_tensor_map. */
@@ -256,6 +262,14 @@ __device__ inline void ignis_ptx_bulk_load(uint32_t to, const void *from, uint32
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/*  From shared memory to that of another block of the cluster, and to a barrier there. */
+__device__ inline void ignis_ptx_bulk_send(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "r"(from), "r"(bytes), "r"(barrier)
                  : "memory");
 }
 

@@ -920,6 +920,14 @@ static char *runtime_cluster_memory(unsigned block, unsigned offset, unsigned by
     return memory + offset;
 }
 
+static void runtime_bulk_source(const void *from, unsigned bytes, sim_place at)
+{
+    worker *w = this_worker;
+    quietly no_accesses(w);
+    check_place(w, (const char *)from, bytes, 16, at);
+    check_readable(w, (const char *)from, bytes, "a bulk copy", at);
+}
+
 static void runtime_cluster_store(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at)
 {
     worker *w = this_worker;
@@ -1032,6 +1040,7 @@ static sim_runtime runtime = {0,
                               runtime_cluster_arrive,
                               runtime_cluster_wait,
                               runtime_cluster_memory,
+                              runtime_bulk_source,
                               runtime_cluster_store};
 
 /* A thread is through. Others may have waited for it only. */

@@ -100,6 +100,8 @@ typedef struct sim_runtime {
     void (*cluster_arrive)(sim_place at);
     void (*cluster_wait)(sim_place at);
     char *(*cluster_memory)(unsigned block, unsigned offset, unsigned bytes, sim_place at);
+    /* The asynchronous side is about to read there. */
+    void (*bulk_source)(const void *from, unsigned bytes, sim_place at);
     /* Bytes for a block, counted as those of a copy at an mbarrier there. */
     void (*cluster_store)(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned barrier, sim_place at);
 } sim_runtime;

@@ -86,6 +86,17 @@ SIM_DEVICE void sim_ptx_st_async_shared__cluster_mbarrier__complete_tx__bytes_v2
 
 /* ---------------------------------------------------------------------------------------------------- copies */
 
+SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_shared_mbarrier__complete_tx__bytes(sim_address to, sim_address from, unsigned bytes,
+                                                                                          sim_address barrier, SIM_AT)
+{
+    unsigned block = (unsigned)to.value >> 24 & 0x3f;
+    if ((to.value | from.value | bytes) % 16)
+        sim_fail(716, "misaligned address, or number of bytes, in a bulk copy to another block's shared memory", SIM_HERE);
+    if (!block || block != ((unsigned)barrier.value >> 24 & 0x3f))
+        sim_fail(719, "a bulk copy from shared memory: the simulator takes addresses of mapa, both of one block", SIM_HERE);
+    sim_rt->bulk_source(sim_shared(from), bytes, SIM_HERE);
+    sim_rt->cluster_store(block - 1, (unsigned)to.value & 0xffffff, sim_shared(from), bytes, (unsigned)barrier.value & 0xffffff, SIM_HERE);
+}
 SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_mbarrier__complete_tx__bytes(sim_address to, sim_address from, unsigned bytes,
                                                                                    sim_address barrier, SIM_AT)
 {

@@ -288,7 +288,10 @@ static void test_clusters(build *b)
                   {"clusters", "of a cluster: there are 4 blocks, with 2048 bytes", CLUSTER},
                   {"clusters", "5 blocks along x, in clusters of 4", CLUSTER + 1},
                   {"no_clusters", "an instruction for clusters, in a kernel without __cluster_dims__", 1}};
-    static const char *const kernels[] = {"clusters", "async_stores"};
+    static const char *const kernels[] = {"clusters", "async_stores", "bulk_sends"};
+    static const char *const astray[][2] = {
+        {"lacks 0 of 1 arrivals and 8 bytes", "st.async: the simulator takes addresses of mapa, both of one block"},
+        {"wrote without a fence.proxy.async behind it", "the simulator takes addresses of mapa, both of one block"}};
     float *out = calloc(BLOCKS * 64, sizeof *out);
     int fault = 0, wrong = 0;
     if (in_lane("thread") || in_lane("address")) {
@@ -297,20 +300,20 @@ static void test_clusters(build *b)
         free(out);
         return;
     }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         memset(out, 0, BLOCKS * 64 * sizeof *out);
-        CHECK(run(b, kernels[k], BLOCKS, 64, BYTES + 8, (void *[]){&out, &fault}) == 0);
+        CHECK(run(b, kernels[k], BLOCKS, 64, BYTES + 16 + 64 * 8, (void *[]){&out, &fault}) == 0);
         for (int i = 0; i < BLOCKS * 64; i++) {
             int first = i / 64 / CLUSTER * CLUSTER * 64 + i % 64;
             wrong += out[i] != (float)(CLUSTER * first + 64 * CLUSTER * (CLUSTER - 1) / 2);
         }
         CHECK(wrong == 0);
     }
-    for (fault = 1; fault <= 2; fault++) {
-        CHECK(run(b, "async_stores", CLUSTER, 64, BYTES + 8, (void *[]){&out, &fault}) != 0);
-        CHECK_HAS(failure,
-                  fault == 1 ? "lacks 0 of 1 arrivals and 8 bytes" : "st.async: the simulator takes addresses of mapa, both of one block");
-    }
+    for (int k = 1; k < 3; k++)
+        for (fault = 1; fault <= 2; fault++) {
+            CHECK(run(b, kernels[k], CLUSTER, 64, BYTES + 16 + 64 * 8, (void *[]){&out, &fault}) != 0);
+            CHECK_HAS(failure, astray[k - 1][fault - 1]);
+        }
     for (fault = 1; fault <= (int)(sizeof faulty / sizeof *faulty); fault++) {
         CHECK(run(b, faulty[fault - 1].kernel, (unsigned)faulty[fault - 1].blocks, 64, BYTES, (void *[]){&out, &fault}) != 0);
         CHECK_HAS(failure, faulty[fault - 1].says);

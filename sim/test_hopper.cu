@@ -307,6 +307,38 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
     out[blockIdx.x * 64 + threadIdx.x] = sum.y == CLUSTER ? sum.x : -1;
 }
 
+/*  The same by copies of all that a block has. A fault: they count at a barrier of another block, or come ahead of the fence. */
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) bulk_sends(float *out, int fault)
+{
+    extern __shared__ __align__(16) float2 slots[]; /* [CLUSTER][64], the barrier, and [64] of its own */
+    const int rank = blockIdx.x % CLUSTER;
+    float2 *const own = slots + CLUSTER * 64 + 2;
+    const uint32_t barrier = (uint32_t)__cvta_generic_to_shared(&slots[CLUSTER * 64]);
+    own[threadIdx.x] = make_float2((float)(blockIdx.x * 64 + threadIdx.x), 1);
+    if (threadIdx.x == 0) {
+        ignis_ptx_mbarrier_init(barrier, 1);
+        ignis_ptx_fence_mbarrier_init();
+        ignis_ptx_mbarrier_arrive_expect(barrier, CLUSTER * 64 * 8);
+    }
+    if (fault != MORE)
+        ignis_ptx_fence_proxy_async();
+    ignis_ptx_cluster_arrive();
+    ignis_ptx_cluster_wait();
+    if (threadIdx.x == 0)
+        for (int i = 0; i < CLUSTER; i++)
+            ignis_ptx_bulk_send(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(&slots[rank * 64]), i), (uint32_t)__cvta_generic_to_shared(own),
+                                64 * 8, ignis_ptx_mapa(barrier, fault == ELSEWHERE ? 0 : i));
+    ignis_mbarrier_wait(barrier, 0);
+    float2 sum = make_float2(0, 0);
+    for (int r = 0; r < CLUSTER; r++) {
+        sum.x += slots[r * 64 + threadIdx.x].x;
+        sum.y += slots[r * 64 + threadIdx.x].y;
+    }
+    out[blockIdx.x * 64 + threadIdx.x] = sum.y == CLUSTER ? sum.x : -1;
+    ignis_ptx_cluster_arrive(); /* what this block sent has been read */
+    ignis_ptx_cluster_wait();
+}
+
 /*  Nothing of sm_90a here, but in its program: stores to dynamic shared memory are nobody's business. */
 extern "C" __global__ void plain(float *out)
 {

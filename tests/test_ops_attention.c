@@ -824,7 +824,7 @@ TEST(sdpa_backward_by_wgmma)
 }
 
 /*  Few queries on many keys stay in a block; on either side of where that begins: of queries, of keys, of heads that share keys. Sizes of heads for
-    each number of stages; parts of the keys of more tiles than stages, of which the last has fewer. */
+    each number of stages; parts of the keys of more tiles than stages, of which the last has fewer. And of a few more threads add the gradient. */
 TEST(sdpa_backward_by_wgmma_of_few_queries)
 {
     static const struct {
@@ -838,6 +838,7 @@ TEST(sdpa_backward_by_wgmma_of_few_queries)
         {{0, 1, 1, 136, 100, 600, IGNIS_MASK_CAUSAL}, IGNIS_F16},  {{0, 1, 1, 192, 65, 520, IGNIS_MASK_NONE}, IGNIS_BF16},
         {{2, 1, 1, 256, 77, 600, IGNIS_MASK_CAUSAL}, IGNIS_BF16},  {{0, 70, 70, 64, 32, 4700, IGNIS_MASK_NONE}, IGNIS_BF16},
         {{0, 128, 128, 72, 16, 1500, IGNIS_MASK_NONE}, IGNIS_F16}, {{0, 103, 103, 256, 16, 640, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 1, 1, 128, 129, 2048, IGNIS_MASK_NONE}, IGNIS_BF16},  {{2, 2, 1, 128, 200, 2100, IGNIS_MASK_CAUSAL}, IGNIS_F16},
     };
     int i;
     SETUP_WGMMA();
