@@ -13976,6 +13976,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")                   \
     X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")                   \
     X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma")           \
+    X(PAGED_MANY, ATTENTION_PAGED_MANY_CU, "ignis_attention_paged_many")        \
     X(GENERATE_STEP, GENERATE_STEP_CU, "ignis_generate_step")
 #else
 #define IGNIS__BUILTINS_MODELS(X)
@@ -14313,6 +14314,7 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_GEMV_BLOCKS_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_CU:
     case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU:
+    case IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU:
     case IGNIS__SOURCE_GENERATE_DRAW_CU:
     case IGNIS__SOURCE_GENERATE_STEP_CU: return true;
     case IGNIS__SOURCE_GENERATE_CU: return builtin == IGNIS__BUILTIN_GENERATE_EMBED || builtin == IGNIS__BUILTIN_GENERATE_CACHE;
@@ -43295,7 +43297,7 @@ typedef struct ignis__paged {
     ignis__address q, out, k, v, rows, scratch, ended;
     int64_t q_row;
     double scale;
-    int heads, kv_heads, head_dim, splits, settled;
+    int heads, kv_heads, head_dim, splits, settled, count;
 } ignis__paged;
 
 typedef struct ignis__draw {
@@ -43860,6 +43862,8 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
     ignis__request_own(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, plain, 0, 79);
     ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, plain, 80, IGNIS__EVERY_ARCH);
     ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
+    if (!strstr(plain, "256"))
+        ignis__request_own(IGNIS__BUILTIN_PAGED_MANY, dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
 /*  The size of heads of the program that does attention over pages for heads of this one. */
@@ -43868,17 +43872,18 @@ static int ignis__paged_head_dim(int head_dim) { return head_dim <= 64 ? 64 : he
 /*  Attention of rows, of which the scratch memory has room for so many at a time. */
 static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
 {
-    /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster, and of a multiprocessor */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2 };
+    /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster, and of a multiprocessor; and attention_paged_many.cu:
+       elements of a row for all warps that multiply, and the other threads */
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, some;
     const int head_dim = ignis__paged_head_dim(p.head_dim);
-    bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered;
+    bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
     ignis__builtin builtin = mma ? IGNIS__BUILTIN_PAGED_MMA : (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
-    size_t arrivals;
+    size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
     char plain[32], with_clusters[64];
     void *params[] = {&p};
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
@@ -43886,6 +43891,8 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
     ignis__step_attention_request(op, dtype, group, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
+    many = mma && head_dim <= 128 && tiles + 4096 <= (size_t)device->info.shared_per_block &&
+           ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
         clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors;                      /* more gain nothing */
@@ -43893,8 +43900,13 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
         if (!mma || blocks < 3)
             blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
-        ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1,
-                         clustered ? arrivals : 0, params);
+        p.count = some;
+        if (many && 2 * groups * some >= 5 * device->info.multiprocessors)
+            ignis__op_launch(op, IGNIS__BUILTIN_PAGED_MANY, dtype, plain, device->info.multiprocessors, 1, 1,
+                             (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
+        else
+            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1,
+                             clustered ? arrivals : 0, params);
         p.q += (ignis__address)((int64_t)some * p.q_row * size);
         p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
         p.rows += sizeof(ignis__generate_row) * (ignis__address)some;

@@ -42,6 +42,7 @@ struct paged_params {
     double scale;
     int heads, kv_heads, head_dim, splits;
     int settled; /* kernels ahead write no keys and values of the row's sequence but those of the row itself */
+    int count;   /* rows */
 };
 
 /*  The splits of a row's keys. */
@@ -58,22 +59,24 @@ struct paged_splits {
 
 /*  The query heads of a block, which share a key head: up to `most` of them. */
 struct paged_heads {
-    int kv, first, count;
+    int kv, first, count, row;
 
-    /*  p: what has their numbers; number: of such heads. */
+    __device__ paged_heads(int kv, int first, int count, int row) : kv(kv), first(first), count(count), row(row) {}
+    /*  p: what has their numbers; number: of such heads. Of the block's row, unless `row` is set. */
     template <typename Numbers> __device__ paged_heads(const Numbers &p, int most, int number)
     {
         const int group = p.heads / p.kv_heads, passes = (group + most - 1) / most;
         kv = number / passes;
         first = kv * group + number % passes * most;
         count = min(most, (kv + 1) * group - first);
+        row = blockIdx.z;
     }
     /*  Where what a split has found of one of them is, and their result. */
     __device__ W *found(const paged_params &p, int h, int split) const
     {
-        return p.scratch + (((long long)blockIdx.z * p.heads + first + h) * p.splits + split) * (2 + p.head_dim);
+        return p.scratch + (((long long)row * p.heads + first + h) * p.splits + split) * (2 + p.head_dim);
     }
-    __device__ T *out(const paged_params &p) const { return p.out + ((long long)blockIdx.z * p.heads + first) * p.head_dim; }
+    __device__ T *out(const paged_params &p) const { return p.out + ((long long)row * p.heads + first) * p.head_dim; }
 };
 
 constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12; /* loaded side by side: each round waits for memory */
@@ -113,6 +116,22 @@ template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
     return two;
 }
 
+/*  What all splits have found of these heads becomes their results. */
+__device__ inline void combine_heads(const paged_params &p, const paged_heads &heads, int splits, int thread, int threads)
+{
+    for (int at = 2 * thread; at < heads.count * p.head_dim; at += 2 * threads) {
+        const int d = at % p.head_dim;
+        const W *found = heads.found(p, at / p.head_dim, 0);
+        const W2 two = combine_two(splits, [&](int split, W2 &tops, W2 &two) { /* not by L1: other blocks have written it */
+            const W *part = found + split * (2 + p.head_dim);
+            tops = __ldcg((const W2 *)part);
+            two = __ldcg((const W2 *)(part + 2 + d));
+        });
+        heads.out(p)[at] = T(two.x);
+        heads.out(p)[at + 1] = T(two.y);
+    }
+}
+
 /*  The end of a block: the last one of those with the same heads puts together what the splits have found. By all threads. */
 __device__ inline void combine_by_the_last(const paged_params &p, const paged_heads &heads, int splits)
 {
@@ -130,17 +149,7 @@ __device__ inline void combine_by_the_last(const paged_params &p, const paged_he
         if (!is_last)
             return;
     }
-    for (int at = 2 * threadIdx.x; at < heads.count * p.head_dim; at += 2 * blockDim.x) {
-        const int d = at % p.head_dim;
-        const W *found = heads.found(p, at / p.head_dim, 0);
-        const W2 two = combine_two(splits, [&](int split, W2 &tops, W2 &two) { /* not by L1: other blocks have written it */
-            const W *part = found + split * (2 + p.head_dim);
-            tops = __ldcg((const W2 *)part);
-            two = __ldcg((const W2 *)(part + 2 + d));
-        });
-        heads.out(p)[at] = T(two.x);
-        heads.out(p)[at + 1] = T(two.y);
-    }
+    combine_heads(p, heads, splits, threadIdx.x, blockDim.x);
 }
 
 #endif /* IGNIS_ATTENTION_PAGED_CUH */

@@ -152,7 +152,7 @@ template <bool only> struct paged_team {
         }
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            s[i] = at + PAGE * warp + g + i / 2 * 8 < to ? s[i] * scale : -ignis_infinity<float>();
+            s[i] = at + PAGE * warp + g + i / 2 * 8 < to ? s[i] : -ignis_infinity<float>();
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const float own = reduce_lanes<4, 32, ignis_max>(max(s[i], s[2 + i]));
@@ -162,20 +162,18 @@ template <bool only> struct paged_team {
         sync();
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            float higher = top[i];
-#pragma unroll
-            for (int w = 0; w < WARPS; w++)
-                higher = max(higher, m.tops[w][2 * t + i]);
-            const float factor = power_of_2(top[i] - higher); /* each tile has a key, so that `higher` is a number */
+            const float most = max(max(m.tops[0][2 * t + i], m.tops[1][2 * t + i]), max(m.tops[2][2 * t + i], m.tops[3][2 * t + i]));
+            const float higher = max(top[i], most * scale); /* each tile has a key, so that it is a number */
+            const float factor = ignis_ptx_ex2_ftz(top[i] - higher);
             top[i] = higher;
-            sum[i] *= factor;
+            sum[i] = __fmul_rn(sum[i], factor); /* not in one step with the addition below: all kernels have the same bits */
 #pragma unroll
             for (int j = 0; j < D / 64; j++) {
                 out[j][i] *= factor;
                 out[j][2 + i] *= factor;
             }
-            s[i] = power_of_2(s[i] - higher);
-            s[2 + i] = power_of_2(s[2 + i] - higher);
+            s[i] = ignis_ptx_ex2_ftz(fmaf(s[i], scale, -higher));
+            s[2 + i] = ignis_ptx_ex2_ftz(fmaf(s[2 + i], scale, -higher));
             m.weights[2 * t + i][PAGE * warp + g] = T(s[i]);
             m.weights[2 * t + i][PAGE * warp + g + 8] = T(s[2 + i]);
             const float own = reduce_lanes<4, 32, ignis_sum>(s[i] + s[2 + i]);

@@ -363,9 +363,9 @@ static void attention_test_begin(attention_test *t, const cache_case *c, ignis_d
     t->ended = room(IGNIS_SHAPE(4 * c->heads), IGNIS_I32);
 }
 
-/*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. serial: as on a device of one multiprocessor,
-    where a block has many splits. */
-static void attention_test_run(attention_test *t, int count, const int *sequence, const int *position, bool serial)
+/*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. few: as on a device of so many multiprocessors,
+    where a block has many splits; 0: as it is. */
+static void attention_test_run(attention_test *t, int count, const int *sequence, const int *position, int few)
 {
     ignis__generate_row rows[64];
     ignis__generate_cache cache;
@@ -398,8 +398,8 @@ static void attention_test_run(attention_test *t, int count, const int *sequence
     paged.splits = SPLITS;
     ignis__step_rows(&op, t->dtype, t->rows, rows, count);
     ignis__step_cache(&op, count, t->dtype, &cache, t->c->turns ? t->frequencies : NULL);
-    if (serial)
-        op.work.device->info.multiprocessors = 1;
+    if (few)
+        op.work.device->info.multiprocessors = few;
     ignis__step_attention(&op, count, 4, t->dtype, &paged);
     op.work.device->info.multiprocessors = all;
     step_end(&op);
@@ -474,7 +474,7 @@ static void check_attention(const cache_case *c, ignis_dtype dtype, const int le
                 sequence[i] = s;
                 position[i] = at + i;
             }
-            attention_test_run(&t, count, sequence, position, at % 2 == 1);
+            attention_test_run(&t, count, sequence, position, at % 2 ? 1 + at % 3 : 0);
             got = numbers_of(t.out);
             for (i = 0; i < count; i += 13)
                 for (h = 0; h < c->heads; h++) {
@@ -496,12 +496,17 @@ static void check_attention(const cache_case *c, ignis_dtype dtype, const int le
             sequence[0] = i ? alone : 0, sequence[1] = 1, sequence[2] = 0, sequence[3] = 2;
             position[0] = lengths[sequence[0]] - 1, position[1] = i ? -1 : lengths[1] - 1, position[2] = -1, position[3] = lengths[2] - 1;
             CHECK_OK(ignis_array_from_host_raw(handle_of(t.qkv), rows, 32 * (int64_t)bytes));
-            attention_test_run(&t, i ? 2 : 4, sequence, position, i == 0);
+            attention_test_run(&t, i ? 2 : 4, sequence, position, i ? 0 : 1);
             got = numbers_of(t.out);
             if (!i) {
                 together = got;
                 for (d = 0; d < own; d++)
                     CHECK_NUMBER(got[2 * own + d], 0);
+                CHECK_OK(ignis_array_from_host_raw(handle_of(t.qkv), rows, 32 * (int64_t)bytes)); /* as before they turned */
+                attention_test_run(&t, 4, sequence, position, 2);                                 /* rows are shared by blocks */
+                got = numbers_of(t.out);
+                CHECK(memcmp(got, together, sizeof *got * 4 * (size_t)own) == 0);
+                free(got);
                 continue;
             }
             CHECK(memcmp(got, together + (alone == 2 ? 3 : alone) * own, sizeof *got * (size_t)own) == 0);

@@ -296,6 +296,8 @@ static const char *const attention_paged[] = {SIZES_UP("-DIGNIS_T=3"), SIZES_UP(
             "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" more, NULL                                                                        \
     }
 static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention_paged_clusters[] = PAGED_MMA(" -DIGNIS_CLUSTERS=1");
+static const char *const attention_paged_many[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64",
+                                                   "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128", NULL};
 static const char *const generate_step[] = PAGED_MMA(""), *const generate_step_4_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=4"),
                          *const generate_step_8_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=256"),
                          *const generate_step_k[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=20480"); /* Q4_K and Q6_K */
@@ -478,7 +480,8 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}},      /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 28}},                /* heads of 256 */
+    {IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU, attention_paged_many, 80, 0, {0}},
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 28}}, /* heads of 256 */
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed, 90, 90, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed_blocks, 90, 90, {0, 0, 48}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0, 0, 64}}, /* heads of 128 */
@@ -630,7 +633,8 @@ static int waits_late(int source)
     return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU ||
            source == IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU ||
            source == IGNIS__SOURCE_ATTENTION_PAGED_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU ||
-           source == IGNIS__SOURCE_GENERATE_STEP_CU || source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
+           source == IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU || source == IGNIS__SOURCE_GENERATE_STEP_CU ||
+           source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
 }
 
 /*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they touch global memory: if one of a
