@@ -43246,14 +43246,15 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
 
 /*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
 enum {
-    IGNIS__PAGE = 16,       /* tokens of a page of a cache */
-    IGNIS__SPLIT = 64,      /* keys of a block of attention, or a multiple of it so that there are no more than */
-    IGNIS__SPLITS = 32,     /* so many blocks */
-    IGNIS__WORDS = 960,     /* that a launch carries, */
-    IGNIS__ROWS_SENT = 32,  /* and rows */
-    IGNIS__BIASES = 512,    /* of a row */
-    IGNIS__MASKS_KEPT = 64, /* beside those of the rows of a step */
-    IGNIS__DRAW_PARTS = 64, /* of a row's logits, and the bytes of what one has */
+    IGNIS__PAGE = 16,           /* tokens of a page of a cache */
+    IGNIS__SPLIT = 64,          /* keys of a block of attention, or a multiple of it so that there are no more than */
+    IGNIS__SPLITS = 32,         /* so many blocks */
+    IGNIS__WORDS = 960,         /* that a launch carries, */
+    IGNIS__ROWS_SENT = 32,      /* and rows */
+    IGNIS__BIASES = 512,        /* of a row */
+    IGNIS__MASKS_KEPT = 64,     /* beside those of the rows of a step */
+    IGNIS__MANY_HEAD_DIM = 128, /* of heads that attention_paged_many.cu takes, at most */
+    IGNIS__DRAW_PARTS = 64,     /* of a row's logits, and the bytes of what one has */
     IGNIS__DRAW_PART = 24,
     IGNIS__DRAW_BLOCKS = 32,                                 /* of a row of which something is cut, at most */
     IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12, /* bytes of what is known of a row */
@@ -43854,7 +43855,7 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
 static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
 
 /*  Records what other devices, or other numbers of rows, take for attention. */
-IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, const char *plain,
+IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim, const char *plain,
                                                       const char *with_clusters)
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
@@ -43862,7 +43863,7 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
     ignis__request_own(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, plain, 0, 79);
     ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, plain, 80, IGNIS__EVERY_ARCH);
     ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
-    if (!strstr(plain, "256"))
+    if (head_dim <= IGNIS__MANY_HEAD_DIM)
         ignis__request_own(IGNIS__BUILTIN_PAGED_MANY, dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
@@ -43889,9 +43890,9 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
     snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d", head_dim);
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
-    ignis__step_attention_request(op, dtype, group, plain, with_clusters);
+    ignis__step_attention_request(op, dtype, group, head_dim, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
-    many = mma && head_dim <= 128 && tiles + 4096 <= (size_t)device->info.shared_per_block &&
+    many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
            ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
