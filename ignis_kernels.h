@@ -32,8 +32,8 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   331 lines   15912 bytes
-        gemm_hopper.cu             659 lines   30327 bytes
-        gemm_hopper_ahead.cuh      204 lines    9515 bytes
+        gemm_hopper.cu             659 lines   30410 bytes
+        gemm_hopper_ahead.cuh      204 lines    9499 bytes
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   288 lines   12149 bytes
@@ -3687,15 +3687,15 @@ static const char *const ignis__lines_gemm_hopper_ahead_cuh[] = {
     "            load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);",
     "        }",
     "        uint32_t words[4], second[4];",
-    "        if (IGNIS_OTHER && (!LOOKS_AHEAD || piece == 0))",
-    "            ignis_ptx_ldmatrix(words, at);",
-    "        if (LOOKS_AHEAD) {",
+    "        if (LOOKS_AHEAD && piece > 0) {",
     "#pragma unroll",
-    "            for (int i = 0; i < 4 && piece > 0; i++)",
+    "            for (int i = 0; i < 4; i++)",
     "                words[i] = next_other[i];",
-    "            if (piece < PIECES - 1)",
-    "                ignis_ptx_ldmatrix(next_other, chunks.at(2 * piece + 2) + turn * SLABS * SLAB);",
+    "        } else if (IGNIS_OTHER) {",
+    "            ignis_ptx_ldmatrix(words, at);",
     "        }",
+    "        if (LOOKS_AHEAD && piece < PIECES - 1)",
+    "            ignis_ptx_ldmatrix(next_other, chunks.at(2 * piece + 2) + turn * SLABS * SLAB);",
     "        if (IS_GATED && IS_GRADIENT)",
     "            ignis_ptx_ldmatrix(second, at + SLAB);",
     "#pragma unroll",
@@ -13123,7 +13123,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "            constexpr int i = decltype(number)::value;",
     "            const uint32_t bias[2] = {next_bias[0], next_bias[1]};",
     "            const int now = issue(Constant < (i > 0) > (), sum);",
-    "            end_before(now);",
+    "            end_before(now); /* first, as the stage that it gives back is loaded while the piece is finished */",
     "            if (i == 0)",
     "                ignis_wgmma_hold(before);",
     "            if (i < STRIPS * PIECES - 1)",
@@ -20509,8 +20509,8 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8def456caf2f30a5ULL, ignis__lines_gemm_cuh, 331},
-    {"gemm_hopper.cu", 0x0527d169701bd9eaULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 659)},
-    {"gemm_hopper_ahead.cuh", 0x070aa62e7095a635ULL, ignis__lines_gemm_hopper_ahead_cuh, 204},
+    {"gemm_hopper.cu", 0x20cafe5c30b80289ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 659)},
+    {"gemm_hopper_ahead.cuh", 0x69fa1f3f8fcc176cULL, ignis__lines_gemm_hopper_ahead_cuh, 204},
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x0862ad6cd322e331ULL, ignis__lines_gemv_cuh, 288},

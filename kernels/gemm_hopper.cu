@@ -520,7 +520,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
             constexpr int i = decltype(number)::value;
             const uint32_t bias[2] = {next_bias[0], next_bias[1]};
             const int now = issue(Constant < (i > 0) > (), sum);
-            end_before(now);
+            end_before(now); /* first, as the stage that it gives back is loaded while the piece is finished */
             if (i == 0)
                 ignis_wgmma_hold(before);
             if (i < STRIPS * PIECES - 1)

@@ -104,15 +104,15 @@ struct Finish {
             load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);
         }
         uint32_t words[4], second[4];
-        if (IGNIS_OTHER && (!LOOKS_AHEAD || piece == 0))
-            ignis_ptx_ldmatrix(words, at);
-        if (LOOKS_AHEAD) {
+        if (LOOKS_AHEAD && piece > 0) {
 #pragma unroll
-            for (int i = 0; i < 4 && piece > 0; i++)
+            for (int i = 0; i < 4; i++)
                 words[i] = next_other[i];
-            if (piece < PIECES - 1)
-                ignis_ptx_ldmatrix(next_other, chunks.at(2 * piece + 2) + turn * SLABS * SLAB);
+        } else if (IGNIS_OTHER) {
+            ignis_ptx_ldmatrix(words, at);
         }
+        if (LOOKS_AHEAD && piece < PIECES - 1)
+            ignis_ptx_ldmatrix(next_other, chunks.at(2 * piece + 2) + turn * SLABS * SLAB);
         if (IS_GATED && IS_GRADIENT)
             ignis_ptx_ldmatrix(second, at + SLAB);
 #pragma unroll

@@ -184,7 +184,7 @@ if has x86_64-w64-mingw32-gcc; then
     job "x86_64-w64-mingw32-gcc -std=c17 -O2 $strict -I. $src/collective.c -o %o.exe -DWITH_MAIN $implement"
 fi
 if has x86_64-w64-mingw32-g++; then
-    every_mode x86_64-w64-mingw32-g++ -x c++ -std=c++11 $strict -I.
+    as=$parse every_mode x86_64-w64-mingw32-g++ -x c++ -std=c++11 $strict -I. # those below make code of it
     for std in c++17 c++20; do
         job "x86_64-w64-mingw32-g++ -x c++ -std=$std $strict -I. $src/collective.c -o %o.exe -DWITH_MAIN $implement"
     done
