@@ -744,7 +744,7 @@ def make_model(folder):
     if os.path.exists(folder + "/config.json"):
         return
     os.makedirs(folder, exist_ok=True)
-    vocab, hidden, inner, heads, kv, dim = 258, 32, 48, 4, 2, 8
+    vocab, hidden, inner, heads, kv, dim = 257, 32, 48, 4, 2, 8
     config = {"model_type": "llama", "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": 2,
               "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
               "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True, "torch_dtype": "float32", "eos_token_id": 256}
