@@ -32,8 +32,8 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   331 lines   15912 bytes
-        gemm_hopper.cu             659 lines   30410 bytes
-        gemm_hopper_ahead.cuh      204 lines    9499 bytes
+        gemm_hopper.cu             660 lines   30437 bytes
+        gemm_hopper_ahead.cuh      203 lines    9403 bytes
         gemm_mma.cu                231 lines   10825 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   288 lines   12149 bytes
@@ -44,7 +44,7 @@
         gemv_mma.cu                393 lines   18795 bytes
         generate.cu                160 lines    7086 bytes
         generate.cuh                41 lines    1947 bytes
-        generate_draw.cu           772 lines   33124 bytes
+        generate_draw.cu           772 lines   33109 bytes
         generate_step.cu           624 lines   31388 bytes
         generate_step.cuh           74 lines    3238 bytes
         generate_step_blocks.cuh   275 lines   13564 bytes
@@ -3730,8 +3730,7 @@ static const char *const ignis__lines_gemm_hopper_ahead_cuh[] = {
     "    /*  Sums over the 64 rows of a strip, 16 columns a warp, from where it lies to be stored: a product with ones. */",
     "    __device__ void sum_columns(const Spot &place, int strip) const",
     "    {",
-    "        constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */",
-    "        const uint32_t ones[4] = {one, one, one, one};",
+    "        const uint32_t ones[4] = {ONES, ONES, ONES, ONES};",
     "        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, column = place.column + 64 * strip + 16 * warp + 2 * lane;",
     "        float two[2][4] = {};",
     "#pragma unroll",
@@ -12694,10 +12693,11 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    ignis_ptx_tensor_store<3>(map, from, column, row, batch);",
     "}",
     "",
+    "constexpr uint32_t ONES = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* two: what sums are products with */",
+    "",
     "/*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */",
     "__device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)",
     "{",
-    "    constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */",
     "    const int lane = threadIdx.x % 32;",
     "#pragma unroll",
     "    for (int i = 0; i < BK / 16; i++) {",
@@ -12709,7 +12709,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "            const int k = 16 * i + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;",
     "            ignis_ptx_ldmatrix_transposed(words, slab + k * 128 + (chunk ^ k % 8) * 16);",
     "        }",
-    "        ignis_mma<T>(sums, words, one, one);",
+    "        ignis_mma<T>(sums, words, ONES, ONES);",
     "    }",
     "}",
     "",
@@ -14909,11 +14909,11 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "#pragma unroll 1",
     "        for (int base = from; base < to; base += 4 * (int)blockDim.x) {",
     "            const int first = base + 4 * (int)threadIdx.x, count = min(max(to - first, 0), 4);",
-    "            float score[4];",
+    "            float four[4];",
     "#pragma unroll",
     "            for (int j = 0; j < 4; j++)",
-    "                score[j] = j < count ? number_of(scores[first + j]) : -ignis_infinity<float>();",
-    "            use(first, count, score);",
+    "                four[j] = j < count ? score(first + j) : -ignis_infinity<float>();",
+    "            use(first, count, four);",
     "        }",
     "    }",
     "};",
@@ -20509,8 +20509,8 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8def456caf2f30a5ULL, ignis__lines_gemm_cuh, 331},
-    {"gemm_hopper.cu", 0x20cafe5c30b80289ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 659)},
-    {"gemm_hopper_ahead.cuh", 0x69fa1f3f8fcc176cULL, ignis__lines_gemm_hopper_ahead_cuh, 204},
+    {"gemm_hopper.cu", 0xdf824dd2842337e8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 660)},
+    {"gemm_hopper_ahead.cuh", 0xa622415dd5aa218bULL, ignis__lines_gemm_hopper_ahead_cuh, 203},
     {"gemm_mma.cu", 0xf520fbf4201b5634ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 231)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x0862ad6cd322e331ULL, ignis__lines_gemv_cuh, 288},
@@ -20521,7 +20521,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
     {"generate.cu", 0x3f05c153188881a3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 160)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
-    {"generate_draw.cu", 0x91edaab7fe55326bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
+    {"generate_draw.cu", 0x217687631b84ac41ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
     {"generate_step.cu", 0x3f48fb8a3cb79db9ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 624)},
     {"generate_step.cuh", 0xb7810c80a0bc3531ULL, ignis__lines_generate_step_cuh, 74},
     {"generate_step_blocks.cuh", 0xb3207928c8590436ULL, ignis__lines_generate_step_blocks_cuh, 275},

@@ -91,10 +91,11 @@ __device__ inline void store_slab(const Product &p, const ignis_tensor_map *map,
     ignis_ptx_tensor_store<3>(map, from, column, row, batch);
 }
 
+constexpr uint32_t ONES = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* two: what sums are products with */
+
 /*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */
 __device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
 {
-    constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < BK / 16; i++) {
@@ -106,7 +107,7 @@ __device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
             const int k = 16 * i + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
             ignis_ptx_ldmatrix_transposed(words, slab + k * 128 + (chunk ^ k % 8) * 16);
         }
-        ignis_mma<T>(sums, words, one, one);
+        ignis_mma<T>(sums, words, ONES, ONES);
     }
 }
 

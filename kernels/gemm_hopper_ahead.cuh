@@ -147,8 +147,7 @@ struct Finish {
     /*  Sums over the 64 rows of a strip, 16 columns a warp, from where it lies to be stored: a product with ones. */
     __device__ void sum_columns(const Spot &place, int strip) const
     {
-        constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */
-        const uint32_t ones[4] = {one, one, one, one};
+        const uint32_t ones[4] = {ONES, ONES, ONES, ONES};
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, column = place.column + 64 * strip + 16 * warp + 2 * lane;
         float two[2][4] = {};
 #pragma unroll

@@ -149,11 +149,11 @@ struct draw_row {
 #pragma unroll 1
         for (int base = from; base < to; base += 4 * (int)blockDim.x) {
             const int first = base + 4 * (int)threadIdx.x, count = min(max(to - first, 0), 4);
-            float score[4];
+            float four[4];
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                score[j] = j < count ? number_of(scores[first + j]) : -ignis_infinity<float>();
-            use(first, count, score);
+                four[j] = j < count ? score(first + j) : -ignis_infinity<float>();
+            use(first, count, four);
         }
     }
 };

@@ -278,6 +278,17 @@ __device__ void give_and_add_up(float *out, int fault)
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) clusters(float *out, int fault) { give_and_add_up(out, fault); }
 extern "C" __global__ void __launch_bounds__(64) no_clusters(float *out, int fault) { give_and_add_up(out, fault); }
 
+/*  What a thread has got from all blocks of its cluster, added up; -1: not from each of them once. */
+__device__ static void put_sum(float *out, const float2 *slots)
+{
+    float2 sum = make_float2(0, 0);
+    for (int r = 0; r < CLUSTER; r++) {
+        sum.x += slots[r * 64 + threadIdx.x].x;
+        sum.y += slots[r * 64 + threadIdx.x].y;
+    }
+    out[blockIdx.x * 64 + threadIdx.x] = sum.y == CLUSTER ? sum.x : -1;
+}
+
 /*  The same by stores that count at a barrier of the block that gets them: no block waits for all. A fault: they announce more than comes, or count at a
     barrier of another block. */
 enum { MORE = 1, ELSEWHERE };
@@ -299,12 +310,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
         ignis_ptx_st_async(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(&slots[rank * 64 + threadIdx.x]), i),
                            make_float2((float)(blockIdx.x * 64 + threadIdx.x), 1), ignis_ptx_mapa(barrier, fault == ELSEWHERE ? 0 : i));
     ignis_mbarrier_wait(barrier, 0);
-    float2 sum = make_float2(0, 0);
-    for (int r = 0; r < CLUSTER; r++) {
-        sum.x += slots[r * 64 + threadIdx.x].x;
-        sum.y += slots[r * 64 + threadIdx.x].y;
-    }
-    out[blockIdx.x * 64 + threadIdx.x] = sum.y == CLUSTER ? sum.x : -1;
+    put_sum(out, slots);
 }
 
 /*  The same by copies of all that a block has. A fault: they count at a barrier of another block, or come ahead of the fence. */
@@ -329,12 +335,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
             ignis_ptx_bulk_send(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(&slots[rank * 64]), i), (uint32_t)__cvta_generic_to_shared(own),
                                 64 * 8, ignis_ptx_mapa(barrier, fault == ELSEWHERE ? 0 : i));
     ignis_mbarrier_wait(barrier, 0);
-    float2 sum = make_float2(0, 0);
-    for (int r = 0; r < CLUSTER; r++) {
-        sum.x += slots[r * 64 + threadIdx.x].x;
-        sum.y += slots[r * 64 + threadIdx.x].y;
-    }
-    out[blockIdx.x * 64 + threadIdx.x] = sum.y == CLUSTER ? sum.x : -1;
+    put_sum(out, slots);
     ignis_ptx_cluster_arrive(); /* what this block sent has been read */
     ignis_ptx_cluster_wait();
 }
