@@ -347,7 +347,7 @@ check-torch: $(SIMULATOR)
 #   SERIAL        test-tsan: they have one thread, which that target checks
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow under a sanitizer, and
 #                 little about streams; `make test` runs them
-SERIAL := convert elementwise faults
+SERIAL := cache convert dlpack dry_run elementwise faults grammar kernel no_tensors
 LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map map_table training)
 KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle model generate lora)
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul)
@@ -471,11 +471,11 @@ $(WINDOWS)/prefix: $(WINDOWS_LIBRARIES) tests/windows/wine.sh
 check-compile: ignis_kernels.h
 	@bash tests/compile/run.sh
 
-# All kernels with the real NVRTC: two to three minutes an architecture on two cores. ARCHS=75,90a: for these architectures only; FIRST=1: the first
-# variant of each program alone.
+# All kernels with the real NVRTC: two to three minutes an architecture on two cores, ten for 90a. ARCHS=75,90a: for these architectures only; SHORT=1:
+# some variants of each program (tools/nvrtc_check.c says which).
 check-kernels: build/embed build/nvrtc_check
 	build/embed --check
-	env -u IGNIS_NVRTC_LIBRARY build/nvrtc_check $(if $(ARCHS),--archs $(ARCHS)) $(if $(FIRST),--first) --jobs $(JOBS)
+	env -u IGNIS_NVRTC_LIBRARY build/nvrtc_check $(if $(ARCHS),--archs $(ARCHS)) $(if $(SHORT),--short) --jobs $(JOBS)
 
 check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 	@sh tools/check_docs.sh

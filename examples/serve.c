@@ -641,7 +641,7 @@ static void add_log_prob(job *j, int32_t id)
     char piece[4096];
     const char *comma = j->tokens.size ? "," : "";
     ignis_sequence_info info = {0};
-    int i, size = ignis_tokenizer_piece(engine.tokenizer, id, piece, (int)sizeof piece);
+    int i, size = id < engine.tokens ? ignis_tokenizer_piece(engine.tokenizer, id, piece, (int)sizeof piece) : 0;
     size = size < 0 || size > (int)sizeof piece ? 0 : size;
     ignis_sequence_query(j->sequence, &info);
     info.log_prob = info.log_prob > -9999 ? info.log_prob : -9999;
@@ -667,7 +667,7 @@ static void job_put(job *j, int32_t id)
     size_t release;
     for (i = 0; i < engine.end_count; i++)
         ended = ended || engine.ends[i] == id;
-    if (!ended)
+    if (!ended && id < engine.tokens) /* those behind them fill up the model's vocabulary, and are no text */
         size = ignis_text_stream_put(&j->characters, id, piece, (int)sizeof piece);
     if (size < 0 || size > (int)sizeof piece) {
         job_end(j, NULL);

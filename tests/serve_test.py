@@ -740,11 +740,11 @@ def test_nothing_is_left():
 
 
 def make_model(folder):
-    """A Llama with random weights, and a tokenizer of single bytes."""
+    """A Llama with random weights, and a tokenizer of single bytes; the model's vocabulary is filled up, as those of many models are."""
     if os.path.exists(folder + "/config.json"):
         return
     os.makedirs(folder, exist_ok=True)
-    vocab, hidden, inner, heads, kv, dim = 257, 32, 48, 4, 2, 8
+    vocab, hidden, inner, heads, kv, dim = 320, 32, 48, 4, 2, 8
     config = {"model_type": "llama", "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": 2,
               "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
               "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True, "torch_dtype": "float32", "eos_token_id": 256}
@@ -829,6 +829,11 @@ def test_model():
             assert s.text("abc", max_tokens=30, logit_bias={"256": 100})["choices"][0] == {"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"}
             status, _, body = s.ask("POST", "/v1/completions", {"prompt": [1, 257], "max_tokens": 2})
             assert status == 400, body
+            # One of five tokens that are drawn here is none of the tokenizer's: it is no text, and the answer goes on.
+            drawn = s.text("abc", max_tokens=60, temperature=1, seed=3, logprobs=0, logit_bias={"256": -100})
+            assert drawn["usage"]["completion_tokens"] == 60 and drawn["choices"][0]["finish_reason"] == "length", drawn
+            tokens = drawn["choices"][0]["logprobs"]["tokens"]
+            assert len(tokens) == 60 and 1 <= tokens.count("") <= 30, tokens
         c = s.connect()
         c.sendall(post({"prompt": "a", "max_tokens": 100}))
         time.sleep(0.2)

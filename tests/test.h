@@ -222,6 +222,8 @@ static inline bool test_is_simulator(void)
     ignis_device_info info;
     return ignis_device_query(0, &info) == IGNIS_OK && strncmp(info.name, "Ignis Simulator", 15) == 0;
 }
+/*  Whether a test takes all its cases: on a GPU, and in `make soak`. The simulator takes some minutes for those that are left out elsewhere. */
+static inline bool test_takes_all(void) { return !test_is_simulator() || test_env("IGNIS_SOAK"); }
 
 static inline double test_seconds(void)
 {

@@ -2,6 +2,7 @@
 /*  test_bundle.c - programs compiled beforehand: records, bundles, images of the caller, caches without NVRTC
 
     What makes a bundle is tools/ignis_embed.c itself, which is included here. */
+#include "empty.h"
 #include "fault.h"
 #include "tensor.h"
 
@@ -893,6 +894,7 @@ TEST(a_kernel_from_an_image)
 {
     static const char source[] = "extern \"C\" __global__ void plus(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 3; }\n";
     static const char *const none[1] = {NULL};
+    ignis_desc setup = test_desc(NULL);
     ignis_kernel_desc desc, other;
     ignis_kernel_info info;
     ignis__program program;
@@ -900,7 +902,8 @@ TEST(a_kernel_from_an_image)
     ignis_kernel kernel;
     char arch[32], *bytes;
     size_t i;
-    SETUP(NULL);
+    setup.cache_dir = test_path("cache");
+    SETUP(&setup);
     memset(&program, 0, sizeof program);
     memset(&image, 0, sizeof image);
     memset(&desc, 0, sizeof desc);
@@ -918,7 +921,9 @@ TEST(a_kernel_from_an_image)
     CHECK_OK(ignis_kernel_query(kernel, &info));
     CHECK(info.from_cache);
     CHECK_OK(ignis_kernel_free(kernel));
+    empty_begin();
     CHECK_OK(ignis_warmup(&desc, 1));
+    empty_end();
 
     other = desc;
     other.source = source;

@@ -515,7 +515,7 @@ TEST(a_tile_is_finished_beside_the_next_one)
     CHECK_OK(ignis_device_query(0, &info));
     if (info.compute_major != 9)
         SKIP("the device has no wgmma");
-    for (d = 2; d < 4; d++)
+    for (d = test_takes_all() ? 2 : 3; d < 4; d++)
         for (i = 0; i < COUNT_OF(sizes); i++)
             for (part = 0; part < 9; part++) {
                 scenario s = plain(sizes[i][0], sizes[i][1], sizes[i][2]);

@@ -1189,7 +1189,7 @@ TEST(logits_are_those_of_the_whole_text)
 
 /*  Models for the kernel that does a step of one row: sizes of K that its warps share out unevenly or not at all, every family, every size of heads,
     more query heads of a key head than a team has at a time, fewer rows of weights than blocks, and more. */
-enum { RARE = 3 }; /* the last ones of a table: on a GPU, and in make soak; the simulator takes half a minute for them */
+enum { RARE = 3 }; /* the last ones of a table, where all are taken */
 static const test_shape whole_shapes[] = {
     {2, 4, 2, 16, 40, 48, 120, false, true, false, IGNIS_BF16},   {2, 4, 4, 16, 48, 64, 97, true, true, false, IGNIS_BF16},
     {2, 3, 3, 64, 520, 136, 131, true, true, false, IGNIS_F16},   {1, 2, 1, 128, 136, 512, 77, false, false, false, IGNIS_F16},
@@ -1270,7 +1270,7 @@ TEST(steps_of_one_row_have_the_bits_of_others)
     CHECK_OK(ignis_device_query(0, &info));
     if (!ignis__device_get("test", 0)->clusters || info.compute_major != 9)
         SKIP("steps of one row are one launch on sm_90 alone, with clusters of blocks");
-    rare = test_is_simulator() && !test_env("IGNIS_SOAK") ? 0 : RARE;
+    rare = test_takes_all() ? RARE : 0;
     for (i = 0; i < COUNT_OF(whole_shapes) - RARE + rare; i++) {
         check_whole(&whole_shapes[i], 160, prompts[i % COUNT_OF(prompts)], drawn, blocks[i % COUNT_OF(blocks)]);
         if (i < 2)

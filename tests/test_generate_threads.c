@@ -14,7 +14,7 @@ const char *__lsan_default_suppressions(void) { return "leak:libnvrtc\nleak:libc
 enum { ROOM = 64, TEXTS = 4, PROMPT = 9, DRAWN = 4, THREADS = 4 };
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { ROUNDS = 20, VOCAB = 260 }; /* blocks run one after the other there */
+enum { ROUNDS = 10, VOCAB = 260 }; /* blocks run one after the other there */
 #else
 enum { ROUNDS = 60, VOCAB = 1100 }; /* three blocks draw a token */
 #endif

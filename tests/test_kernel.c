@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  test_kernel.c - the user's own kernels: compiling, arguments, launches, and what happens when a kernel faults */
 #include "array.h"
+#include "empty.h"
 
 #include "processes.h"
 
@@ -759,15 +760,19 @@ TEST(query_tells_of_a_kernel)
 
 TEST(warmup_compiles_ahead)
 {
+    ignis_desc desc = test_desc(NULL);
     ignis_kernel_desc descs[2];
     ignis_kernel kernel;
     ignis_kernel_info info;
-    SETUP(NULL);
+    desc.cache_dir = test_path("cache");
+    SETUP(&desc);
     memset(descs, 0, sizeof descs);
     descs[0].source = descs[1].source = iota_source;
     descs[0].entry = descs[1].entry = "iota";
+    empty_begin();
     CHECK_OK(ignis_warmup(NULL, 0));
     CHECK_OK(ignis_warmup(descs, 1));
+    empty_end();
     kernel = ignis_kernel_compile(&descs[0]);
     CHECK_OK(ignis_kernel_query(kernel, &info));
     CHECK(info.from_cache);

@@ -836,13 +836,13 @@ TEST(sdpa_backward_by_wgmma_of_few_queries)
         {{2, 4, 2, 64, 77, 700, IGNIS_MASK_NONE}, IGNIS_BF16},     {{0, 1, 1, 72, 33, 513, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
         {{2, 1, 1, 112, 20, 530, IGNIS_MASK_NONE}, IGNIS_F16},     {{2, 2, 2, 128, 77, 700, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
         {{0, 1, 1, 136, 100, 600, IGNIS_MASK_CAUSAL}, IGNIS_F16},  {{0, 1, 1, 192, 65, 520, IGNIS_MASK_NONE}, IGNIS_BF16},
-        {{2, 1, 1, 256, 77, 600, IGNIS_MASK_CAUSAL}, IGNIS_BF16},  {{0, 70, 70, 64, 32, 4700, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 1, 1, 256, 77, 600, IGNIS_MASK_CAUSAL}, IGNIS_BF16},  {{0, 1, 1, 128, 129, 2048, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 2, 1, 128, 200, 2100, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 70, 70, 64, 32, 4700, IGNIS_MASK_NONE}, IGNIS_BF16},
         {{0, 128, 128, 72, 16, 1500, IGNIS_MASK_NONE}, IGNIS_F16}, {{0, 103, 103, 256, 16, 640, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
-        {{0, 1, 1, 128, 129, 2048, IGNIS_MASK_NONE}, IGNIS_BF16},  {{2, 2, 1, 128, 200, 2100, IGNIS_MASK_CAUSAL}, IGNIS_F16},
     };
     int i;
     SETUP_WGMMA();
-    for (i = 0; i < COUNT_OF(few); i++)
+    for (i = 0; i < COUNT_OF(few) - (test_takes_all() ? 0 : 3); i++) /* the last ones have more heads than a GPU has multiprocessors for */
         check_case(&few[i].c, few[i].dtype);
     CHECK_INT(not_by_wgmma(), 0);
 }

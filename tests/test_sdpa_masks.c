@@ -652,13 +652,13 @@ TEST(sdpa_masks_by_wgmma_of_few_queries)
         {4, 1, 1, 72, 128, 700, IGNIS_MASK_CAUSAL, 140, true, 1.5, NO_BIAS, false},
         {4, 1, 1, 128, 77, 700, IGNIS_MASK_NONE, 200, true, 0, NO_BIAS, false},
         {0, 1, 1, 128, 128, 640, IGNIS_MASK_CAUSAL, 300, false, 1.5, NO_BIAS, false},
-        {0, 103, 103, 128, 16, 1500, IGNIS_MASK_CAUSAL, 700, false, 0, NO_BIAS, false},
         {4, 1, 1, 192, 40, 530, IGNIS_MASK_CAUSAL, 90, true, 0, NO_BIAS, false},
         {4, 1, 1, 256, 100, 520, IGNIS_MASK_CAUSAL, 60, true, 1.5, NO_BIAS, false},
+        {0, 103, 103, 128, 16, 1500, IGNIS_MASK_CAUSAL, 700, false, 0, NO_BIAS, false},
     };
     int i;
     SETUP_WGMMA();
-    for (i = 0; i < COUNT_OF(few); i++)
+    for (i = 0; i < COUNT_OF(few) - (test_takes_all() ? 0 : 1); i++) /* the last one has more heads than a GPU has multiprocessors for */
         check_case(&few[i], i % 2 ? IGNIS_BF16 : IGNIS_F16);
     CHECK_INT(not_by_wgmma(), 0);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*  test_threads.c - 16 threads on shared arrays, kernels and tensors */
+#include "empty.h"
 #include "tensor.h"
 #include <unistd.h>
 
@@ -498,31 +499,6 @@ TEST(threads_launch_one_kernel_with_different_shared_memory)
     ignis__cuda.cuLaunchKernelEx = real_launch_ex;
 }
 
-/*  What Ignis' kernels do does not matter here, and all of them take a minute to compile: instead of each program one whose kernels of the
-    same names do nothing. */
-typedef int create_function(void **, const char *, const char *, int, const char *const *, const char *const *);
-static create_function *real_create;
-static uint64_t programs_made[IGNIS__SOURCE_COUNT];
-
-static int create_empty(void **program, const char *text, const char *name, int headers, const char *const *header_texts,
-                        const char *const *header_names)
-{
-    char empty[8192] = "";
-    size_t length = 0;
-    int source = 0, i;
-    while (source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, name) != 0)
-        source++;
-    if (source == IGNIS__SOURCE_COUNT)
-        return real_create(program, text, name, headers, header_texts, header_names);
-    for (i = 0; i < COUNT_OF(ignis__builtins); i++)
-        if (ignis__builtins[i].source == source)
-            length +=
-                (size_t)snprintf(empty + length, sizeof empty - length, "extern \"C\" __global__ void %s() {}\n", ignis__builtins[i].entry);
-    CHECK(length < sizeof empty);
-    ignis__atomic_add(&programs_made[source], 1);
-    return real_create(program, empty, name, 0, NULL, NULL);
-}
-
 static void warm_up(int index)
 {
     (void)index;
@@ -533,18 +509,14 @@ static void warm_up(int index)
 TEST(threads_warm_up_together)
 {
     ignis_desc desc = test_desc(NULL);
-    ignis_library_info nvrtc;
     int source;
     desc.cache_dir = "off";
     SETUP(&desc);
-    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_NVRTC, &nvrtc)); /* loads it */
-    real_create = ignis__nvrtc.nvrtcCreateProgram;
-    ignis__nvrtc.nvrtcCreateProgram = create_empty;
-    memset(programs_made, 0, sizeof programs_made);
+    empty_begin();
     run_threads(warm_up);
-    ignis__nvrtc.nvrtcCreateProgram = real_create;
+    empty_end();
     for (source = 0; source < IGNIS__SOURCE_COUNT; source++)
-        CHECK_INT(programs_made[source], ignis__source_dtypes(source));
+        CHECK_INT(empty_made[source], ignis__source_dtypes(source));
 }
 
 /* --- memory and streams --------------------------------------------------------------------------------------- */

@@ -2,11 +2,11 @@
 /*  nvrtc_check.c - compiles every kernel program of ignis_kernels.h with the real NVRTC, for every architecture
 
         cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
-        build/nvrtc_check [--archs 75,120] [--only collective] [--first] [--jobs N] [path of libnvrtc]
+        build/nvrtc_check [--archs 75,120] [--only collective] [--short] [--jobs N] [path of libnvrtc]
 
         --archs LIST    for these architectures only, as they are named in the table of archs below
         --only TEXT     only programs with this text in their names
-        --first         only the first variant of each program
+        --short         one variant of each program; of those for Hopper, whose registers are scarce, all but those in f16 beside others in bf16
         --jobs N        this many at a time (as many as there are cores)
 
     Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without one
@@ -581,6 +581,18 @@ static int is_skipped(int program, const char *arch)
     return atoi(arch) < programs[program].first_arch || (programs[program].last_arch && atoi(arch) > programs[program].last_arch);
 }
 
+/*  Whether --short takes this variant. */
+static int is_short(int program, const char *variant)
+{
+    const char *const *variants = programs[program].variants;
+    int i = 0, is_f16 = strncmp(variant, "-DIGNIS_T=1 ", 12) == 0;
+    while (variants[i] && strncmp(variants[i], "-DIGNIS_T=2", 11) != 0)
+        i++;
+    if (programs[program].first_arch >= 90)
+        return !is_f16 || !variants[i];
+    return variant == variants[variants[i] ? i : 0];
+}
+
 static int allowed(const job *j) { return programs[j->program].spills[(atoi(j->arch) >= 80) + (atoi(j->arch) >= 90)]; }
 
 static char *join(const ignis__source *source)
@@ -809,7 +821,7 @@ static int choose_archs(const char *list, const char **chosen)
 
 int main(int argc, char **argv)
 {
-    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0, first = 0;
+    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0, shortened = 0;
     int thread_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const char *asked = getenv("IGNIS_NVRTC_LIBRARY"), *list = NULL, *only = "";
     const char *chosen[COUNT(archs)], *usable[COUNT(archs)];
@@ -818,8 +830,8 @@ int main(int argc, char **argv)
             list = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
             only = argv[++i];
-        else if (strcmp(argv[i], "--first") == 0)
-            first = 1;
+        else if (strcmp(argv[i], "--short") == 0)
+            shortened = 1;
         else if (strcmp(argv[i], "--jobs") == 0 && i + 1 < argc)
             thread_count = atoi(argv[++i]);
         else
@@ -863,7 +875,9 @@ int main(int argc, char **argv)
             taken |= !is_skipped(p, usable[a]);
         if (!strstr(program_name(p), only) || !taken)
             continue;
-        for (const char *const *variant = programs[p].variants; *variant && !(first && variant > programs[p].variants); variant++) {
+        for (const char *const *variant = programs[p].variants; *variant; variant++) {
+            if (shortened && !is_short(p, *variant))
+                continue;
             for (int a = 0; a < arch_count; a++) {
                 job *j = calloc(1, sizeof(job));
                 if (!j || job_count == MAX_JOBS)
