@@ -13,7 +13,7 @@
         attention_decode.cu        205 lines    9454 bytes
         attention_decode_mma.cu    142 lines    6561 bytes
         attention_hopper.cu        633 lines   31133 bytes
-        attention_hopper_backward.cu  1294 lines   65002 bytes
+        attention_hopper_backward.cu  1300 lines   65362 bytes
         attention_mma.cu           577 lines   29894 bytes
         attention_paged.cu         219 lines    9516 bytes
         attention_paged.cuh        155 lines    6477 bytes
@@ -8690,16 +8690,22 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        }",
     "    }",
     "    if (masked) {",
+    "        /* How far the lane's keys are ahead of its first query, or with RANGE of the first key that this sees: one number to compare, so that no",
+    "           branch is made of it. What is not seen by any query is further ahead than all; with RANGE, as a number without sign. */",
+    "        constexpr int NEVER = RANGE ? -1 : 0x7fffffff;",
+    "        int ahead[2];",
+    "#pragma unroll",
+    "        for (int half = 0; half < 2; half++) {",
+    "            const int its_key = key + 8 * half, distance = its_key - query - (p.sk - p.sq);",
+    "            ahead[half] = its_key >= (RANGE ? keys : p.sk) ? NEVER : RANGE ? distance + p.window - 1 : CAUSAL ? distance : 0;",
+    "        }",
+    "        const unsigned seen = RANGE ? p.window + block_walk::reach(p) - 1 : 0;",
     "#pragma unroll",
     "        for (int j = 0; j < n; j++)",
     "#pragma unroll",
     "            for (int e = 0; e < 4; e++) {",
-    "                const int its_key = key + 8 * (e / 2);",
-    "                if constexpr (RANGE) { /* how far it is ahead of the first key that the query sees */",
-    "                    const int ahead = its_key - (query + 8 * j + e % 2) - (p.sk - p.sq) + p.window - 1;",
-    "                    if (its_key >= keys || (unsigned)ahead >= (unsigned)(p.window + block_walk::reach(p) - 1))",
-    "                        x[j][e] = 0;",
-    "                } else if (its_key >= p.sk || (CAUSAL && its_key > query + 8 * j + e % 2 + p.sk - p.sq))",
+    "                const int next = 8 * j + e % 2; /* query */",
+    "                if (RANGE ? (unsigned)(ahead[e / 2] - next) >= seen : ahead[e / 2] > next)",
     "                    x[j][e] = 0;",
     "            }",
     "    }",
@@ -20490,7 +20496,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode.cu", 0xc032e9b438183c65ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_decode_cu, 205)},
     {"attention_decode_mma.cu", 0xf5623eb375d4f86fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_decode_mma_cu, 142)},
     {"attention_hopper.cu", 0xd33e8319ee8e9978ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_cu, 633)},
-    {"attention_hopper_backward.cu", 0x3a6a6089581916fdULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_backward_cu, 1294)},
+    {"attention_hopper_backward.cu", 0x9d932992287c14c9ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_backward_cu, 1300)},
     {"attention_mma.cu", 0x6178c0113cd49b84ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_mma_cu, 577)},
     {"attention_paged.cu", 0x42792a307b00c849ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_cu, 219)},
     {"attention_paged.cuh", 0xc9f184db0b442317ULL, ignis__lines_attention_paged_cuh, 155},

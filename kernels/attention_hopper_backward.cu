@@ -393,16 +393,22 @@ __device__ inline void probabilities(float (&x)[n][4], const float *lse, float s
         }
     }
     if (masked) {
+        /* How far the lane's keys are ahead of its first query, or with RANGE of the first key that this sees: one number to compare, so that no
+           branch is made of it. What is not seen by any query is further ahead than all; with RANGE, as a number without sign. */
+        constexpr int NEVER = RANGE ? -1 : 0x7fffffff;
+        int ahead[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int its_key = key + 8 * half, distance = its_key - query - (p.sk - p.sq);
+            ahead[half] = its_key >= (RANGE ? keys : p.sk) ? NEVER : RANGE ? distance + p.window - 1 : CAUSAL ? distance : 0;
+        }
+        const unsigned seen = RANGE ? p.window + block_walk::reach(p) - 1 : 0;
 #pragma unroll
         for (int j = 0; j < n; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const int its_key = key + 8 * (e / 2);
-                if constexpr (RANGE) { /* how far it is ahead of the first key that the query sees */
-                    const int ahead = its_key - (query + 8 * j + e % 2) - (p.sk - p.sq) + p.window - 1;
-                    if (its_key >= keys || (unsigned)ahead >= (unsigned)(p.window + block_walk::reach(p) - 1))
-                        x[j][e] = 0;
-                } else if (its_key >= p.sk || (CAUSAL && its_key > query + 8 * j + e % 2 + p.sk - p.sq))
+                const int next = 8 * j + e % 2; /* query */
+                if (RANGE ? (unsigned)(ahead[e / 2] - next) >= seen : ahead[e / 2] > next)
                     x[j][e] = 0;
             }
     }
