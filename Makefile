@@ -215,8 +215,8 @@ bench: $(SIMULATOR) $(BENCHES)
 	@for bench in $(BENCHES); do echo "== $$bench, on the $(DEVICE)"; $$bench || exit 1; done
 
 # The tests of what processes and threads share, in their long versions: ten thousand cycles, a hundred ranks killed, every type and operation, draws at
-# random.
-SOAKS := $(addprefix $(OUT)/test_,vmm transport channel share comm_job comm_ops tape threads generate generate_threads)
+# random; and those that leave cases to a GPU otherwise.
+SOAKS := $(addprefix $(OUT)/test_,vmm transport channel share comm_job comm_ops tape threads generate generate_threads gemm ops_attention sdpa_masks)
 soak: $(SIMULATOR) $(SOAKS)
 	@echo "soak on the $(DEVICE)"
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \

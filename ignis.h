@@ -1213,11 +1213,12 @@ typedef struct ignis_memory_row {
     Threads: any. */
 IGNIS_API int ignis_memory_rows(int device, ignis_memory_row *rows, int capacity);
 
-/*  ignis_memory_trim - give cached memory that no array uses back to the driver
-    Returns: the number of bytes given back, -1 on failure.
+/*  ignis_memory_trim - give cached memory that no array uses back to the driver, and pinned memory that was kept for the next file that is read
+    With several devices in use, what a file is read through is kept: to free pinned memory CUDA waits for all of them.
+    Returns: the number of bytes of the device that were given back, -1 on failure.
     Errors: DEVICE, UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: live arrays are not touched.
-    Threads: any. May wait for the device. */
+    Threads: any. May wait for the device, and for all others. */
 IGNIS_API int64_t ignis_memory_trim(int device);
 
 /*  ignis_host_alloc - pinned (page-locked) host memory, which every device copies to and from while the program goes on
@@ -1232,7 +1233,7 @@ IGNIS_API void *ignis_host_alloc(int64_t size);
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (not an address that ignis_host_alloc gave, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: the memory is gone when the call returns.
-    Threads: any. May wait for the device, as copies may still use it. */
+    Threads: any. Waits for the device, as copies may still use it, and as CUDA does for all others. */
 IGNIS_API ignis_status ignis_host_free(void *memory);
 
 /* >>array ------------------------------------------------------------------------------------------------------- */
@@ -8188,7 +8189,7 @@ typedef struct ignis__pinned {
 } ignis__pinned;
 
 typedef struct ignis__cache {
-    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody copies through now */
+    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
     ignis__cache_part *parts;
@@ -8907,18 +8908,76 @@ static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, igni
     ignis__mutex_unlock(&cache->lock);
 }
 
-/*  A piece to copy through, of IGNIS__PIECE bytes. ignis__pinned_keep among the spare ones gives it back. */
-#define IGNIS__PIECE ((int64_t)1 << 20)
-static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device)
+/*  A piece of pinned memory that Ignis uses for a while, with room for so many bytes: the smallest spare one that has, or a new one.
+    ignis__piece_give gives it back, or ignis__pinned_keep among the spare ones when nothing uses it any more. */
+#define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
+static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis__pinned *piece;
+    ignis__pinned *piece = NULL, **link, **best = NULL;
+    int64_t room = 4096; /* few sizes, so that pieces fit again */
     ignis__mutex_lock(&cache->lock);
-    piece = cache->spare;
-    if (piece)
-        cache->spare = piece->next;
+    for (link = &cache->spare; *link; link = &(*link)->next)
+        if ((*link)->size >= size && (!best || (*link)->size < (*best)->size))
+            best = link;
+    if (best) {
+        piece = *best;
+        *best = piece->next;
+    }
     ignis__mutex_unlock(&cache->lock);
-    return piece ? piece : ignis__pinned_make(call, device, IGNIS__PIECE);
+    while (room < size && room < IGNIS__PIECE)
+        room *= 2;
+    return piece ? piece : ignis__pinned_make(call, device, room < size ? size : room);
+}
+
+/*  Waits for the device, then keeps a piece, or frees it where it is large. But CUDA waits for all devices to free it, one of which may wait for what
+    this thread has yet to begin, if both are ranks of this process: where there are others, it is kept. */
+static ignis_status ignis__piece_give(const char *call, ignis__device *device, ignis__pinned *piece)
+{
+    ignis__binding binding;
+    ignis_status status;
+    int opened = 0, i;
+    for (i = 0; i < ignis__device_total; i++)
+        opened += ignis__atomic_load(&ignis__devices[i].opened) != 0;
+    if (piece->size > IGNIS__PIECE && opened <= 1) {
+        status = ignis__pinned_give(call, device, piece->memory, piece->size);
+        ignis__free(piece);
+        return status;
+    }
+    if (ignis__devices_lost())
+        status = IGNIS_OK;
+    else if (!ignis__device_enter(call, device, &binding))
+        status = ignis__failed();
+    else {
+        status = ignis__device_wait(call, device) ? IGNIS_OK : ignis__failed();
+        ignis__device_leave(&binding);
+    }
+    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
+    return status;
+}
+
+/*  Frees the large ones of a device's spare pieces. */
+IGNIS__COLD static bool ignis__pieces_trim(const char *call, ignis__device *device, ignis__cache *cache)
+{
+    ignis__pinned *taken = NULL, *piece, **link;
+    bool ok = true;
+    ignis__mutex_lock(&cache->lock);
+    for (link = &cache->spare; *link;)
+        if ((*link)->size > IGNIS__PIECE) {
+            piece = *link;
+            *link = piece->next;
+            piece->next = taken;
+            taken = piece;
+        } else {
+            link = &(*link)->next;
+        }
+    ignis__mutex_unlock(&cache->lock);
+    while ((piece = taken) != NULL) {
+        taken = piece->next;
+        ok = ignis__pinned_give(call, device, piece->memory, piece->size) == IGNIS_OK && ok;
+        ignis__free(piece);
+    }
+    return ok;
 }
 
 IGNIS__COLD IGNIS_API void *ignis_host_alloc(int64_t size)
@@ -9085,6 +9144,8 @@ IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
         return -1;
     cache = &ignis__caches[ordinal];
     freed = ignis__cache_trim(call, device, cache);
+    if (!ignis__pieces_trim(call, device, cache))
+        freed = -1;
     ignis__device_leave(&binding);
     return freed;
 }
@@ -10652,7 +10713,7 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
     ticket->parts = (ignis__transfer_part *)ignis__alloc_for(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
     if (!ticket->parts)
         return false;
-    ticket->piece = ignis__piece_take(work->call, work->device);
+    ticket->piece = ignis__piece_take(work->call, work->device, IGNIS__PIECE);
     ok = ticket->piece != NULL;
     for (done = 0, part = ticket->parts; ok && done < count; done += part->count, part++) {
         ignis__address at = address + (uint64_t)(done * size);
@@ -30513,6 +30574,7 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
 {
     ignis__binding binding;
     ignis__device *device;
+    ignis__pinned *piece;
     int64_t largest = 0;
     bool ok = true;
     int i;
@@ -30525,12 +30587,14 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
     if (!device)
         return false;
     load->part = largest < IGNIS__CONVERT_CHUNK ? largest : IGNIS__CONVERT_CHUNK;
-    load->staging = (char *)ignis__pinned_take(call, device, 2 * load->part);
+    piece = ignis__piece_take(call, device, 2 * load->part);
     ignis__device_leave(&binding);
-    ok = load->staging != NULL;
+    if (!piece)
+        return false;
+    load->staging = (char *)piece->memory;
     for (i = 0; ok && i < count; i++)
         ok = ignis__load_array(call, load, lent[i].array, load->file.data + lent[i].item->begin);
-    if (load->staging && ignis__pinned_give(call, device, load->staging, 2 * load->part) != IGNIS_OK)
+    if (ignis__piece_give(call, device, piece) != IGNIS_OK)
         ok = false;
     return ok;
 }
@@ -41451,7 +41515,7 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
 {
     ignis__model_loading loading;
     ignis__binding binding;
-    int64_t size;
+    ignis__pinned *piece = NULL;
     bool ok = true;
     int i;
     if (ignis__global.dry_run) { /* nothing goes anywhere */
@@ -41478,14 +41542,14 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
     }
     for (i = 0; i < IGNIS__MODEL_SLOTS; i++)
         loading.turn[i] = i;
-    size = IGNIS__MODEL_SLOTS * loading.staging_bytes;
     ok = ignis__device_enter(files->call, model->device, &binding);
     if (ok) {
-        loading.staging = (char *)ignis__pinned_take(files->call, model->device, size);
-        ok = loading.staging != NULL && ignis__model_pump(&loading, model->device, desc);
+        piece = ignis__piece_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
+        loading.staging = piece ? (char *)piece->memory : NULL;
+        ok = piece && ignis__model_pump(&loading, model->device, desc);
         ignis__device_leave(&binding);
     }
-    if (loading.staging && ignis__pinned_give(files->call, model->device, loading.staging, size) != IGNIS_OK)
+    if (piece && ignis__piece_give(files->call, model->device, piece) != IGNIS_OK)
         ok = false;
     ignis__free(loading.pieces);
     return ok;
@@ -44003,7 +44067,8 @@ typedef struct ignis__engine {
         void *stream;
         int length; /* of the sequence without the token */
     } ahead;
-    ignis__generate_draw *draws; /* [step_rows][2], pinned: of tokens behind even and odd positions */
+    ignis__generate_draw *draws; /* [step_rows][2]: of tokens behind even and odd positions */
+    ignis__pinned *draws_piece;  /* which has them */
     struct {
         int runs;
         ignis__capture *capture;
@@ -44054,8 +44119,8 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
     for (i = 0; (entered || lost) && i < 8 * IGNIS__COUNT(e->steps); i++)
         if (e->steps[i / 8][i % 8].capture)
             ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
-    if (e->draws)
-        (void)ignis__pinned_give(call, e->device, e->draws, 2 * e->step_rows * (int64_t)sizeof *e->draws);
+    if (e->draws_piece)
+        (void)ignis__piece_give(call, e->device, e->draws_piece);
     if (entered)
         ignis__device_leave(&binding);
     while ((grammar = e->grammars) != NULL) {
@@ -44416,7 +44481,8 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);
         ignis__op_zero(&op, e->bins);
-        e->draws = (ignis__generate_draw *)ignis__pinned_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
+        e->draws_piece = ignis__piece_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
+        e->draws = e->draws_piece ? (ignis__generate_draw *)e->draws_piece->memory : NULL;
         op.ok = op.ok && e->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_whole(call, e);
     }

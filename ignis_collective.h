@@ -240,8 +240,10 @@
         ALL GPUS OF ONE PROCESS. ignis_comm_init_all makes the communicators of several GPUs at once, with no launcher; one thread begins
         each operation for one rank after the other, or each rank has a thread. With one thread, nothing that a GPU has yet to load or to
         allocate may come between the ranks' calls of an operation (ignis_warmup loads Ignis' own kernels): a driver may make that wait for
-        what runs there, and so for the next rank's call. ignis_comm_split_all makes smaller communicators of them,
-        ignis_comm_shrink_all new ones after a failure: also one call for all ranks, as a call for each would wait for the next.
+        what runs there, and so for the next rank's call. Nor may pinned memory be freed there (ignis_host_free, ignis_array_unpin, an array
+        that has some), even with a thread for each rank: CUDA waits for all GPUs of a process then. ignis_comm_split_all makes smaller
+        communicators of them, ignis_comm_shrink_all new ones after a failure: also one call for all ranks, as a call for each would wait
+        for the next.
 
     ON DATA-PARALLEL TRAINING (>>parallel)
 

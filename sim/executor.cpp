@@ -713,9 +713,11 @@ static void look_for_failures(worker *w)
         give_up(w, failed, "given up because another kernel or copy failed", sim_place{NULL, 0});
 }
 
+/* The longer it has waited, the longer a pause: who is waited for may be a compiler, and there may be a hundred of these. */
 static void pause_in_vain(worker *w)
 {
-    const struct timespec pause = {0, 20000};
+    const unsigned times = w->vain_rounds / 32 < 50 ? w->vain_rounds / 32 + 1 : 50;
+    const struct timespec pause = {0, 20000 * (long)times};
     if (w->async)
         watch_progress(w);
     nanosleep(&pause, NULL);

@@ -477,6 +477,46 @@ TEST(a_rank_that_stays_away_is_told)
     check_pair(stay_away, 2);
 }
 
+/*  One rank reads files while another waits for it in an operation, as ranks do that are done with them at different times. */
+TEST(files_are_read_while_a_rank_waits)
+{
+    ignis_comm comms[2];
+    ignis_comm_desc desc;
+    ignis_model_desc from;
+    ignis_array a[2];
+    ignis_model model;
+    int i, round;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    if (!test_is_simulator())
+        SKIP("a driver may let what is allocated wait for what runs on other devices");
+    memset(&desc, 0, sizeof desc);
+    memset(&from, 0, sizeof from);
+    desc.timeout_s = 20;
+    from.path = model_written(&qwen3, false, 0, IGNIS_F32);
+    from.weights = IGNIS_WEIGHTS_NUMBERS;
+    CHECK_OK(ignis_comm_init_all(comms, NULL, 2, &desc));
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(ignis_device_use(i));
+        a[i] = test_array(3, 5);
+    }
+    for (round = 0; round < 2; round++) { /* in the first one all that operations need is loaded */
+        CHECK_OK(ignis_comm_all_reduce(comms[0], a[0], a[0], IGNIS_OP_SUM));
+        if (round) {
+            model = ignis_model_open(&from);
+            CHECK(model.id);
+            CHECK_OK(ignis_model_free(model));
+        }
+        CHECK_OK(ignis_comm_all_reduce(comms[1], a[1], a[1], IGNIS_OP_SUM));
+        for (i = 0; i < 2; i++)
+            CHECK_OK(ignis_comm_synchronize(comms[i]));
+    }
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(ignis_comm_destroy(comms[i]));
+        CHECK_OK(ignis_array_free(a[i]));
+    }
+}
+
 /* --- ranks as processes ------------------------------------------------------------------------------------------------- */
 
 /*  Two processes draw the same text; then rank 1 dies, and rank 0 learns it. */
