@@ -1333,7 +1333,7 @@ IGNIS_API int ignis_dtype_size(ignis_dtype dtype);
 IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
 
 /*  ignis_array_free - free an array as IGNIS_OWNER_IGNIS; ignis_array_free_as - free it as the owner named
-    The memory goes back in stream order once its last view is freed too; pinned host memory goes at once.
+    The memory goes back in stream order once its last view is freed too; pinned host memory goes at once, as by ignis_array_unpin.
     Returns: IGNIS_OK, or why the array was left as it is.
     Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0; the message says who holds references).
     Ownership: the handle is stale afterwards; views of the array stay valid.
@@ -1506,7 +1506,7 @@ IGNIS_API void *ignis_array_pin(ignis_array array);
     Returns: IGNIS_OK, or why it was left as it is.
     Errors: FREED, CONTRACT (not pinned, or another layer owns the array), UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: the address of ignis_array_pin is invalid afterwards.
-    Threads: any. May wait for copies that still use it. */
+    Threads: any. Waits for the device, as copies may still use it, and as CUDA does for all others. */
 IGNIS_API ignis_status ignis_array_unpin(ignis_array array);
 
 /*  ignis_array_increment_ref, ignis_array_decrement_ref - take a reference to an array, and give it back
@@ -8932,7 +8932,7 @@ static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device,
 
 /*  Waits for the device, then keeps a piece, or frees it where it is large. But CUDA waits for all devices to free it, one of which may wait for what
     this thread has yet to begin, if both are ranks of this process: where there are others, it is kept. */
-static ignis_status ignis__piece_give(const char *call, ignis__device *device, ignis__pinned *piece)
+IGNIS__MAYBE_UNUSED static ignis_status ignis__piece_give(const char *call, ignis__device *device, ignis__pinned *piece)
 {
     ignis__binding binding;
     ignis_status status;
