@@ -5857,77 +5857,36 @@ static bool ignis__peer_export_memory(const char *call, ignis__array *array, ign
 /*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece for itself, as it may wait for work
     that waits for another copy. */
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
-typedef struct ignis__staging {
-    void *memory;
-    ignis__device *device; /* whose context has made it */
-} ignis__staging;
-
-static struct {
-    ignis__mutex lock;
-    int count;
-    ignis__staging piece[8];
-} ignis__spare = {IGNIS__MUTEX_INIT, 0, {IGNIS__ZERO}};
-
-static ignis__staging ignis__staging_take(const char *call, ignis__device *device)
-{
-    ignis__staging piece = IGNIS__ZERO;
-    ignis__mutex_lock(&ignis__spare.lock);
-    if (ignis__spare.count > 0)
-        piece = ignis__spare.piece[--ignis__spare.count];
-    ignis__mutex_unlock(&ignis__spare.lock);
-    if (!piece.memory) {
-        piece.memory = ignis__pinned_take(call, device, IGNIS__STAGING_BYTES);
-        piece.device = device;
-    }
-    return piece;
-}
-
-static void ignis__staging_give(const char *call, ignis__staging piece)
-{
-    bool kept;
-    ignis__mutex_lock(&ignis__spare.lock);
-    kept = ignis__spare.count < IGNIS__COUNT(ignis__spare.piece);
-    if (kept)
-        ignis__spare.piece[ignis__spare.count++] = piece;
-    ignis__mutex_unlock(&ignis__spare.lock);
-    if (!kept)
-        ignis__pinned_give(call, piece.device, piece.memory, IGNIS__STAGING_BYTES);
-}
-
-static void ignis__staging_close(const char *call)
-{
-    for (; ignis__spare.count > 0; ignis__spare.count--)
-        ignis__pinned_give(call, ignis__spare.piece[ignis__spare.count - 1].device, ignis__spare.piece[ignis__spare.count - 1].memory,
-                           IGNIS__STAGING_BYTES);
-}
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
 static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
 {
     int64_t size = ignis__array_bytes(array), done, part;
-    ignis__staging staging = IGNIS__ZERO;
+    ignis__pinned *piece = NULL;
     ignis__address address;
     ignis__work work;
     bool ok = ignis__work_begin(call, array->storage->device, &work), moved = true;
     if (!ok)
         return false;
     ok = (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address)) &&
-         (size == 0 || (staging = ignis__staging_take(call, work.device)).memory != NULL);
+         (size == 0 || (piece = ignis__piece_take(call, work.device, IGNIS__STAGING_BYTES)) != NULL);
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
         if (to_device)
-            ok = (moved = ignis__fd_move(fd, staging.memory, part, done, false)) &&
-                 ignis__copy_from_host(&work, address + (uint64_t)done, staging.memory, part);
+            ok = (moved = ignis__fd_move(fd, piece->memory, part, done, false)) &&
+                 ignis__copy_from_host(&work, address + (uint64_t)done, piece->memory, part);
         else
-            ok = ignis__copy_to_host(&work, staging.memory, address + (uint64_t)done, part) &&
-                 (moved = ignis__fd_move(fd, staging.memory, part, done, true));
+            ok = ignis__copy_to_host(&work, piece->memory, address + (uint64_t)done, part) &&
+                 (moved = ignis__fd_move(fd, piece->memory, part, done, true));
     }
     if (!moved)
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s", (long long)size,
                     to_device ? "read" : "written", strerror(errno));
     /* a copy that has failed may still be under way: better lose the memory than let it write into the next one */
-    if (staging.memory && (ok || !moved || ignis__device_finish(work.device) == 0))
-        ignis__staging_give(call, staging);
+    if (piece && (ok || !moved || ignis__device_finish(work.device) == 0))
+        ignis__pinned_keep(work.device, &ignis__caches[work.device - ignis__devices].spare, piece);
+    else
+        ignis__free(piece);
     ignis__work_end(&work);
     return ok;
 }
@@ -6410,7 +6369,6 @@ IGNIS__COLD static void ignis__transports_close(const char *call)
         ignis__shares.exports = entry->next;
         ignis__export_free(entry);
     }
-    ignis__staging_close(call);
 }
 
 /*  Before the first handle. What arrays ask is set once, before any of them counts an export. */
@@ -9668,7 +9626,8 @@ typedef struct ignis__comm_regions {
 typedef struct ignis__comm_memory {
     ignis__device *device;
     ignis__block *state;
-    ignis__comm_record *record; /* pinned */
+    ignis__comm_record *record;
+    ignis__pinned *record_piece; /* which has it */
     ignis__comm_regions *regions;
     ignis__nccl_comm *nccl; /* null, or set before nccl_there; it stays until the end, also when it is of no use */
 } ignis__comm_memory;
@@ -9949,8 +9908,8 @@ static void ignis__comm_memory_release(void *ptr, void *data)
         ignis__memory_give(call, memory->device, memory->state);
         ignis__device_leave(&binding);
     }
-    if (memory->record)
-        ignis__pinned_give(call, memory->device, memory->record, (int64_t)sizeof *memory->record);
+    if (memory->record_piece)
+        (void)ignis__piece_give(call, memory->device, memory->record_piece);
     ignis__comm_regions_drop(call, memory->regions);
     ignis__free(memory);
 }
@@ -10096,7 +10055,8 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     ignis__comm_state *state;
     int i;
     bool ok;
-    memory->record = (ignis__comm_record *)ignis__pinned_take(call, comm->device, (int64_t)sizeof *memory->record);
+    memory->record_piece = ignis__piece_take(call, comm->device, (int64_t)sizeof *memory->record);
+    memory->record = memory->record_piece ? (ignis__comm_record *)memory->record_piece->memory : NULL;
     memory->state = memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
     state = memory->state ? (ignis__comm_state *)ignis__alloc_for(call, sizeof *state) : NULL;
     if (!state)

@@ -477,10 +477,11 @@ TEST(a_rank_that_stays_away_is_told)
     check_pair(stay_away, 2);
 }
 
-/*  One rank reads files while another waits for it in an operation, as ranks do that are done with them at different times. */
+/*  One rank reads files, and ends another communicator, while another rank waits for it in an operation, as ranks do that are done with them at
+    different times. */
 TEST(files_are_read_while_a_rank_waits)
 {
-    ignis_comm comms[2];
+    ignis_comm comms[2], others[2];
     ignis_comm_desc desc;
     ignis_model_desc from;
     ignis_array a[2];
@@ -496,6 +497,7 @@ TEST(files_are_read_while_a_rank_waits)
     from.path = model_written(&qwen3, false, 0, IGNIS_F32);
     from.weights = IGNIS_WEIGHTS_NUMBERS;
     CHECK_OK(ignis_comm_init_all(comms, NULL, 2, &desc));
+    CHECK_OK(ignis_comm_init_all(others, NULL, 2, &desc));
     for (i = 0; i < 2; i++) {
         CHECK_OK(ignis_device_use(i));
         a[i] = test_array(3, 5);
@@ -506,11 +508,13 @@ TEST(files_are_read_while_a_rank_waits)
             model = ignis_model_open(&from);
             CHECK(model.id);
             CHECK_OK(ignis_model_free(model));
+            CHECK_OK(ignis_comm_destroy(others[1]));
         }
         CHECK_OK(ignis_comm_all_reduce(comms[1], a[1], a[1], IGNIS_OP_SUM));
         for (i = 0; i < 2; i++)
             CHECK_OK(ignis_comm_synchronize(comms[i]));
     }
+    CHECK_OK(ignis_comm_destroy(others[0]));
     for (i = 0; i < 2; i++) {
         CHECK_OK(ignis_comm_destroy(comms[i]));
         CHECK_OK(ignis_array_free(a[i]));
