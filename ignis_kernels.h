@@ -5,7 +5,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  977 lines   41150 bytes
+        ignis.cuh                  989 lines   41498 bytes
         activation.cu              106 lines    4487 bytes
         activation.cuh              89 lines    4297 bytes
         attention.cu               456 lines   19817 bytes
@@ -45,10 +45,10 @@
         generate.cu                160 lines    7086 bytes
         generate.cuh                41 lines    1947 bytes
         generate_draw.cu           772 lines   33109 bytes
-        generate_step.cu           624 lines   31388 bytes
-        generate_step.cuh           74 lines    3238 bytes
-        generate_step_blocks.cuh   275 lines   13564 bytes
-        generate_step_dense.cuh    134 lines    5887 bytes
+        generate_step.cu           627 lines   31541 bytes
+        generate_step.cuh           74 lines    3246 bytes
+        generate_step_blocks.cuh   269 lines   13302 bytes
+        generate_step_dense.cuh    135 lines    5922 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 443 lines   26610 bytes
         image.cuh                   63 lines    2688 bytes
@@ -75,7 +75,7 @@
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
-        weights_blocks.cuh         321 lines   14929 bytes
+        weights_blocks.cuh         322 lines   15163 bytes
 */
 #include <stdint.h>
 
@@ -254,6 +254,18 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "    return max;",
     "}",
     "#endif",
+    "",
+    "/*  The larger one of both halves, as numbers without a sign. */",
+    "__device__ inline uint32_t ignis_ptx_max_u16x2(uint32_t a, uint32_t b)",
+    "{",
+    "#if __CUDA_ARCH__ >= 900",
+    "    uint32_t max;",
+    "    asm(\"max.u16x2 %0, %1, %2;\" : \"=r\"(max) : \"r\"(a), \"r\"(b));",
+    "    return max;",
+    "#else",
+    "    return max(a & 0xffffu, b & 0xffffu) | max(a >> 16, b >> 16) << 16;",
+    "#endif",
+    "}",
     "",
     "/*  2 to the power of x, with a relative error below 2^-22; subnormal results are 0, and that of minus infinity. */",
     "__device__ inline float ignis_ptx_ex2_ftz(float x)",
@@ -4362,8 +4374,8 @@ static const char *const ignis__lines_generate_step_cuh[] = {
     "        step_weights                where those of a product are, as ignis.h tells it",
     "        step_source                 asks for them, a piece of each warp after the other",
     "        step_row(at, room)          a row of x in shared memory. A warp puts its slice there, elements `begin` to `end` with zeros behind the first k: by",
-    "                                    fill(begin, end, k, get) with get(i), elements i to i + 3; or by settle(begin, end, k) if they are there",
-    "                                    as numbers. NUMBERS: they stay as they are",
+    "                                    fill(begin, end, k, get) with get(i), the EACH elements from i on; or by settle(begin, end, k) if they are",
+    "                                    there as numbers. NUMBERS: they stay as they are",
     "        multiply<with_keys>         the tiles of a block; with_keys: registers have keys for attention, too",
     "*/",
     "#ifndef IGNIS_GENERATE_STEP_CUH",
@@ -4550,6 +4562,7 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "/*  x as whole numbers: of a block of 32 elements, high bytes, then low ones. */",
     "struct step_row {",
     "    static constexpr bool NUMBERS = false;",
+    "    static constexpr int EACH = 16; /* elements of a lane */",
     "    T *const at;",
     "    uint4 *const zeros;               /* four, ahead of */",
     "    float *const scales, *const sums; /* of blocks; sums for minima, for which the second half of the room is */",
@@ -4562,40 +4575,33 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "    }",
     "    __device__ void settle(int begin, int end, int k) const",
     "    {",
-    "        fill(begin, end, k, [&](int i) { return ignis_load<4>(at + i); });",
+    "        fill(begin, end, k, [&](int i) {",
+    "            const uint4 *from = (const uint4 *)(at + i), words[EACH / 8] = {from[0], from[1]};",
+    "            ignis_pack<T, EACH> x;",
+    "            memcpy(&x, words, sizeof x);",
+    "            return x;",
+    "        });",
     "    }",
-    "    /*  A block's elements may have been where they go to: eight lanes have it. Several blocks at a time, as each takes its time. */",
+    "    /*  A block's elements may have been where they go to: two lanes have it. There are whole blocks. */",
     "    template <typename Get> __device__ void fill(int begin, int end, int k, Get get) const",
     "    {",
-    "        constexpr int AT_A_TIME = 2;",
-    "        const int lane = threadIdx.x % 32;",
-    "        uint8_t *to = (uint8_t *)at + begin * 2 + lane / 8 * 64 + lane % 8 * 4;",
-    "        float *scale_to = scales + begin / 32 + lane / 8, *sum_to = sums + begin / 32 + lane / 8;",
     "#pragma unroll 1",
-    "        for (int first = begin + lane * 4; first < end; first += AT_A_TIME * 128) { /* for all lanes, as there are whole grains */",
-    "            ignis_pack<T, 4> four[AT_A_TIME];",
-    "#pragma unroll",
-    "            for (int j = 0; j < AT_A_TIME; j++) {",
-    "                four[j] = ignis_pack<T, 4>{};",
-    "                if (first + j * 128 < min(end, k))",
-    "                    four[j] = get(first + j * 128);",
-    "            }",
-    "#pragma unroll",
-    "            for (int j = 0; j < AT_A_TIME; j++) {",
-    "                const whole_numbers<4, has_type(BLOCKS_Q4_K)> x(four[j]);",
-    "                if (first + j * 128 >= end)",
-    "                    continue;",
-    "                *(uint32_t *)(to + j * 256) = x.high[0];",
-    "                *(uint32_t *)(to + j * 256 + 32) = x.low[0];",
-    "                if (lane % 8 == 0) {",
-    "                    scale_to[j * 4] = x.scale;",
-    "                    if (has_type(BLOCKS_Q4_K))",
-    "                        sum_to[j * 4] = x.sum;",
-    "                }",
-    "            }",
-    "            to += AT_A_TIME * 256;",
-    "            scale_to += AT_A_TIME * 4;",
-    "            sum_to += AT_A_TIME * 4;",
+    "        for (int first = begin; first < end; first += 32 * EACH) { /* of whole grains: for a warp, or half of it */",
+    "            const int own = first + threadIdx.x % 32 * EACH, block = own / 32;",
+    "            ignis_pack<T, EACH> x = {};",
+    "            if (own < min(end, k))",
+    "                x = get(own);",
+    "            const whole_numbers<EACH, has_type(BLOCKS_Q4_K)> whole(x);",
+    "            if (own >= end)",
+    "                continue;",
+    "            uint4 *to = (uint4 *)at + block * 4 + own / EACH % 2;",
+    "            to[0] = make_uint4(whole.high[0], whole.high[1], whole.high[2], whole.high[3]);",
+    "            to[2] = make_uint4(whole.low[0], whole.low[1], whole.low[2], whole.low[3]);",
+    "            if (own % 32 != 0)",
+    "                continue;",
+    "            scales[block] = whole.scale;",
+    "            if (has_type(BLOCKS_Q4_K))",
+    "                sums[block] = whole.sum;",
     "        }",
     "    }",
     "};",
@@ -4768,6 +4774,7 @@ static const char *const ignis__lines_generate_step_dense_cuh[] = {
     "",
     "struct step_row {",
     "    static constexpr bool NUMBERS = true; /* elements as they are */",
+    "    static constexpr int EACH = 4;",
     "    T *const at;",
     "",
     "    __device__ step_row(T *at, float *) : at(at) {}",
@@ -6451,14 +6458,15 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "",
     "    template <typename T> __device__ explicit whole_numbers(const ignis_pack<T, N> &x)",
     "    {",
-    "        uint32_t most = 0;",
+    "        uint32_t two = 0; /* of those at even places and at odd ones, without signs: above the bits of infinity are those of NaN */",
     "        int total = 0;",
     "#pragma unroll",
-    "        for (int i = 0; i < N; i++) /* above those of infinity are the bits of NaN */",
-    "            most = max(most, __float_as_uint(float(x[i])) & 0x7fffffffu);",
+    "        for (int i = 0; i < N; i += 2)",
+    "            two = ignis_ptx_max_u16x2(two, ignis_word(ignis_pack<T, 2>{{x[i], x[i + 1]}}) & 0x7fff7fffu);",
     "#pragma unroll",
     "        for (int apart = 1; apart < 32 / N; apart *= 2)",
-    "            most = max(most, __shfl_xor_sync(0xffffffff, most, apart));",
+    "            two = ignis_ptx_max_u16x2(two, __shfl_xor_sync(0xffffffff, two, apart));",
+    "        const uint32_t most = __float_as_uint(float(ignis_pack_of<ignis_pack<T, 1>>((uint16_t)max(two & 0xffffu, two >> 16))[0]));",
     "        const int exponent = most >> 23, scaled = max(exponent - 13, 1);",
     "        const float inverse = __uint_as_float((uint32_t)(254 - scaled) << 23);",
     "#pragma unroll",
@@ -15841,12 +15849,15 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "        }",
     "        const float factor = rsqrtf(sum_of_threads<part_of_block>(squares, m.norm[1]) / k + (float)p.eps);",
     "        row.fill(begin, end, k, [&](int i) {",
-    "            const ignis_pack<float, 4> v = ignis_load(numbers + i);",
-    "            const ignis_pack<T, 4> w = ignis_load<4>(row.at + i), b = norm_bias ? ignis_load<4>(bias + i) : ignis_pack<T, 4>{};",
-    "            ignis_pack<T, 4> y;",
+    "            ignis_pack<T, step_row::EACH> y;",
     "#pragma unroll",
-    "            for (int j = 0; j < 4; j++)",
-    "                y[j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));",
+    "            for (int four = 0; four < step_row::EACH; four += 4) {",
+    "                const ignis_pack<float, 4> v = ignis_load(numbers + i + four);",
+    "                const ignis_pack<T, 4> w = ignis_load<4>(row.at + i + four), b = norm_bias ? ignis_load<4>(bias + i + four) : ignis_pack<T, 4>{};",
+    "#pragma unroll",
+    "                for (int j = 0; j < 4; j++)",
+    "                    y[four + j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));",
+    "            }",
     "            return y;",
     "        });",
     "        __syncwarp();",
@@ -20488,7 +20499,7 @@ static const char *const ignis__lines_upsample_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0x0e61538fcd604074ULL, ignis__lines_ignis_cuh, 977},
+    {"ignis.cuh", 0x1495aaa46403280fULL, ignis__lines_ignis_cuh, 989},
     {"activation.cu", 0x1b5c7d6b3d2a436aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_activation_cu, 106)},
     {"activation.cuh", 0x348ac5f83f246b5cULL, ignis__lines_activation_cuh, 89},
     {"attention.cu", 0xe5329cbf7528f497ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_cu, 456)},
@@ -20528,10 +20539,10 @@ static const ignis__source ignis__sources[] = {
     {"generate.cu", 0x3f05c153188881a3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 160)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
     {"generate_draw.cu", 0x217687631b84ac41ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
-    {"generate_step.cu", 0x3f48fb8a3cb79db9ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 624)},
-    {"generate_step.cuh", 0xb7810c80a0bc3531ULL, ignis__lines_generate_step_cuh, 74},
-    {"generate_step_blocks.cuh", 0xb3207928c8590436ULL, ignis__lines_generate_step_blocks_cuh, 275},
-    {"generate_step_dense.cuh", 0x67bf5f5e3862ff2aULL, ignis__lines_generate_step_dense_cuh, 134},
+    {"generate_step.cu", 0x8b34a564d7affb4eULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 627)},
+    {"generate_step.cuh", 0x418b62f512ee4158ULL, ignis__lines_generate_step_cuh, 74},
+    {"generate_step_blocks.cuh", 0xb2db873228e918b3ULL, ignis__lines_generate_step_blocks_cuh, 269},
+    {"generate_step_dense.cuh", 0x6e3d08b732e5f89aULL, ignis__lines_generate_step_dense_cuh, 135},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x059c5d82fe48df61ULL, ignis__lines_hopper_cuh, 443},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
@@ -20558,7 +20569,7 @@ static const ignis__source ignis__sources[] = {
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_upsample_cu, 152)},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},
-    {"weights_blocks.cuh", 0x934ae5089ee30c65ULL, ignis__lines_weights_blocks_cuh, 321},
+    {"weights_blocks.cuh", 0x556fd8a789dad14aULL, ignis__lines_weights_blocks_cuh, 322},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -300,12 +300,15 @@ struct step_block {
         }
         const float factor = rsqrtf(sum_of_threads<part_of_block>(squares, m.norm[1]) / k + (float)p.eps);
         row.fill(begin, end, k, [&](int i) {
-            const ignis_pack<float, 4> v = ignis_load(numbers + i);
-            const ignis_pack<T, 4> w = ignis_load<4>(row.at + i), b = norm_bias ? ignis_load<4>(bias + i) : ignis_pack<T, 4>{};
-            ignis_pack<T, 4> y;
+            ignis_pack<T, step_row::EACH> y;
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                y[j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));
+            for (int four = 0; four < step_row::EACH; four += 4) {
+                const ignis_pack<float, 4> v = ignis_load(numbers + i + four);
+                const ignis_pack<T, 4> w = ignis_load<4>(row.at + i + four), b = norm_bias ? ignis_load<4>(bias + i + four) : ignis_pack<T, 4>{};
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    y[four + j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));
+            }
             return y;
         });
         __syncwarp();

@@ -8,8 +8,8 @@
         step_weights                where those of a product are, as ignis.h tells it
         step_source                 asks for them, a piece of each warp after the other
         step_row(at, room)          a row of x in shared memory. A warp puts its slice there, elements `begin` to `end` with zeros behind the first k: by
-                                    fill(begin, end, k, get) with get(i), elements i to i + 3; or by settle(begin, end, k) if they are there
-                                    as numbers. NUMBERS: they stay as they are
+                                    fill(begin, end, k, get) with get(i), the EACH elements from i on; or by settle(begin, end, k) if they are
+                                    there as numbers. NUMBERS: they stay as they are
         multiply<with_keys>         the tiles of a block; with_keys: registers have keys for attention, too
 */
 #ifndef IGNIS_GENERATE_STEP_CUH

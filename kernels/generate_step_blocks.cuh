@@ -119,6 +119,7 @@ struct step_source {
 /*  x as whole numbers: of a block of 32 elements, high bytes, then low ones. */
 struct step_row {
     static constexpr bool NUMBERS = false;
+    static constexpr int EACH = 16; /* elements of a lane */
     T *const at;
     uint4 *const zeros;               /* four, ahead of */
     float *const scales, *const sums; /* of blocks; sums for minima, for which the second half of the room is */
@@ -131,40 +132,33 @@ struct step_row {
     }
     __device__ void settle(int begin, int end, int k) const
     {
-        fill(begin, end, k, [&](int i) { return ignis_load<4>(at + i); });
+        fill(begin, end, k, [&](int i) {
+            const uint4 *from = (const uint4 *)(at + i), words[EACH / 8] = {from[0], from[1]};
+            ignis_pack<T, EACH> x;
+            memcpy(&x, words, sizeof x);
+            return x;
+        });
     }
-    /*  A block's elements may have been where they go to: eight lanes have it. Several blocks at a time, as each takes its time. */
+    /*  A block's elements may have been where they go to: two lanes have it. There are whole blocks. */
     template <typename Get> __device__ void fill(int begin, int end, int k, Get get) const
     {
-        constexpr int AT_A_TIME = 2;
-        const int lane = threadIdx.x % 32;
-        uint8_t *to = (uint8_t *)at + begin * 2 + lane / 8 * 64 + lane % 8 * 4;
-        float *scale_to = scales + begin / 32 + lane / 8, *sum_to = sums + begin / 32 + lane / 8;
 #pragma unroll 1
-        for (int first = begin + lane * 4; first < end; first += AT_A_TIME * 128) { /* for all lanes, as there are whole grains */
-            ignis_pack<T, 4> four[AT_A_TIME];
-#pragma unroll
-            for (int j = 0; j < AT_A_TIME; j++) {
-                four[j] = ignis_pack<T, 4>{};
-                if (first + j * 128 < min(end, k))
-                    four[j] = get(first + j * 128);
-            }
-#pragma unroll
-            for (int j = 0; j < AT_A_TIME; j++) {
-                const whole_numbers<4, has_type(BLOCKS_Q4_K)> x(four[j]);
-                if (first + j * 128 >= end)
-                    continue;
-                *(uint32_t *)(to + j * 256) = x.high[0];
-                *(uint32_t *)(to + j * 256 + 32) = x.low[0];
-                if (lane % 8 == 0) {
-                    scale_to[j * 4] = x.scale;
-                    if (has_type(BLOCKS_Q4_K))
-                        sum_to[j * 4] = x.sum;
-                }
-            }
-            to += AT_A_TIME * 256;
-            scale_to += AT_A_TIME * 4;
-            sum_to += AT_A_TIME * 4;
+        for (int first = begin; first < end; first += 32 * EACH) { /* of whole grains: for a warp, or half of it */
+            const int own = first + threadIdx.x % 32 * EACH, block = own / 32;
+            ignis_pack<T, EACH> x = {};
+            if (own < min(end, k))
+                x = get(own);
+            const whole_numbers<EACH, has_type(BLOCKS_Q4_K)> whole(x);
+            if (own >= end)
+                continue;
+            uint4 *to = (uint4 *)at + block * 4 + own / EACH % 2;
+            to[0] = make_uint4(whole.high[0], whole.high[1], whole.high[2], whole.high[3]);
+            to[2] = make_uint4(whole.low[0], whole.low[1], whole.low[2], whole.low[3]);
+            if (own % 32 != 0)
+                continue;
+            scales[block] = whole.scale;
+            if (has_type(BLOCKS_Q4_K))
+                sums[block] = whole.sum;
         }
     }
 };

@@ -59,6 +59,7 @@ struct step_source {
 
 struct step_row {
     static constexpr bool NUMBERS = true; /* elements as they are */
+    static constexpr int EACH = 4;
     T *const at;
 
     __device__ step_row(T *at, float *) : at(at) {}

@@ -86,6 +86,18 @@ __device__ inline uint32_t ignis_ptx_max_f16x2(uint32_t a, uint32_t b)
 }
 #endif
 
+/*  The larger one of both halves, as numbers without a sign. */
+__device__ inline uint32_t ignis_ptx_max_u16x2(uint32_t a, uint32_t b)
+{
+#if __CUDA_ARCH__ >= 900
+    uint32_t max;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+    return max;
+#else
+    return max(a & 0xffffu, b & 0xffffu) | max(a >> 16, b >> 16) << 16;
+#endif
+}
+
 /*  2 to the power of x, with a relative error below 2^-22; subnormal results are 0, and that of minus infinity. */
 __device__ inline float ignis_ptx_ex2_ftz(float x)
 {

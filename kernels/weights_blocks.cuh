@@ -40,14 +40,15 @@ template <int N, bool summed> struct whole_numbers {
 
     template <typename T> __device__ explicit whole_numbers(const ignis_pack<T, N> &x)
     {
-        uint32_t most = 0;
+        uint32_t two = 0; /* of those at even places and at odd ones, without signs: above the bits of infinity are those of NaN */
         int total = 0;
 #pragma unroll
-        for (int i = 0; i < N; i++) /* above those of infinity are the bits of NaN */
-            most = max(most, __float_as_uint(float(x[i])) & 0x7fffffffu);
+        for (int i = 0; i < N; i += 2)
+            two = ignis_ptx_max_u16x2(two, ignis_word(ignis_pack<T, 2>{{x[i], x[i + 1]}}) & 0x7fff7fffu);
 #pragma unroll
         for (int apart = 1; apart < 32 / N; apart *= 2)
-            most = max(most, __shfl_xor_sync(0xffffffff, most, apart));
+            two = ignis_ptx_max_u16x2(two, __shfl_xor_sync(0xffffffff, two, apart));
+        const uint32_t most = __float_as_uint(float(ignis_pack_of<ignis_pack<T, 1>>((uint16_t)max(two & 0xffffu, two >> 16))[0]));
         const int exponent = most >> 23, scaled = max(exponent - 13, 1);
         const float inverse = __uint_as_float((uint32_t)(254 - scaled) << 23);
 #pragma unroll

@@ -216,6 +216,7 @@ SIM_PTX2(min_NaN_f32, float, a != a || b != b ? sim_bits<float>(0x7fffffffu) : f
 SIM_PTX_INTEGER(unsigned, int, u32, s32)
 SIM_PTX_INTEGER(unsigned long long, long long, u64, s64)
 SIM_PTX2(mul_hi_u32, unsigned, __umulhi(a, b))
+SIM_PTX2(max_u16x2, unsigned, max(a & 0xffffu, b & 0xffffu) | max(a >> 16, b >> 16) << 16)
 SIM_PTX2(and_b32, unsigned, (a & b))
 SIM_PTX2(or_b32, unsigned, a | b)
 SIM_PTX2(xor_b32, unsigned, a ^ b)

@@ -303,14 +303,16 @@ static void test_conversions(void)
                       "    asm volatile(\"st.global.cs.v2.b32 [%0], {%1, %2};\" :: \"l\"(out + 16), \"r\"(11), \"r\"(12) : \"memory\");\n"
                       "    float e; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(e) : \"f\"(3.0f)); out[18] = (unsigned)e;\n"
                       "    asm(\"fma.rn.f32 %0, %1, %2, %0;\" : \"+f\"(e) : \"f\"(2.0f), \"f\"(4.0f)); out[19] = (unsigned)e;\n"
+                      "    asm(\"max.u16x2 %0, %1, %2;\" : \"=r\"(out[20]) : \"r\"(0xfffe0001), \"r\"(0x7fff8000));\n"
                       "}\n");
     unsigned *out = aligned_alloc(16, 128), *in = aligned_alloc(16, 32);
     for (unsigned i = 0; i < 8; i++)
         in[i] = 100 + i;
     CHECK(run(&b, "convert", 1, 1, 0, (void *[]){&out, &in}) == 0);
-    static const unsigned expected[20] = {0xc0003f80, 0x7bff, 0x7c00, 1,          0x3fc00000, 0,  104, 107, 2, 0x80000000,
-                                          0,          0,      15,     0x55114400, 0x80000000, 31, 11,  12,  8, 16};
-    for (int i = 0; i < 20; i++) {
+    static const unsigned expected[21] = {0xc0003f80, 0x7bff, 0x7c00, 1,          0x3fc00000, 0,  104, 107, 2, 0x80000000,
+                                          0,          0,      15,     0x55114400, 0x80000000, 31, 11,  12,  8, 16,
+                                          0xfffe8000};
+    for (int i = 0; i < 21; i++) {
         CHECK(out[i] == expected[i]);
         if (out[i] != expected[i])
             printf("    out[%d] is %08x, not %08x\n", i, out[i], expected[i]);
