@@ -20881,14 +20881,14 @@ typedef struct ignis__gemm_tile {
 static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 380, 600, 800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 400, 600, 800},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 300, 600, 800},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 250, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 64, 128, 384, 2, 240, 400, 600, 800},
-    {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 600, 600, 1000, 0},
-    {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 4, 200, 450, 1000, 0},
-    {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 4800, 4800, 1000, 0},
-    {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2000, 1000, 0},
-    {IGNIS__BUILTIN_GEMM_TINY, 16, 32, 256, 1, 220, 400, 800, 0},
+    {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 990, 1250, 1000, 400},
+    {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 3, 280, 490, 1000, 1600},
+    {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 7000, 7000, 1000, 2000},
+    {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2900, 1000, 1000},
+    {IGNIS__BUILTIN_GEMM_TINY, 16, 32, 256, 1, 220, 580, 1700, 0},
 };
 /* clang-format on */
 
@@ -21043,7 +21043,8 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
         bool is_ahead = tile->columns == 192;
         int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns);
-        if ((is_tiny ? tiles > 4 * processors : (hopper || mma) != tensor_cores) || (is_ahead && !ahead) ||
+        if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
+            (is_ahead && !ahead) ||
             (hopper && (!wgmma || !(packed || may_pack) || tile->columns != ignis__gemm_columns(p, tile->columns) ||
                         tile->rows != ignis__gemm_rows(p))) ||
             (op->steady && (is_tiny || best || tile->columns > 128)))
@@ -21922,11 +21923,12 @@ static void ignis__measured_close(void)
 
 /* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
 
-/*  Products of few tiny tiles, which ignis_gemm_tiny is for. */
+/*  Products of few tiny tiles, which ignis_gemm_tiny is for, but where there are tensor cores for them. */
 static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
 {
+    bool halves = product->dtype == IGNIS_F16 || product->dtype == IGNIS_BF16;
     int64_t tiles = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
-    return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
+    return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512 && !(halves && op->work.device->info.compute_major >= 8);
 }
 
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles, and by wgmma, of a round of tiles at least, of

@@ -397,7 +397,6 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
                       const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map other,
                       const __grid_constant__ Product p)
 {
-    ignis_grid_dependency();
     extern __shared__ __align__(1024) char memory[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
     const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };
@@ -413,7 +412,9 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         return is_there;
     };
 
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0) { /* ahead of the wait below */
+        ignis_ptx_prefetch_tensormap(&a);
+        ignis_ptx_prefetch_tensormap(&b);
         for (int i = 0; i < STAGES; i++) {
             ignis_ptx_mbarrier_init(full(i), 1);
             ignis_ptx_mbarrier_init(empty(i), 8); /* warps */
@@ -422,6 +423,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
             ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);
         ignis_ptx_fence_mbarrier_init();
     }
+    ignis_grid_dependency();
     __syncthreads();
 
     int stage = 0;

@@ -25,9 +25,21 @@ __device__ inline char *shared()
 }
 __device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to_shared(shared()); }
 
-/*  A step of op(x), PATCHES_A or PATCHES_B of the operands, with so many rows. */
-template <int operand, int rows, bool by_k, int threads> struct Tile {
+/*  op(x), PATCHES_A or PATCHES_B of the operands, with so many rows, of which a warp multiplies `own`. What is the same in each step is known before
+    the first one: the tensor cores wait for all other instructions. */
+template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
     static constexpr int bytes = rows * 64, across = by_k ? 4 : rows / E, line_bytes = 16 * across;
+    static constexpr int count = bytes / 16 / threads, lines = threads / across; /* chunks that a thread copies, so many lines apart */
+    static constexpr bool by_words = !by_k && sizeof(T) == 4;                   /* are loaded, as ldmatrix transposes 16 bits */
+    static_assert(count * 16 * threads == bytes && lines % 8 == 0, "a thread's chunks change places alike");
+    const Product &p;
+    const T *const matrix;
+    const long long length, end_row, end_k, row;
+    long long k;         /* of the first chunk, as is row */
+    const T *next[count]; /* where rows are packs: the chunks of the next step; those of rows that are not there are others, which nobody needs */
+    const int first_own, packed;    /* first_own: of the warp's rows */
+    int to, last;                   /* where the first chunk goes; which of them the last step has, as bits */
+    int lanes[by_k ? 2 : own / 16]; /* where ldmatrix loads for this lane: halves of a step, or each 16 rows */
 
     static __device__ int chunk_at(int line, int chunk)
     {
@@ -35,18 +47,82 @@ template <int operand, int rows, bool by_k, int threads> struct Tile {
         return line * line_bytes + (chunk ^ swizzle) * 16;
     }
 
-    /*  Starts to copy rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the ends is zero. */
-    static __device__ void copy(const Product &p, int to, const T *matrix, long long length, long long first_row, long long end_row,
-                                long long first_k, long long end_k, int packed)
+    /*  Of rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the ends is zero. */
+    __device__ Tile(const Product &p, const T *matrix, long long length, long long first_row, long long end_row, long long first_k, long long end_k,
+                    int first_own, int packed)
+        : p(p), matrix(matrix), length(length), end_row(end_row), end_k(end_k), row(first_row + (by_k ? threadIdx.x / across : threadIdx.x % across * E)),
+          k(first_k + (by_k ? threadIdx.x % across * E : threadIdx.x / across)), first_own(first_own), packed(packed),
+          to(chunk_at(threadIdx.x / across, threadIdx.x % across)), last(0)
+    {
+        const long long last_k = k + (end_k - first_k - 1) / DEPTH * DEPTH;
+        const int lane = threadIdx.x % 32;
+        const bool straight = (operand == PATCHES_A) == by_k; /* what B has of rows, A has of k */
+        const int line = straight ? lane % 16 : lane % 8 + lane / 16 * 8, chunk = straight ? lane / 16 : lane / 8 % 2;
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            next[i] = matrix + (by_k ? min(row + i * lines, end_row - 1) * length + k : (k + i * lines) * length + min(row, (end_row - 1) / E * E));
+            last |= (last_k + (by_k ? 0 : i * lines) < end_k) << i;
+        }
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof lanes / sizeof *lanes); i++) {
+            lanes[i] = by_k ? chunk_at(first_own + line, 2 * i + chunk) : chunk_at(line, first_own / E + 2 * i + chunk);
+            asm volatile("" : "+r"(lanes[i])); /* or else it is computed again in each step, to save registers that there are */
+        }
+        asm volatile("" : "+r"(to));
+    }
+
+    /*  Starts to copy the next step. */
+    __device__ void copy(int stage, bool is_last)
+    {
+        if (!IGNIS_PATCHES && packed) {
+            const uint32_t base = shared_address() + stage + to;
+#pragma unroll
+            for (int i = 0; i < count; i++) {
+                if (is_last)
+                    ignis_ptx_cp_async(base + i * lines * line_bytes, next[i], last >> i & 1 ? 16 : 0);
+                else
+                    ignis_ptx_cp_async(base + i * lines * line_bytes, next[i]);
+                next[i] += by_k ? DEPTH : DEPTH * length;
+            }
+        } else {
+            copy_any(stage);
+            k += DEPTH;
+        }
+    }
+
+    /*  Of the warp's rows 16 i ... 16 i + 15, half of a step: the words of an A, or those of two B, of rows 0 to 7 first. */
+    __device__ void load(uint32_t (&words)[4], int stage, int i, int half) const
+    {
+        const uint32_t base = shared_address() + stage;
+        if constexpr (by_k) {
+            ignis_ptx_ldmatrix(words, base + lanes[half] + 16 * i * line_bytes);
+        } else if constexpr (!by_words) {
+            ignis_ptx_ldmatrix_transposed(words, base + lanes[i] + 16 * half * line_bytes);
+        } else {
+            const int lane = threadIdx.x % 32;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int later = operand == PATCHES_A ? j / 2 : j % 2, below = operand == PATCHES_A ? j % 2 : j / 2;
+                const int row = first_own + 16 * i + lane / 4 + below * 8;
+                words[j] = *(const uint32_t *)(shared() + stage + chunk_at(8 * half + lane % 4 + later * 4, row / 4) + row % 4 * 4);
+            }
+        }
+        if constexpr (sizeof(T) == 4)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                words[j] = ignis_ptx_cvt_rna_tf32_f32(__uint_as_float(words[j]));
+    }
+
+  private:
+    /*  Where rows are no packs, or are those of patches. */
+    __device__ void copy_any(int stage) const
     {
         const uint32_t base = shared_address();
 #pragma unroll
-        for (int i = 0; i < bytes / 16 / threads; i++) {
-            const int index = i * threads + threadIdx.x, line = index / across, chunk = index % across;
-            const long long row = first_row + (by_k ? line : chunk * E), k = first_k + (by_k ? chunk * E : line);
-            const long long left = by_k ? end_k - k : end_row - row;
+        for (int i = 0; i < count; i++) {
+            const long long row = this->row + (by_k ? i * lines : 0), k = this->k + (by_k ? 0 : i * lines), left = by_k ? end_k - k : end_row - row;
             const bool exists = by_k ? row < end_row : k < end_k;
-            const int valid = exists ? (int)max(0LL, min((long long)E, left)) : 0, at = to + chunk_at(line, chunk);
+            const int valid = exists ? (int)max(0LL, min((long long)E, left)) : 0, at = stage + to + i * lines * line_bytes;
             if (IGNIS_PATCHES && packed == HALF_PACKED) { /* a chunk is of two taps */
 #pragma unroll
                 for (int half = 0; half < E; half += E / 2) {
@@ -70,53 +146,6 @@ template <int operand, int rows, bool by_k, int threads> struct Tile {
             }
         }
     }
-
-    /*  Of the 16 rows from `row` on, chunks 2k and 2k + 1 of k: the words of an A. */
-    static __device__ void load_a(uint32_t (&words)[4], int from, int row, int k)
-    {
-        const uint32_t base = shared_address() + from;
-        const int lane = threadIdx.x % 32;
-        if constexpr (by_k) {
-            ignis_ptx_ldmatrix(words, base + chunk_at(row + lane % 16, 2 * k + lane / 16));
-        } else if constexpr (sizeof(T) == 2) {
-            ignis_ptx_ldmatrix_transposed(words, base + chunk_at(16 * k + lane % 8 + lane / 16 * 8, row / 8 + lane / 8 % 2));
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                words[i] = word_at(from, 8 * k + lane % 4 + i / 2 * 4, row + lane / 4 + i % 2 * 8);
-        }
-        round(words);
-    }
-
-    /*  The same as the words of two B: of rows 0 to 7 first, then of 8 to 15. */
-    static __device__ void load_b(uint32_t (&words)[4], int from, int row, int k)
-    {
-        const uint32_t base = shared_address() + from;
-        const int lane = threadIdx.x % 32;
-        if constexpr (by_k) {
-            ignis_ptx_ldmatrix(words, base + chunk_at(row + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
-        } else if constexpr (sizeof(T) == 2) {
-            ignis_ptx_ldmatrix_transposed(words, base + chunk_at(16 * k + lane % 16, row / 8 + lane / 16));
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                words[i] = word_at(from, 8 * k + lane % 4 + i % 2 * 4, row + lane / 4 + i / 2 * 8);
-        }
-        round(words);
-    }
-
-  private:
-    static __device__ uint32_t word_at(int from, int k, int row)
-    {
-        return *(const uint32_t *)(shared() + from + chunk_at(k, row / 4) + row % 4 * 4);
-    }
-    static __device__ void round(uint32_t (&words)[4])
-    {
-        if constexpr (sizeof(T) == 4)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                words[i] = ignis_ptx_cvt_rna_tf32_f32(__uint_as_float(words[i]));
-    }
 };
 
 __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
@@ -131,20 +160,20 @@ __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
 template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(const Product &p)
 {
     ignis_grid_dependency();
-    constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32, width = BN + 4;
-    typedef Tile<PATCHES_A, BM, A_BY_K, threads> A;
-    typedef Tile<PATCHES_B, BN, B_BY_K, threads> B;
+    constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32, width = BN + 8; /* so that warps write to all banks */
+    typedef Tile<PATCHES_A, BM, WM, A_BY_K, threads> A;
+    typedef Tile<PATCHES_B, BN, WN, B_BY_K, threads> B;
     const Place place(p, blockIdx.x, BM, BN);
-    const T *a = p.a + place.batch * p.batch_a, *b = p.b + place.batch * p.batch_b;
     const int steps = (int)((place.end_k - place.first_k + DEPTH - 1) / DEPTH);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp / ACROSS * WM, warp_column = warp % ACROSS * WN;
     const bool sums_rows = sizeof(T) == 2 && p.row_sums && place.column == 0 && warp_column == 0;
     const auto stage = [](int step) { return step % STAGES * (A::bytes + B::bytes); };
+    A a(p, p.a + place.batch * p.batch_a, p.row_a, place.row, p.m, place.first_k, place.end_k, warp_row, p.packed_a);
+    B b(p, p.b + place.batch * p.batch_b, p.row_b, place.column, p.n, place.first_k, place.end_k, warp_column, p.packed_b);
     const auto copy = [&](int step) {
-        const long long k = place.first_k + (long long)step * DEPTH;
         if (step < steps) {
-            A::copy(p, stage(step), a, p.row_a, place.row, p.m, k, place.end_k, p.packed_a);
-            B::copy(p, stage(step) + A::bytes, b, p.row_b, place.column, p.n, k, place.end_k, p.packed_b);
+            a.copy(stage(step), step == steps - 1);
+            b.copy(stage(step) + A::bytes, step == steps - 1);
         }
         ignis_ptx_cp_async_commit();
     };
@@ -162,30 +191,42 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
 #pragma unroll 1
     for (int step = 0; step < STAGES - 1; step++)
         copy(step);
+    uint32_t x[2][WM / 16][4], y[2][WN / 16][4]; /* half a step, and the next half, which is loaded while that is multiplied */
+    const auto load = [&](int step, int half) {
+#pragma unroll
+        for (int m = 0; m < WM / 16; m++)
+            a.load(x[half][m], stage(step), m, half);
+#pragma unroll
+        for (int n = 0; n < WN / 16; n++)
+            b.load(y[half][n], stage(step) + A::bytes, n, half);
+    };
+    const auto wait = [] { /* the next step is there, and no warp loads from this one any more */
+                           ignis_ptx_cp_async_wait<STAGES - 2>();
+                           __syncthreads();
+    };
+    wait();
+    load(0, 0);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        ignis_ptx_cp_async_wait<STAGES - 2>();
-        __syncthreads(); /* the step is there, and the one before it is done with */
-        copy(step + STAGES - 1);
 #pragma unroll
-        for (int k = 0; k < 2; k++) {
-            uint32_t x[WM / 16][4], y[WN / 16][4];
-#pragma unroll
-            for (int m = 0; m < WM / 16; m++)
-                A::load_a(x[m], stage(step), warp_row + 16 * m, k);
-#pragma unroll
-            for (int n = 0; n < WN / 16; n++)
-                B::load_b(y[n], stage(step) + A::bytes, warp_column + 16 * n, k);
+        for (int half = 0; half < 2; half++) {
+            if (half == 0) {
+                load(step, 1);
+                copy(step + STAGES - 1);
+            } else {
+                wait();
+                load(step + 1, 0); /* behind the last one of anything */
+            }
 #pragma unroll
             for (int m = 0; m < WM / 16; m++)
 #pragma unroll
                 for (int n = 0; n < WN / 8; n++)
-                    mma(sum[m][n], x[m], y[n / 2][n % 2 * 2], y[n / 2][n % 2 * 2 + 1]);
+                    mma(sum[m][n], x[half][m], y[half][n / 2][n % 2 * 2], y[half][n / 2][n % 2 * 2 + 1]);
             if (sums_rows) {
                 constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */
 #pragma unroll
                 for (int m = 0; m < WM / 16; m++)
-                    mma(row_sum[m], x[m], one, one);
+                    mma(row_sum[m], x[half][m], one, one);
             }
         }
     }

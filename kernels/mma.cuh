@@ -66,8 +66,13 @@ __device__ inline void ignis_ptx_ldmatrix_transposed(uint32_t (&words)[4], uint3
                  : "r"(from));
 }
 
-/*  Starts to copy 16 bytes, of which those behind valid are zero instead; committed copies form a group, and groups finish in
-    order. What a wait has finished, other threads see behind a barrier. */
+/*  Starts to copy 16 bytes, of which those behind `valid`, where that is given, are zero instead; committed copies form a group, and groups finish
+    in order. What a wait has finished, other threads see behind a barrier. */
+__device__ inline void ignis_ptx_cp_async(uint32_t to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
 __device__ inline void ignis_ptx_cp_async(uint32_t to, const void *from, int valid)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");

@@ -309,9 +309,8 @@ static void test_conversions(void)
     for (unsigned i = 0; i < 8; i++)
         in[i] = 100 + i;
     CHECK(run(&b, "convert", 1, 1, 0, (void *[]){&out, &in}) == 0);
-    static const unsigned expected[21] = {0xc0003f80, 0x7bff, 0x7c00, 1,          0x3fc00000, 0,  104, 107, 2, 0x80000000,
-                                          0,          0,      15,     0x55114400, 0x80000000, 31, 11,  12,  8, 16,
-                                          0xfffe8000};
+    static const unsigned expected[21] = {0xc0003f80, 0x7bff, 0x7c00,     1,          0x3fc00000, 0,  104, 107, 2,  0x80000000, 0,
+                                          0,          15,     0x55114400, 0x80000000, 31,         11, 12,  8,   16, 0xfffe8000};
     for (int i = 0; i < 21; i++) {
         CHECK(out[i] == expected[i]);
         if (out[i] != expected[i])
