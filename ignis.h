@@ -20884,10 +20884,10 @@ static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 300, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 250, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 64, 128, 384, 2, 240, 400, 600, 800},
-    {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 990, 1250, 1000, 400},
+    {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 1000, 1000, 1000, 1500},
     {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 3, 280, 490, 1000, 1600},
     {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 7000, 7000, 1000, 2000},
-    {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2900, 1000, 1000},
+    {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 2400, 2900, 1000, 1000},
     {IGNIS__BUILTIN_GEMM_TINY, 16, 32, 256, 1, 220, 580, 1700, 0},
 };
 /* clang-format on */
@@ -21923,16 +21923,16 @@ static void ignis__measured_close(void)
 
 /* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
 
-/*  Products of few tiny tiles, which ignis_gemm_tiny is for, but where there are tensor cores for them. */
+/*  Products of few tiny tiles. */
 static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
 {
-    bool halves = product->dtype == IGNIS_F16 || product->dtype == IGNIS_BF16;
     int64_t tiles = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
-    return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512 && !(halves && op->work.device->info.compute_major >= 8);
+    return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
 }
 
-/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles, and by wgmma, of a round of tiles at least, of
-    which next to nothing lies outside; of those that are finished beside the next one, a tenth may. */
+/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done
+    to them costs nothing), and by wgmma, of a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the
+    next one, a tenth may. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;

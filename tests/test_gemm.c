@@ -543,9 +543,16 @@ TEST(the_kernel_follows_device_type_and_size)
     CHECK_OK(ignis_device_query(0, &info));
     CHECK_INT(chosen(IGNIS_F32, 128, 128, 64, 1).builtin, IGNIS__BUILTIN_GEMM);
     CHECK_INT(chosen(IGNIS_F64, 128, 128, 64, 2).builtin, IGNIS__BUILTIN_GEMM_SMALL);
-    CHECK_INT(chosen(IGNIS_F16, 32, 32, 64, 9).builtin, IGNIS__BUILTIN_GEMM_TINY);
-    CHECK_INT(chosen(IGNIS_F16, 256, 256, 256, 9).builtin,
-              info.compute_major < 8 ? IGNIS__BUILTIN_GEMM_SMALL : IGNIS__BUILTIN_GEMM_MMA_SMALL);
+    CHECK_INT(chosen(IGNIS_F32, 32, 32, 64, 9).builtin, IGNIS__BUILTIN_GEMM_TINY);
+    CHECK_INT(chosen(IGNIS_F16, 32, 32, 60, 9).builtin, IGNIS__BUILTIN_GEMM_TINY); /* rows are no packs */
+    CHECK_INT(chosen(IGNIS_F16, 32, 32, 64, 9).builtin, info.compute_major < 8    ? IGNIS__BUILTIN_GEMM_TINY
+                                                        : info.compute_major == 9 ? IGNIS__BUILTIN_GEMM_HOPPER
+                                                                                  : IGNIS__BUILTIN_GEMM_MMA_SMALL);
+    CHECK_INT(chosen(IGNIS_F16, 256, 256, 256, 16).builtin, info.compute_major < 8    ? IGNIS__BUILTIN_GEMM_SMALL
+                                                            : info.compute_major == 9 ? IGNIS__BUILTIN_GEMM_HOPPER
+                                                                                      : IGNIS__BUILTIN_GEMM_MMA_SMALL);
+    if (info.compute_major >= 8 && info.compute_major != 9)
+        CHECK_INT(chosen(IGNIS_F16, 4096, 4096, 4096, 16).builtin, IGNIS__BUILTIN_GEMM_MMA);
     CHECK(chosen(IGNIS_F32, 1024, 1024, 64, 64).splits == 1 && chosen(IGNIS_F32, 64, 64, 4096, 64).splits > 4);
     if (info.compute_major == 9) {
         CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
@@ -562,7 +569,8 @@ TEST(the_kernel_follows_device_type_and_size)
         CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 7);
         CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).columns, 128); /* 64 tiles, not 32 */
         CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).splits, 1);
-        CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits > 16);
+        CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits >= 16);
+        CHECK_INT(chosen(IGNIS_BF16, 64, 1024, 1024, 132).columns, 128);
     }
 }
 
