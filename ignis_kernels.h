@@ -34,7 +34,7 @@
         gemm.cuh                   331 lines   15912 bytes
         gemm_hopper.cu             662 lines   30551 bytes
         gemm_hopper_ahead.cuh      203 lines    9403 bytes
-        gemm_mma.cu                272 lines   13598 bytes
+        gemm_mma.cu                272 lines   13691 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   288 lines   12149 bytes
         gemv_blocks.cu             405 lines   17580 bytes
@@ -13291,9 +13291,9 @@ static const char *const ignis__lines_gemm_mma_cu[] = {
     "    -DIGNIS_TRANSPOSE_B=<0 or 1>, and with -DIGNIS_PATCHES for convolutions. f32 is rounded to tf32, and its rows are not summed. Sums in float, in",
     "    the order of k. Grid: tiles of a matrix * batch * splits.",
     "",
-    "    A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one. In shared memory a step of an operand is a tile",
-    "    of lines of chunks of 16 bytes, as they lie in memory: a line is 64 bytes of a row (by k), or all rows' elements at one k. Chunks change",
-    "    places within a line, so that the 8 that ldmatrix reads at a time are in different banks.",
+    "    A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one, and half of a step comes to registers while the other",
+    "    half is multiplied. In shared memory a step of an operand is a tile of lines of chunks of 16 bytes, as they lie in memory: a line is 64 bytes of a",
+    "    row (by k), or all rows' elements at one k. Chunks change places within a line, so that the 8 that ldmatrix reads at a time are in different banks.",
     "*/",
     "#include \"ignis.cuh\"",
     "#include \"mma.cuh\"",
@@ -13316,13 +13316,13 @@ static const char *const ignis__lines_gemm_mma_cu[] = {
     "template <int operand, int rows, int own, bool by_k, int threads> struct Tile {",
     "    static constexpr int bytes = rows * 64, across = by_k ? 4 : rows / E, line_bytes = 16 * across;",
     "    static constexpr int count = bytes / 16 / threads, lines = threads / across; /* chunks that a thread copies, so many lines apart */",
-    "    static constexpr bool by_words = !by_k && sizeof(T) == 4;                   /* are loaded, as ldmatrix transposes 16 bits */",
+    "    static constexpr bool by_words = !by_k && sizeof(T) == 4;                    /* is loaded, as ldmatrix transposes 16 bits */",
     "    static_assert(count * 16 * threads == bytes && lines % 8 == 0, \"a thread's chunks change places alike\");",
     "    const Product &p;",
     "    const T *const matrix;",
     "    const long long length, end_row, end_k, row;",
-    "    long long k;         /* of the first chunk, as is row */",
-    "    const T *next[count]; /* where rows are packs: the chunks of the next step; those of rows that are not there are others, which nobody needs */",
+    "    long long k;                    /* of the first chunk, as is row */",
+    "    const T *next[count];           /* where rows are packs, the chunks of the next step; of rows that are not there other ones, which nobody needs */",
     "    const int first_own, packed;    /* first_own: of the warp's rows */",
     "    int to, last;                   /* where the first chunk goes; which of them the last step has, as bits */",
     "    int lanes[by_k ? 2 : own / 16]; /* where ldmatrix loads for this lane: halves of a step, or each 16 rows */",
@@ -13333,12 +13333,12 @@ static const char *const ignis__lines_gemm_mma_cu[] = {
     "        return line * line_bytes + (chunk ^ swizzle) * 16;",
     "    }",
     "",
-    "    /*  Of rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the ends is zero. */",
+    "    /*  Of rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the end of k is zero. */",
     "    __device__ Tile(const Product &p, const T *matrix, long long length, long long first_row, long long end_row, long long first_k, long long end_k,",
     "                    int first_own, int packed)",
-    "        : p(p), matrix(matrix), length(length), end_row(end_row), end_k(end_k), row(first_row + (by_k ? threadIdx.x / across : threadIdx.x % across * E)),",
-    "          k(first_k + (by_k ? threadIdx.x % across * E : threadIdx.x / across)), first_own(first_own), packed(packed),",
-    "          to(chunk_at(threadIdx.x / across, threadIdx.x % across)), last(0)",
+    "        : p(p), matrix(matrix), length(length), end_row(end_row), end_k(end_k),",
+    "          row(first_row + (by_k ? threadIdx.x / across : threadIdx.x % across * E)), k(first_k + (by_k ? threadIdx.x % across * E : threadIdx.x / across)),",
+    "          first_own(first_own), packed(packed), to(chunk_at(threadIdx.x / across, threadIdx.x % across)), last(0)",
     "    {",
     "        const long long last_k = k + (end_k - first_k - 1) / DEPTH * DEPTH;",
     "        const int lane = threadIdx.x % 32;",
@@ -20576,7 +20576,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm.cuh", 0x8def456caf2f30a5ULL, ignis__lines_gemm_cuh, 331},
     {"gemm_hopper.cu", 0x9fb6e95ee0264e16ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 662)},
     {"gemm_hopper_ahead.cuh", 0xa622415dd5aa218bULL, ignis__lines_gemm_hopper_ahead_cuh, 203},
-    {"gemm_mma.cu", 0x9050621375d1965eULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 272)},
+    {"gemm_mma.cu", 0x0b39df98cf0d99b0ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 272)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x0862ad6cd322e331ULL, ignis__lines_gemv_cuh, 288},
     {"gemv_blocks.cu", 0xeda57c36363b44d2ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 405)},

@@ -5,9 +5,9 @@
     -DIGNIS_TRANSPOSE_B=<0 or 1>, and with -DIGNIS_PATCHES for convolutions. f32 is rounded to tf32, and its rows are not summed. Sums in float, in
     the order of k. Grid: tiles of a matrix * batch * splits.
 
-    A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one. In shared memory a step of an operand is a tile
-    of lines of chunks of 16 bytes, as they lie in memory: a line is 64 bytes of a row (by k), or all rows' elements at one k. Chunks change
-    places within a line, so that the 8 that ldmatrix reads at a time are in different banks.
+    A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one, and half of a step comes to registers while the other
+    half is multiplied. In shared memory a step of an operand is a tile of lines of chunks of 16 bytes, as they lie in memory: a line is 64 bytes of a
+    row (by k), or all rows' elements at one k. Chunks change places within a line, so that the 8 that ldmatrix reads at a time are in different banks.
 */
 #include "ignis.cuh"
 #include "mma.cuh"
@@ -30,13 +30,13 @@ __device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to
 template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
     static constexpr int bytes = rows * 64, across = by_k ? 4 : rows / E, line_bytes = 16 * across;
     static constexpr int count = bytes / 16 / threads, lines = threads / across; /* chunks that a thread copies, so many lines apart */
-    static constexpr bool by_words = !by_k && sizeof(T) == 4;                   /* are loaded, as ldmatrix transposes 16 bits */
+    static constexpr bool by_words = !by_k && sizeof(T) == 4;                    /* is loaded, as ldmatrix transposes 16 bits */
     static_assert(count * 16 * threads == bytes && lines % 8 == 0, "a thread's chunks change places alike");
     const Product &p;
     const T *const matrix;
     const long long length, end_row, end_k, row;
-    long long k;         /* of the first chunk, as is row */
-    const T *next[count]; /* where rows are packs: the chunks of the next step; those of rows that are not there are others, which nobody needs */
+    long long k;                    /* of the first chunk, as is row */
+    const T *next[count];           /* where rows are packs, the chunks of the next step; of rows that are not there other ones, which nobody needs */
     const int first_own, packed;    /* first_own: of the warp's rows */
     int to, last;                   /* where the first chunk goes; which of them the last step has, as bits */
     int lanes[by_k ? 2 : own / 16]; /* where ldmatrix loads for this lane: halves of a step, or each 16 rows */
@@ -47,12 +47,12 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
         return line * line_bytes + (chunk ^ swizzle) * 16;
     }
 
-    /*  Of rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the ends is zero. */
+    /*  Of rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the end of k is zero. */
     __device__ Tile(const Product &p, const T *matrix, long long length, long long first_row, long long end_row, long long first_k, long long end_k,
                     int first_own, int packed)
-        : p(p), matrix(matrix), length(length), end_row(end_row), end_k(end_k), row(first_row + (by_k ? threadIdx.x / across : threadIdx.x % across * E)),
-          k(first_k + (by_k ? threadIdx.x % across * E : threadIdx.x / across)), first_own(first_own), packed(packed),
-          to(chunk_at(threadIdx.x / across, threadIdx.x % across)), last(0)
+        : p(p), matrix(matrix), length(length), end_row(end_row), end_k(end_k),
+          row(first_row + (by_k ? threadIdx.x / across : threadIdx.x % across * E)), k(first_k + (by_k ? threadIdx.x % across * E : threadIdx.x / across)),
+          first_own(first_own), packed(packed), to(chunk_at(threadIdx.x / across, threadIdx.x % across)), last(0)
     {
         const long long last_k = k + (end_k - first_k - 1) / DEPTH * DEPTH;
         const int lane = threadIdx.x % 32;
