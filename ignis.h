@@ -310,8 +310,9 @@
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
-        Ignis' own kernels compute large products of f16 and bf16 on compute capability 9.0, where they are the faster ones; others are left to
-        cuBLASLt where it is found, but no program needs it. Own kernels do biases, activations and sums of gradients inside the products.
+        Ignis' own kernels compute products of few tiles, and large ones of f16 and bf16 on compute capability 9.0, where they are the faster ones;
+        others are left to cuBLASLt where it is found, but no program needs it. Own kernels do biases, activations and sums of gradients inside the
+        products. On 8.0 and up those of f16 and bf16 are on tensor cores.
         ignis_desc.matmul, or IGNIS_MATMUL in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone,
         IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
