@@ -312,7 +312,7 @@
 
         Ignis' own kernels compute products of few tiles, and large ones of f16 and bf16 on compute capability 9.0, where they are the faster ones;
         others are left to cuBLASLt where it is found, but no program needs it. Own kernels do biases, activations and sums of gradients inside the
-        products. On 8.0 and up those of f16 and bf16 are on tensor cores.
+        products. On 8.0 and up those of f16 and bf16 are on tensor cores, but for small ones whose rows are no multiples of 16 bytes.
         ignis_desc.matmul, or IGNIS_MATMUL in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone,
         IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
@@ -8868,22 +8868,27 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     return NULL;
 }
 
-/*  Waits for the device first, as copies may still use the memory. It is freed also when the device cannot be entered; after a
-    fault there is nothing to wait for, and the memory ends with the process. */
-static ignis_status ignis__pinned_give(const char *call, ignis__device *device, void *memory, int64_t size)
+/*  Waits for the device, as copies may still use the memory, and frees that (null: nothing), also when the device cannot be entered; after a fault
+    there is nothing to wait for, and the memory ends with the process. */
+static ignis_status ignis__pinned_end(const char *call, ignis__device *device, void *memory)
 {
     ignis__binding binding;
     bool entered, ok;
-    ignis__atomic_add(&ignis__pinned_bytes, (uint64_t)-size);
     if (ignis__devices_lost())
         return IGNIS_OK;
     entered = ignis__device_enter(call, device, &binding);
     ok = entered && ignis__device_wait(call, device);
-    if (IGNIS__CUDA_FAILED(call, device, cuMemFreeHost, (memory)))
+    if (memory && IGNIS__CUDA_FAILED(call, device, cuMemFreeHost, (memory)))
         ok = false;
     if (entered)
         ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+static ignis_status ignis__pinned_give(const char *call, ignis__device *device, void *memory, int64_t size)
+{
+    ignis__atomic_add(&ignis__pinned_bytes, (uint64_t)-size);
+    return ignis__pinned_end(call, device, memory);
 }
 
 /*  New pinned memory with what Ignis knows of it; null on failure. The device is entered. */
@@ -8910,7 +8915,7 @@ static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, igni
 }
 
 /*  A piece of pinned memory that Ignis uses for a while, with room for so many bytes: the smallest spare one that has, or a new one.
-    ignis__piece_give gives it back, or ignis__pinned_keep among the spare ones when nothing uses it any more. */
+    ignis__piece_give gives it back, or ignis__piece_keep when nothing uses it any more. */
 #define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
 static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device, int64_t size)
 {
@@ -8931,11 +8936,16 @@ static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device,
     return piece ? piece : ignis__pinned_make(call, device, room < size ? size : room);
 }
 
+/*  Gives a piece back that nothing uses any more. */
+static void ignis__piece_keep(ignis__device *device, ignis__pinned *piece)
+{
+    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
+}
+
 /*  Waits for the device, then keeps a piece, or frees it where it is large. But CUDA waits for all devices to free it, one of which may wait for what
     this thread has yet to begin, if both are ranks of this process: where there are others, it is kept. */
 IGNIS__MAYBE_UNUSED static ignis_status ignis__piece_give(const char *call, ignis__device *device, ignis__pinned *piece)
 {
-    ignis__binding binding;
     ignis_status status;
     int opened = 0, i;
     for (i = 0; i < ignis__device_total; i++)
@@ -8945,15 +8955,8 @@ IGNIS__MAYBE_UNUSED static ignis_status ignis__piece_give(const char *call, igni
         ignis__free(piece);
         return status;
     }
-    if (ignis__devices_lost())
-        status = IGNIS_OK;
-    else if (!ignis__device_enter(call, device, &binding))
-        status = ignis__failed();
-    else {
-        status = ignis__device_wait(call, device) ? IGNIS_OK : ignis__failed();
-        ignis__device_leave(&binding);
-    }
-    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
+    status = ignis__pinned_end(call, device, NULL);
+    ignis__piece_keep(device, piece);
     return status;
 }
 
@@ -10667,7 +10670,7 @@ static void ignis__ticket_destroy(ignis__ticket *ticket)
     if (ticket->done)
         ignis__event_give(ticket->device, ticket->done);
     if (ticket->piece)
-        ignis__pinned_keep(ticket->device, &ignis__caches[ticket->device - ignis__devices].spare, ticket->piece);
+        ignis__piece_keep(ticket->device, ticket->piece);
     ignis__free(ticket->parts);
     free(ticket->record.message);
     ignis__pool_give(&ignis__tickets, ticket);

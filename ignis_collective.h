@@ -5884,7 +5884,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
                     to_device ? "read" : "written", strerror(errno));
     /* a copy that has failed may still be under way: better lose the memory than let it write into the next one */
     if (piece && (ok || !moved || ignis__device_finish(work.device) == 0))
-        ignis__pinned_keep(work.device, &ignis__caches[work.device - ignis__devices].spare, piece);
+        ignis__piece_keep(work.device, piece);
     else
         ignis__free(piece);
     ignis__work_end(&work);

@@ -32,9 +32,9 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   331 lines   15912 bytes
-        gemm_hopper.cu             662 lines   30551 bytes
+        gemm_hopper.cu             662 lines   30555 bytes
         gemm_hopper_ahead.cuh      203 lines    9403 bytes
-        gemm_mma.cu                272 lines   13691 bytes
+        gemm_mma.cu                271 lines   13610 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   288 lines   12149 bytes
         gemv_blocks.cu             405 lines   17580 bytes
@@ -75,7 +75,7 @@
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                152 lines    6606 bytes
         weights.cuh                 55 lines    2573 bytes
-        weights_blocks.cuh         322 lines   15163 bytes
+        weights_blocks.cuh         322 lines   15141 bytes
 */
 #include <stdint.h>
 
@@ -6471,7 +6471,7 @@ static const char *const ignis__lines_weights_blocks_cuh[] = {
     "#pragma unroll",
     "        for (int apart = 1; apart < 32 / N; apart *= 2)",
     "            two = ignis_ptx_max_u16x2(two, __shfl_xor_sync(0xffffffff, two, apart));",
-    "        const uint32_t most = __float_as_uint(float(ignis_pack_of<ignis_pack<T, 1>>((uint16_t)max(two & 0xffffu, two >> 16))[0]));",
+    "        const uint32_t most = __float_as_uint(float(T::from_bits((uint16_t)max(two & 0xffffu, two >> 16))));",
     "        const int exponent = most >> 23, scaled = max(exponent - 13, 1);",
     "        const float inverse = __uint_as_float((uint32_t)(254 - scaled) << 23);",
     "#pragma unroll",
@@ -13033,7 +13033,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "        return is_there;",
     "    };",
     "",
-    "    if (threadIdx.x == 0) { /* ahead of the wait below */",
+    "    if (threadIdx.x == 0) { /* while the kernel ahead runs */",
     "        ignis_ptx_prefetch_tensormap(&a);",
     "        ignis_ptx_prefetch_tensormap(&b);",
     "        for (int i = 0; i < STAGES; i++) {",
@@ -13316,7 +13316,6 @@ static const char *const ignis__lines_gemm_mma_cu[] = {
     "template <int operand, int rows, int own, bool by_k, int threads> struct Tile {",
     "    static constexpr int bytes = rows * 64, across = by_k ? 4 : rows / E, line_bytes = 16 * across;",
     "    static constexpr int count = bytes / 16 / threads, lines = threads / across; /* chunks that a thread copies, so many lines apart */",
-    "    static constexpr bool by_words = !by_k && sizeof(T) == 4;                    /* is loaded, as ldmatrix transposes 16 bits */",
     "    static_assert(count * 16 * threads == bytes && lines % 8 == 0, \"a thread's chunks change places alike\");",
     "    const Product &p;",
     "    const T *const matrix;",
@@ -13382,9 +13381,9 @@ static const char *const ignis__lines_gemm_mma_cu[] = {
     "        const uint32_t base = shared_address() + stage;",
     "        if constexpr (by_k) {",
     "            ignis_ptx_ldmatrix(words, base + lanes[half] + 16 * i * line_bytes);",
-    "        } else if constexpr (!by_words) {",
+    "        } else if constexpr (sizeof(T) == 2) {",
     "            ignis_ptx_ldmatrix_transposed(words, base + lanes[i] + 16 * half * line_bytes);",
-    "        } else {",
+    "        } else { /* which transposes no words of 32 bits */",
     "            const int lane = threadIdx.x % 32;",
     "#pragma unroll",
     "            for (int j = 0; j < 4; j++) {",
@@ -20574,9 +20573,9 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8def456caf2f30a5ULL, ignis__lines_gemm_cuh, 331},
-    {"gemm_hopper.cu", 0x9fb6e95ee0264e16ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 662)},
+    {"gemm_hopper.cu", 0x0112a2960cfdb65bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 662)},
     {"gemm_hopper_ahead.cuh", 0xa622415dd5aa218bULL, ignis__lines_gemm_hopper_ahead_cuh, 203},
-    {"gemm_mma.cu", 0x0b39df98cf0d99b0ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 272)},
+    {"gemm_mma.cu", 0xfa887f079775828dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 271)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x0862ad6cd322e331ULL, ignis__lines_gemv_cuh, 288},
     {"gemv_blocks.cu", 0xeda57c36363b44d2ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_blocks_cu, 405)},
@@ -20617,7 +20616,7 @@ static const ignis__source ignis__sources[] = {
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0x2a2fdecbf68d54a1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_upsample_cu, 152)},
     {"weights.cuh", 0x460ce7665515bc27ULL, ignis__lines_weights_cuh, 55},
-    {"weights_blocks.cuh", 0x556fd8a789dad14aULL, ignis__lines_weights_blocks_cuh, 322},
+    {"weights_blocks.cuh", 0x15ca9d503dbe4c36ULL, ignis__lines_weights_blocks_cuh, 322},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

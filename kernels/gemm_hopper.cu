@@ -412,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         return is_there;
     };
 
-    if (threadIdx.x == 0) { /* ahead of the wait below */
+    if (threadIdx.x == 0) { /* while the kernel ahead runs */
         ignis_ptx_prefetch_tensormap(&a);
         ignis_ptx_prefetch_tensormap(&b);
         for (int i = 0; i < STAGES; i++) {

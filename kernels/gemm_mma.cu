@@ -30,7 +30,6 @@ __device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to
 template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
     static constexpr int bytes = rows * 64, across = by_k ? 4 : rows / E, line_bytes = 16 * across;
     static constexpr int count = bytes / 16 / threads, lines = threads / across; /* chunks that a thread copies, so many lines apart */
-    static constexpr bool by_words = !by_k && sizeof(T) == 4;                    /* is loaded, as ldmatrix transposes 16 bits */
     static_assert(count * 16 * threads == bytes && lines % 8 == 0, "a thread's chunks change places alike");
     const Product &p;
     const T *const matrix;
@@ -96,9 +95,9 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
         const uint32_t base = shared_address() + stage;
         if constexpr (by_k) {
             ignis_ptx_ldmatrix(words, base + lanes[half] + 16 * i * line_bytes);
-        } else if constexpr (!by_words) {
+        } else if constexpr (sizeof(T) == 2) {
             ignis_ptx_ldmatrix_transposed(words, base + lanes[i] + 16 * half * line_bytes);
-        } else {
+        } else { /* which transposes no words of 32 bits */
             const int lane = threadIdx.x % 32;
 #pragma unroll
             for (int j = 0; j < 4; j++) {

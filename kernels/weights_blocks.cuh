@@ -48,7 +48,7 @@ template <int N, bool summed> struct whole_numbers {
 #pragma unroll
         for (int apart = 1; apart < 32 / N; apart *= 2)
             two = ignis_ptx_max_u16x2(two, __shfl_xor_sync(0xffffffff, two, apart));
-        const uint32_t most = __float_as_uint(float(ignis_pack_of<ignis_pack<T, 1>>((uint16_t)max(two & 0xffffu, two >> 16))[0]));
+        const uint32_t most = __float_as_uint(float(T::from_bits((uint16_t)max(two & 0xffffu, two >> 16))));
         const int exponent = most >> 23, scaled = max(exponent - 13, 1);
         const float inverse = __uint_as_float((uint32_t)(254 - scaled) << 23);
 #pragma unroll
