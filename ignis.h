@@ -44286,10 +44286,14 @@ static bool ignis__engine_head_norms(const ignis__engine *e)
     return some;
 }
 
+/*  Stages of the ring at most. Tests have fewer. */
+static int ignis__step_stages = 8;
+
 /*  Bytes of shared memory of its blocks, with as many stages in the ring as there is room for. */
 static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 {
-    enum { FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, MOST = 8 }; /* generate_step.cu has the same */
+    /* generate_step.cu has the same; BARRIERS: of a stage */
+    enum { FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, BARRIERS = 5 * 8 };
     const ignis__model *m = e->model;
     const int head_dim = ignis__paged_head_dim(m->head_dim), grain = e->step_types ? 256 : 32;
     const int64_t attended = m->heads * m->head_dim;
@@ -44308,15 +44312,15 @@ static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
     }
     rest = FOUND + TURNS + PADDING + 128 + scales + (row > normed ? row : normed);
     room = e->device->info.shared_per_block - fixed - rest;
-    p->ring = room < 0 ? 0 : (int)ignis__clamp(room / (stage + 16), 0, MOST);
-    p->found_at = (int)(ignis__ceil_div((stage + 16) * p->ring + TURNS, 128) * 128); /* so that banks of shared memory are known */
+    p->ring = room < 0 ? 0 : (int)ignis__clamp(room / (stage + BARRIERS), 0, ignis__step_stages);
+    p->found_at = (int)(ignis__ceil_div((stage + BARRIERS) * p->ring + TURNS, 128) * 128); /* so that banks of shared memory are known */
     p->row_at = (int)(p->found_at + FOUND + scales);
-    return (size_t)((stage + 16) * p->ring + rest);
+    return (size_t)((stage + BARRIERS) * p->ring + rest);
 }
 
-/*  Bytes of a layer's quantised weights with which one launch is faster than one for each product. On an H200 5 to 10 % with 34 MB to 50 MB; from 5 %
-    slower to 2 % faster with 2 MB, and with 65 MB and more. Tests have a smaller least. */
-enum { IGNIS__STEP_MOST = 56 << 20 };
+/*  Bytes of a layer's quantised weights with which one launch is faster than one for each product. On an H200 7 to 10 % with 34 MB to 123 MB of four
+    bits; with 2 MB, and with 65 MB of Q8_0 and 179 MB of Q6_K, up to 5 % slower. Tests have a smaller least. */
+enum { IGNIS__STEP_MOST = 128 << 20, IGNIS__STEP_MOST_Q8_0 = 56 << 20 };
 static int64_t ignis__step_least = 16 << 20;
 
 /*  Whether generate_step.cu does steps of such a model. */
@@ -44326,12 +44330,13 @@ IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
     bool takes = (m->dtype == IGNIS_F16 || m->dtype == IGNIS_BF16) && m->parallel.size <= 1 && m->head_dim % 16 == 0 && m->inner % 8 == 0 &&
                  e->step_types >= 0 && (e->step_types || !e->embedding->blocks.count);
     ignis__step_arrays first = ignis__engine_arrays(e, 0);
-    int64_t bytes = 0;
+    int64_t bytes = 0, most;
     int i;
     for (i = 0; takes && i < 4 && first.weights[i]; i++)
         bytes += ignis__blocks_bytes(&first.weights[i]->blocks, first.weights[i]->blocks.count);
     takes = takes && (m->head_dim <= 128 || !ignis__engine_head_norms(e)); /* there are no registers for both */
-    return takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= IGNIS__STEP_MOST));
+    most = e->step_types >> IGNIS__GGUF_Q8_0 & 1 ? IGNIS__STEP_MOST_Q8_0 : IGNIS__STEP_MOST;
+    return takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= most));
 }
 
 /*  What it reads of a weight: the map of its tiles, or where parts of one type are. Rows of a tile that are apart are in two planes. */
@@ -44382,7 +44387,7 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
         !ignis__variant_exists(e->device, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define))
         return true;
     if (!ignis__engine_room(call, e, &e->table, m->layers + 1, per_layer, IGNIS_I32) ||
-        !ignis__engine_room(call, e, &e->words, 1, 2 * m->hidden + width + (m->heads * m->head_dim + m->inner) / 2 + found + 1,
+        !ignis__engine_room(call, e, &e->words, 1, 2 * m->hidden + (width + m->heads * m->head_dim + m->inner) / 2 + found + 1,
                             IGNIS_I64) ||
         !ignis__next_begin(&op, call, e->device))
         return false;
@@ -44657,8 +44662,8 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
     p.sums[0] = ignis__op_write(op, e->words);
     p.sums[1] = p.sums[0] + 8 * (ignis__address)m->hidden;
     p.qkv = p.sums[1] + 8 * (ignis__address)m->hidden;
-    p.attended = p.qkv + 8 * (ignis__address)width;
-    p.inner = p.attended + 4 * (ignis__address)attended; /* two elements a word */
+    p.attended = p.qkv + 4 * (ignis__address)width; /* two elements a word */
+    p.inner = p.attended + 4 * (ignis__address)attended;
     p.found = p.inner + 4 * (ignis__address)m->inner;
     p.state = p.found + 8 * (ignis__address)((int64_t)m->heads * e->splits * (2 + m->head_dim));
     p.eps = m->norm_eps;

@@ -4,8 +4,8 @@
     One token's step reads each weight once, and is as fast as the memory if there is always something on its way. So here blocks stay, one on each
     multiprocessor, and go from product to product together: while they wait for what the others have found, the weights of the products behind
     come to a ring in shared memory all the same. Of a block's warps eight multiply, each with a slice of K, and do attention; one adds up what the
-    slices have found, and finishes it; and three ask for weights. From product to product it is all waiting: so nothing there hangs on a load that
-    could have been done ahead, and loops are short rather than unrolled.
+    slices have found, and finishes it; two ask for weights; and one, of quantised weights, brings what is behind the ring nearer. From product to
+    product it is all waiting: so nothing there hangs on a load that could have been done ahead, and loops are short rather than unrolled.
 
     What blocks tell each other goes through global memory, as words that have a number in one half: that of the layer, over all steps. Who waits
     for a word loads it until the number is right, and no flag or fence is needed. A word is written again by a layer behind only by who has waited for
@@ -53,7 +53,7 @@ struct step_params {
     float *logits;
     uint32_t *state;              /* the number of the last step's last layer, and blocks that have ended: 0 */
     word *sums[2];                /* ahead of attention, and behind */
-    word *qkv, *attended, *inner; /* one, two and two elements a word */
+    word *qkv, *attended, *inner; /* two elements a word */
     word *found;                  /* of attention: [heads, splits, 2 + head_dim] */
     double eps, scale;
     step_shape shapes[PRODUCTS];
@@ -126,6 +126,7 @@ struct step_memory {
     T head_norms[TEAMS][2][IGNIS_HEAD_NORMS ? D : 4]; /* each team brings its own */
     float sines[D / 2], cosines[D / 2];
     float norm[2][SLICES];
+    uint32_t asked; /* stages of the ring, since the step began */
 };
 
 struct step_block {
@@ -139,13 +140,11 @@ struct step_block {
     __device__ uint32_t number(int layer) const { return before + layer + 2; }
     __device__ T *keys(int layer) const { return p.cache + 2 * layer * p.slab; }
 
-    /*  By one thread of BRINGERS: all weights of the step come to the ring, a stage with a piece of each warp after the other; this one asks for those of
-        warps own, own + BRINGERS and so on. */
-    __device__ void bring_weights(int own) const
+    /*  each(product, begin) of all that comes to the ring, a stage with a piece of each warp after the other; begin: grains from the first one of a
+        warp's slice on. The source is at the tile. */
+    template <typename Each> __device__ void each_piece(step_source &source, Each each) const
     {
-        step_turn stage = {0, 1}, earlier = {-min(ON_WAY, ring.count), 0};
         step_place at(p);
-        step_source source(own);
         source.load(p.layers[at.layer].weights[at.which % HEAD]);
 #pragma unroll 1
         while (at.more(p)) {
@@ -160,17 +159,63 @@ struct step_block {
                 tile_rows(x, 0, tile, low, high);
                 source.tile(x, low, high);
 #pragma unroll 1
-                for (int piece = 0, begin = 0; piece < x.pieces; piece++, begin += x.size) {
-                    ignis_mbarrier_wait(ring.empty + 8 * stage.at, stage.phase);
-                    if (earlier.at >= 0)
-                        ignis_mbarrier_wait(ring.full + 8 * earlier.at, earlier.phase);
-                    earlier.go_on(ring.count);
-                    source.ask(ring, stage.at, x, begin);
-                    stage.go_on(ring.count);
-                }
+                for (int piece = 0, begin = 0; piece < x.pieces; piece++, begin += x.size)
+                    each(x, begin);
             }
         }
     }
+
+    /*  By one thread of BRINGERS: all weights of the step come to the ring; this one asks for its part. No more is on its way at a time than keeps the
+        memory busy, as all else that is read waits behind it. */
+    __device__ void bring_weights(int own) const
+    {
+        step_turn stage = {0, 1}, oldest = {0, 0}; /* of those halves that are on their way */
+        uint32_t asked = 0;
+        int on_way = 0;
+        step_source source(own);
+        each_piece(source, [&](const step_product &x, int begin) {
+            ignis_mbarrier_wait(ring.empty + 8 * stage.at, stage.phase);
+            const int most = min(source.on_way, 2 * ring.count);
+            if (own == 0)
+                ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.asked), ++asked);
+#pragma unroll 1
+            for (int half = 0; half < 2; half++, on_way++) {
+                for (; on_way >= most; on_way--) {
+                    ignis_mbarrier_wait(ring.full_of(own, oldest.at), oldest.phase);
+                    oldest.go_on(2 * ring.count);
+                }
+                source.ask(ring, stage.at, half, x, begin);
+            }
+            stage.go_on(ring.count);
+        });
+    }
+
+#ifdef IGNIS_BLOCKS_TYPES
+    /*  By one thread: while the ring is full, as blocks wait for each other longer than it takes to fill it, the weights behind it come to the L2
+        cache. They come little by little: what blocks wait for waits behind them, too. */
+    __device__ void look_ahead() const
+    {
+        uint32_t stage = 0;
+        long long last = clock64();
+        step_source source(0);
+        each_piece(source, [&](const step_product &x, int begin) {
+#pragma unroll 1
+            for (int half = 0; half < 2;) {
+                const uint32_t asked = ignis_ptx_ld_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.asked));
+                if (stage <= asked)
+                    break;
+                if (stage < asked + source.ahead && clock64() - last >= source.pause &&
+                    !ignis_ptx_mbarrier_test_wait(ring.empty + 8 * (asked % ring.count), (asked / ring.count + 1) % 2)) {
+                    last = clock64();
+                    source.prefetch(half++, x, begin);
+                } else {
+                    __nanosleep(40);
+                }
+            }
+            stage++;
+        });
+    }
+#endif
 
     /*  By a warp: what the slices of each tile have found is added up, and goes where it belongs. A lane has a row of the tile, and another the same. */
     __device__ void finish() const
@@ -185,16 +230,31 @@ struct step_block {
             const T *bias = at.which == HEAD ? nullptr : l.bias[at.which];
             const bool adds = at.which == ATTENDED || at.which == DOWN;
             const uint32_t own = number(at.layer), base_number = at.which == DOWN ? own : own - 1;
-            for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {
-                int low, high;
+            const word *const sums = p.sums[at.which == DOWN];
+            ulonglong2 next_base;
+            T next_more = T(0.0f);
+            const auto find = [&](int tile, int &low, int &i) { /* a row of a tile; false: it is not there */
+                int high;
                 tile_rows(x, 0, tile, low, high);
-                const int i = (lane < 8 ? low : high) + lane % 8;
-                const bool there = i < (x.gated ? 2 * x.n : x.n);
-                const word *sum_at = p.sums[at.which == DOWN] + i / 2 * 2;
-                const T more = bias && there ? bias[i] : T(0.0f);
-                ulonglong2 base;
-                if (adds && there)
-                    base = ignis_ptx_ld_relaxed_gpu_v2(sum_at);
+                i = (lane < 8 ? low : high) + lane % 8;
+                return i < (x.gated ? 2 * x.n : x.n);
+            };
+            const auto ask = [&](int tile) { /* for what is added to it: a tile ahead, as that may take as long as a tile */
+                int low, i;
+                if (tile >= x.tiles || !find(tile, low, i))
+                    return;
+                if (bias)
+                    next_more = bias[i];
+                if (adds)
+                    next_base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2);
+            };
+            ask(x.first);
+            for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {
+                int low, i;
+                const bool there = find(tile, low, i);
+                const T more = next_more;
+                ulonglong2 base = next_base;
+                ask(tile + gridDim.x);
                 ignis_mbarrier_wait(ring.found_full + 8 * turn.at, turn.phase);
                 float y = sum_of_slices(ring.found_of(turn.at, 0) + lane, COLUMN);
                 __syncwarp();
@@ -209,23 +269,28 @@ struct step_block {
                         put_word(p.inner + i / 2, ignis_round_two<T>(a, next), own);
                     continue;
                 }
-                if (!there || threadIdx.x % 32 >= 16)
-                    continue;
                 if (at.which == QKV) {
                     const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);
                     const bool value = head >= p.heads + p.kv_heads, turns = !value && !IGNIS_HEAD_NORMS; /* else who reads them does it */
                     const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;
-                    const T z = T(turned(y, other, lane < 8 ? -sine : sine, cosine));
-                    put_word(p.qkv + i, (uint32_t) * (const uint16_t *)&z, own);
+                    const float z = turned(y, other, lane < 8 ? -sine : sine, cosine), next = __shfl_down_sync(0xffffffff, z, 1);
+                    if (!there || threadIdx.x % 32 >= 16)
+                        continue;
+                    if (lane % 2 == 0)
+                        put_word(p.qkv + i / 2, ignis_round_two<T>(z, next), own);
                     if (head >= p.heads && position >= 0 && (value || !IGNIS_HEAD_NORMS)) { /* for the steps behind */
                         const generate_cache<T> cache = {keys(at.layer) + value * p.slab, p.kv_heads, p.head_dim};
-                        cache.data[cache.in_page(page, position, head - p.heads - value * p.kv_heads) + d] = z;
+                        cache.data[cache.in_page(page, position, head - p.heads - value * p.kv_heads) + d] = T(z);
                     }
-                } else if (at.which == HEAD) {
+                    continue;
+                }
+                if (!there || threadIdx.x % 32 >= 16)
+                    continue;
+                if (at.which == HEAD) {
                     p.logits[i] = y;
                 } else {
                     while ((uint32_t)(base.x >> 32) != base_number || (uint32_t)(base.y >> 32) != base_number)
-                        base = ignis_ptx_ld_relaxed_gpu_v2(sum_at); /* it is there since the block has x, but may have been loaded before */
+                        base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2); /* it is there since the block has x, but may have been loaded before */
                     put_word(p.sums[at.which == ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);
                 }
             }
@@ -234,10 +299,9 @@ struct step_block {
 
     /* >>products ---------------------------------------------------------------------------------------------------- */
 
-    /*  Words of two numbers each come to shared memory: pairs first, first + step and so on up to `end`. */
-    __device__ void fetch(void *to, const word *from, uint32_t number, int first, int step, int end) const
+    /*  Words of two numbers each come to shared memory: pairs first, first + step and so on up to `end`, so many at a time. */
+    template <int AT_A_TIME> __device__ void fetch(void *to, const word *from, uint32_t number, int first, int step, int end) const
     {
-        constexpr int AT_A_TIME = 8;
 #pragma unroll 1
         for (int i = first; i < end; i += AT_A_TIME * step) {
             ulonglong2 x[AT_A_TIME];
@@ -263,7 +327,11 @@ struct step_block {
         const uint32_t own = number(at.layer);
         part_of_block::sync(); /* the row before is no longer needed */
         if (!normed && at.which % 2) {
-            fetch(row.at, at.which == ATTENDED ? p.attended : p.inner, own, begin / 4 + lane, 32, min(end, k) / 4);
+            const word *const from = at.which == ATTENDED ? p.attended : p.inner;
+            if (D < 256 && slice > 8 * 32 * 4) /* else in two rounds; larger heads leave no registers for one */
+                fetch<16>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);
+            else
+                fetch<8>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);
             __syncwarp();
             row.settle(begin, end, k);
             __syncwarp();
@@ -278,7 +346,7 @@ struct step_block {
                 ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);
         }
         ignis_ptx_cp_async_commit();
-        fetch(numbers, p.sums[at.which == UP], own - (at.which != UP), threadIdx.x, THREADS, k / 2);
+        fetch<8>(numbers, p.sums[at.which == UP], own - (at.which != UP), threadIdx.x, THREADS, k / 2);
         ignis_ptx_cp_async_wait<0>();
         part_of_block::sync();
         float mean = 0, squares = 0;
@@ -338,36 +406,43 @@ struct step_block {
 
     __device__ word *found_at(int head, int split) const { return p.found + ((long long)head * p.splits + split) * (2 + p.head_dim); }
 
-    /*  A share of the elements of attention: what all splits have found of them, put together. A lane has a split. */
+    /*  A share of the elements of attention: what all splits have found of them, put together. `width` lanes, each with a split, have a pair of
+        elements, and the warp as many pairs at a time. */
     __device__ void combine(uint32_t own, const paged_splits &splits) const
     {
-        const int lane = threadIdx.x % 32, pairs = p.heads * p.head_dim / 2, share = (pairs + gridDim.x - 1) / gridDim.x;
+        const int width = splits.count > 16 ? 32 : splits.count > 8 ? 16 : 8, lane = threadIdx.x % width, begin = threadIdx.x % 32 - lane;
+        const int pairs = p.heads * p.head_dim / 2, share = (pairs + gridDim.x - 1) / gridDim.x;
         const int end = min((int)(blockIdx.x + 1) * share, pairs);
-        for (int i = blockIdx.x * share + threadIdx.x / 32; i < end; i += SLICES) {
+        for (int first = blockIdx.x * share + threadIdx.x / 32 * (32 / width); first < end; first += SLICES * (32 / width)) {
+            const int i = first + begin / width;
+            const bool there = i < end;
             const word *from = found_at(2 * i / p.head_dim, lane);
-            ulonglong2 x[2] = {{0, 0}, {0, 0}};
+            ulonglong2 x[2];
             float top = -ignis_infinity<float>(), sum = 0, a = 0, b = 0;
-            wait_words(x, own, [&](int j) { return from + j * (2 + 2 * i % p.head_dim); }, [&](int) { return lane < splits.count; });
+            wait_words(x, own, [&](int j) { return from + j * (2 + 2 * i % p.head_dim); }, [&](int) { return there && lane < splits.count; });
             __syncwarp();
 #pragma unroll 1
-            for (int first = 0; first < splits.count; first += SPLITS_AT_A_TIME) {
-                const int last = min(first + SPLITS_AT_A_TIME, splits.count);
-                const float own_top = lane < last ? number_of(x[0].x) : -ignis_infinity<float>(); /* those before are in `top` */
-                const float higher = max(top, ignis_warp_reduce<ignis_max>(own_top)), factor = power_of_2(top - higher);
-                const float weight = power_of_2(number_of(x[0].x) - higher);
+            for (int from = 0; from < splits.count; from += SPLITS_AT_A_TIME) {
+                const int last = min(from + SPLITS_AT_A_TIME, splits.count);
+                float higher = lane < last ? number_of(x[0].x) : -ignis_infinity<float>(); /* those before are in `top` */
+#pragma unroll 1
+                for (int apart = width / 2; apart > 0; apart /= 2)
+                    higher = max(higher, __shfl_xor_sync(0xffffffff, higher, apart));
+                higher = max(top, higher);
+                const float factor = power_of_2(top - higher), weight = power_of_2(number_of(x[0].x) - higher);
                 sum *= factor;
                 a *= factor;
                 b *= factor;
                 top = higher;
 #pragma unroll 4
-                for (int j = first; j < last; j++) {
-                    const float w = __shfl_sync(0xffffffff, weight, j);
-                    sum += w * __shfl_sync(0xffffffff, number_of(x[0].y), j);
-                    a += w * __shfl_sync(0xffffffff, number_of(x[1].x), j);
-                    b += w * __shfl_sync(0xffffffff, number_of(x[1].y), j);
+                for (int j = from; j < last; j++) {
+                    const float w = __shfl_sync(0xffffffff, weight, begin + j);
+                    sum += w * __shfl_sync(0xffffffff, number_of(x[0].y), begin + j);
+                    a += w * __shfl_sync(0xffffffff, number_of(x[1].x), begin + j);
+                    b += w * __shfl_sync(0xffffffff, number_of(x[1].y), begin + j);
                 }
             }
-            if (lane == 0)
+            if (there && lane == 0)
                 put_word(p.attended + i, splits.count > 0 ? ignis_round_two<T>(a / sum, b / sum) : 0, own);
         }
     }
@@ -446,22 +521,22 @@ struct step_block {
             if (fetched && w.unit < w.units) {
                 const bool has_last = last < team.to;
                 if (w.at == team.from) { /* q, which is a row of words, and what the cache does not have yet */
-                    const int half = p.head_dim / 2, all = (w.count + 2 * has_last) * half;
+                    const int quarter = p.head_dim / 4, all = (w.count + 2 * has_last) * quarter;
                     team.clear();
                     for (int i = threadIdx.x % TEAM; i < all; i += 2 * TEAM) {
                         ulonglong2 pairs[2];
                         const auto of = [&](int j) {
-                            const int r = (i + j * TEAM) / half;
+                            const int r = (i + j * TEAM) / quarter;
                             return r < w.count ? w.first + r : p.heads + team.kv + (r - w.count) * p.kv_heads;
                         };
-                        wait_words(pairs, own, [&](int j) { return p.qkv + of(j) * p.head_dim + (i + j * TEAM) % half * 2; },
+                        wait_words(pairs, own, [&](int j) { return p.qkv + of(j) * (p.head_dim / 2) + (i + j * TEAM) % quarter * 2; },
                                    [&](int j) { return i + j * TEAM < all; });
 #pragma unroll
                         for (int j = 0; j < 2; j++) {
-                            const int r = (i + j * TEAM) / half;
+                            const int r = (i + j * TEAM) / quarter;
                             if (i + j * TEAM < all)
-                                *(uint32_t *)&rows[r < w.count ? r : HEADS + r - w.count][(i + j * TEAM) % half * 2] =
-                                    (uint32_t)pairs[j].x | (uint32_t)pairs[j].y << 16;
+                                *(uint2 *)&rows[r < w.count ? r : HEADS + r - w.count][(i + j * TEAM) % quarter * 4] =
+                                    make_uint2((uint32_t)pairs[j].x, (uint32_t)pairs[j].y);
                         }
                     }
                     team.sync();
@@ -555,15 +630,18 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
 {
     extern __shared__ __align__(1024) char memory[];
     __shared__ step_memory m;
-    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * p.ring;
+    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * BRINGERS * 2 * p.ring;
     const uint32_t found_full = empty + 8 * p.ring;
     const step_ring ring = {stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};
     step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};
     if (threadIdx.x < PRODUCTS)
         m.products[threadIdx.x] = product_of(p, threadIdx.x);
+    if (threadIdx.x == 0)
+        m.asked = 0;
     if (threadIdx.x == 32) {
         for (int i = 0; i < ring.count; i++) {
-            ignis_ptx_mbarrier_init(full + 8 * i, BRINGERS);
+            for (int j = 0; j < 2 * BRINGERS; j++)
+                ignis_ptx_mbarrier_init(full + 8 * (2 * BRINGERS * i + j), 1);
             ignis_ptx_mbarrier_init(empty + 8 * i, SLICES);
         }
         for (int i = 0; i < TURNS; i++) {
@@ -575,8 +653,13 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
     __syncthreads();
     if (threadIdx.x >= THREADS) {
         ignis_ptx_setmaxnreg_dec<OTHER_REGISTERS>();
-        if (threadIdx.x >= THREADS + 32 && threadIdx.x % 32 == 0)
-            block.bring_weights(threadIdx.x / 32 - SLICES - 1);
+        const int bringer = threadIdx.x / 32 - SLICES - 1;
+        if (bringer >= 0 && bringer < BRINGERS && threadIdx.x % 32 == 0)
+            block.bring_weights(bringer);
+#ifdef IGNIS_BLOCKS_TYPES
+        if (bringer == BRINGERS && threadIdx.x % 32 == 0)
+            block.look_ahead();
+#endif
         ignis_grid_dependency_wait();
         if (threadIdx.x >= THREADS + 32)
             return;

@@ -3,10 +3,9 @@
 
     A kind of weights, generate_step_dense.cuh or generate_step_blocks.cuh, has
         .._REGISTERS                of a thread that multiplies, and of another one
-        ON_WAY                      stages of the ring that are on their way at a time: all that is read waits behind them
         GRAIN, PIECE, STAGE_BYTES   elements of K that stay together; grains of a piece of a warp's slice of K, at most; bytes of a stage of the ring
         step_weights                where those of a product are, as ignis.h tells it
-        step_source                 asks for them, a piece of each warp after the other
+        step_source                 asks for its part of a half of a stage, as one of BRINGERS. on_way: so many of these are on their way at a time
         step_row(at, room)          a row of x in shared memory. A warp puts its slice there, elements `begin` to `end` with zeros behind the first k: by
                                     fill(begin, end, k, get) with get(i), the EACH elements from i on; or by settle(begin, end, k) if they are
                                     there as numbers. NUMBERS: they stay as they are
@@ -18,8 +17,9 @@
 #include "gemv.cuh"
 #include "hopper.cuh"
 
-constexpr int BRINGERS = 3; /* warps that ask for weights */
-constexpr int TURNS = 4;    /* tiles whose slices wait to be added up */
+constexpr int BRINGERS = 2;      /* warps that ask for weights */
+constexpr int HALF = SLICES / 2; /* warps that have a half of each stage, which may be there before the other one */
+constexpr int TURNS = 4;         /* tiles whose slices wait to be added up */
 
 /*  ignis.h has the same struct. */
 struct step_shape {
@@ -47,11 +47,21 @@ struct step_turn {
     }
 };
 
-/*  Of a block, in shared memory. Addresses of barriers: of stages, and of turns. */
+/*  Of a block, in shared memory. Addresses of barriers: of what bringers have asked for [BRINGERS][stages][halves], of stages, and of turns. */
 struct step_ring {
     uint32_t stages, full, empty, found_full, found_free;
     int count;          /* of stages */
     float *const found; /* [TURNS][SLICES][COLUMN] */
+
+    /*  Halves are numbered over all stages. */
+    __device__ uint32_t full_of(int bringer, int half) const { return full + 8 * (bringer * 2 * count + half); }
+    /*  Waits for a half of a stage. */
+    __device__ void wait(const step_turn &stage, int half) const
+    {
+#pragma unroll
+        for (int i = 0; i < BRINGERS; i++)
+            ignis_mbarrier_wait(full_of(i, 2 * stage.at + half), stage.phase);
+    }
 
     /*  This warp has read a stage, or has found its part of a tile. */
     __device__ void took(step_turn &stage) const

@@ -11,7 +11,8 @@
 #include "generate_step.cuh"
 #include "weights_blocks.cuh"
 
-constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88, ON_WAY = 2;
+constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88, WAY_BYTES = 40 << 10;
+constexpr int AHEAD_BYTES = 300 << 10, AHEAD_RATE = 15; /* that a block brings to the L2 cache, and of these in a cycle */
 
 constexpr int TYPES = IGNIS_BLOCKS_TYPES;
 constexpr bool SEVERAL = (TYPES & (TYPES - 1)) != 0;
@@ -45,7 +46,8 @@ struct step_source {
     step_part parts[PARTS], next[PARTS];
     const uint8_t *from, *scales;   /* of the tile's first eight rows */
     long long between;              /* bytes from there to the second eight */
-    int rows, type, bytes, further; /* bytes: of eight records; further: rows from the first eight to the second */
+    int rows, type, bytes, further, on_way; /* bytes: of eight records; further: rows from the first eight to the second */
+    int ahead, pause;                       /* stages behind the ring that come to the L2 cache, and cycles from half to half then */
 
     __device__ explicit step_source(int own) : own(own) {}
     /*  Of the next product: ahead of time, as it takes as long as the weights that are on their way. */
@@ -61,6 +63,10 @@ struct step_source {
         for (int i = 0; i < PARTS; i++)
             parts[i] = next[i];
         rows = x.gated ? 2 * x.n : x.n;
+        const int bytes = BRINGERS * HALF * x.size * TOGETHER * RECORD_BYTES; /* of a half, at most */
+        on_way = max(2, WAY_BYTES / bytes);
+        ahead = AHEAD_BYTES / (2 * bytes);
+        pause = bytes / AHEAD_RATE;
     }
     __device__ void tile(const step_product &x, int low, int high)
     {
@@ -82,37 +88,57 @@ struct step_source {
         if (has_type(BLOCKS_Q6_K))
             scales = records + (long long)((end - first + TOGETHER - 1) / TOGETHER) * (x.grains * bytes) + (long long)(low - first) * 2 * x.grains;
     }
-    /*  A piece of each warp, from so many grains behind the first one of its slice: each eight as one run, if that is all of K; or else those of warps
-        own, own + BRINGERS and so on. Few instructions: what one thread does here, all weights wait for. */
-    __device__ void ask(const step_ring &ring, int stage, const step_product &x, int begin) const
+    /*  each(to, from, bytes) of what eight rows have of a piece of each warp of a half, from so many grains behind the first one of its slice: one run, if
+        slices are one piece. Few instructions: what one thread does here, all weights wait for. */
+    template <typename Each> __device__ void runs(int half, const step_product &x, int begin, Each each) const
     {
-        const uint32_t to = ring.stages + stage * STAGE_BYTES, barrier = ring.full + 8 * stage;
-        const int apart = SLICES * x.size * bytes, of_scales = own == 2 && type == BLOCKS_Q6_K ? 2 * TOGETHER * x.grains : 0;
-        if (SEVERAL && own == 0)
-            *(int *)__cvta_shared_to_generic(to + TYPE_AT) = type;
         if (x.pieces == 1) {
-            ignis_ptx_mbarrier_arrive_expect(barrier, (own < 2 ? x.grains * bytes : 0) + 2 * of_scales);
-            if (own < 2)
-                ignis_ptx_bulk_load(to + own * apart, from + own * between, x.grains * bytes, barrier);
-        } else {
-            int all = 0;
-#pragma unroll
-            for (int i = 0; i < (SLICES + BRINGERS - 1) / BRINGERS; i++)
-                all += own + i * BRINGERS < SLICES ? max(x.grains_of(own + i * BRINGERS, begin), 0) : 0;
-            ignis_ptx_mbarrier_arrive_expect(barrier, all * 2 * bytes + 2 * of_scales);
-#pragma unroll
-            for (int i = 0; i < (SLICES + BRINGERS - 1) / BRINGERS; i++) {
-                const int warp = own + i * BRINGERS, some = x.grains_of(warp, begin), at = (warp * x.per_slice + begin) * bytes;
-                if (warp < SLICES && some > 0)
-#pragma unroll
-                    for (int r = 0; r < 2; r++)
-                        ignis_ptx_bulk_load(to + r * apart + warp * x.size * bytes, from + r * between + at, some * bytes, barrier);
-            }
+            const int middle = min(HALF * x.size, x.grains), at = half * middle * bytes;
+            each(at, at, (half ? x.grains - middle : middle) * bytes);
+            return;
         }
-        if (has_type(BLOCKS_Q6_K) && of_scales)
 #pragma unroll
-            for (int r = 0; r < 2; r++)
-                ignis_ptx_bulk_load(to + SCALES_AT + r * of_scales, scales + (long long)r * further * 2 * x.grains, of_scales, barrier);
+        for (int i = 0; i < HALF; i++) {
+            const int warp = half * HALF + i;
+            each(warp * x.size * bytes, (warp * x.per_slice + begin) * bytes, max(x.grains_of(warp, begin), 0) * bytes);
+        }
+    }
+    /*  Of scales of all warps, of eight rows, which come with the first half. */
+    __device__ int bytes_of_scales(int half, const step_product &x) const
+    {
+        return has_type(BLOCKS_Q6_K) && type == BLOCKS_Q6_K && half == 0 ? 2 * TOGETHER * x.grains : 0;
+    }
+    __device__ const uint8_t *scales_of(int eight, const step_product &x) const { return scales + (long long)eight * further * 2 * x.grains; }
+    /*  The first or the second eight rows, with their scales. */
+    __device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const
+    {
+        const uint32_t stage_at = ring.stages + stage * STAGE_BYTES, barrier = ring.full_of(own, 2 * stage + half);
+        const int of_scales = bytes_of_scales(half, x);
+        int all = of_scales;
+        if (SEVERAL && own == 0 && half == 0)
+            *(int *)__cvta_shared_to_generic(stage_at + TYPE_AT) = type;
+        runs(half, x, begin, [&](int, int, int some) { all += some; });
+        ignis_ptx_mbarrier_arrive_expect(barrier, all);
+        runs(half, x, begin, [&](int to, int at, int some) {
+            if (some > 0)
+                ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some, barrier);
+        });
+        if (of_scales)
+            ignis_ptx_bulk_load(stage_at + SCALES_AT + own * of_scales, scales_of(own, x), of_scales, barrier);
+    }
+    /*  Both eights. */
+    __device__ void prefetch(int half, const step_product &x, int begin) const
+    {
+        const int of_scales = bytes_of_scales(half, x);
+#pragma unroll 1
+        for (int r = 0; r < 2; r++) {
+            runs(half, x, begin, [&](int, int at, int some) {
+                if (some > 0)
+                    ignis_ptx_bulk_prefetch(from + r * between + at, some);
+            });
+            if (of_scales)
+                ignis_ptx_bulk_prefetch(scales_of(r, x), of_scales);
+        }
     }
 };
 
@@ -236,7 +262,9 @@ __device__ inline void multiply_tiles(const step_ring &ring, const step_product 
         const auto add = [&](int piece, const auto &of_x) {
             const uint8_t *from = stages + stage.at * STAGE_BYTES;
             const int begin = piece * x.size, some = x.grains_of(warp, begin);
-            ignis_mbarrier_wait(ring.full + 8 * stage.at, stage.phase);
+            ring.wait(stage, warp / HALF);
+            if (has_type(BLOCKS_Q6_K)) /* the scales of all warps come with the first half */
+                ring.wait(stage, 0);
             const int type = SEVERAL ? *(const int *)(from + TYPE_AT) : ONLY_TYPE;
             add_piece<BLOCKS_Q4_0>(sum, type, from, x, slice + begin, some, own, of_x);
             add_piece<BLOCKS_Q4_K>(sum, type, from, x, slice + begin, some, own, of_x);

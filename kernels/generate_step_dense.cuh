@@ -10,7 +10,7 @@
 #include "weights.cuh"
 
 constexpr int MULTIPLYING_REGISTERS = IGNIS_HEAD_DIM < 256 ? 216 : 224, OTHER_REGISTERS = IGNIS_HEAD_DIM < 256 ? 72 : 56;
-constexpr int ON_WAY = 3;
+constexpr int WAY_BYTES = 64 << 10;
 constexpr int GRAIN = 32, PIECE = 4;
 constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */
 constexpr int PIECE_BYTES = PIECE * GRAIN / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;
@@ -23,7 +23,7 @@ struct step_weights {
 struct step_source {
     const int own;
     const ignis_tensor_map *map, *next;
-    int period, boxes, plane, row; /* period: rows of the map's second dimension */
+    int period, boxes, plane, row, on_way; /* period: rows of the map's second dimension */
 
     __device__ explicit step_source(int own) : own(own) {}
     __device__ void load(const step_weights &weights) { next = &weights.map; }
@@ -32,30 +32,27 @@ struct step_source {
         map = next;
         period = x.kind == TO_CACHE ? x.head_dim / 2 : x.n;
         boxes = (GRAIN * x.size + BOX - 1) / BOX;
+        on_way = WAY_BYTES / (boxes * HALF * BOX_BYTES);
     }
     __device__ void tile(const step_product &, int low, int)
     {
         plane = low / period;
         row = low - plane * period;
     }
-    /*  A piece of each of warps own, own + BRINGERS and so on, from so many grains behind its first one. What is outside comes as zeros. */
-    __device__ void ask(const step_ring &ring, int stage, const step_product &x, int begin) const
+    /*  One box of a piece of each warp of a half, from so many grains behind the first one of its slice. What is outside comes as zeros. */
+    __device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const
     {
-        const uint32_t to = ring.stages + stage * STAGE_BYTES, barrier = ring.full + 8 * stage;
-        const int parts = min(SLICES, (x.grains - begin + x.per_slice - 1) / x.per_slice); /* warps that have some of this piece */
-        ignis_ptx_mbarrier_arrive_expect(barrier, (parts - own + BRINGERS - 1) / BRINGERS * boxes * BOX_BYTES);
+        const uint32_t barrier = ring.full_of(own, 2 * stage + half), to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;
+        const int first = half * HALF, all = (x.grains - begin + x.per_slice - 1) / x.per_slice; /* warps that have some of this piece */
+        const int count = own < boxes ? min(max(all - first, 0), HALF) : 0;
+        ignis_ptx_mbarrier_arrive_expect(barrier, count * BOX_BYTES);
 #pragma unroll
-        for (int i = 0; i < (SLICES + BRINGERS - 1) / BRINGERS; i++) {
-            const int warp = own + i * BRINGERS;
-            if (warp < parts)
-#pragma unroll
-                for (int j = 0; j < PIECE * GRAIN / BOX; j++)
-                    if (j < boxes)
-                        ignis_ptx_tensor_load<3>(to + warp * PIECE_BYTES + j * BOX_BYTES, map, barrier,
-                                                 GRAIN * (warp * x.per_slice + begin) + j * BOX, row, plane);
-        }
+        for (int i = 0; i < HALF; i++)
+            if (i < count)
+                ignis_ptx_tensor_load<3>(to + (first + i) * PIECE_BYTES, map, barrier, GRAIN * ((first + i) * x.per_slice + begin) + own * BOX, row, plane);
     }
 };
+static_assert(PIECE_BYTES == BRINGERS * BOX_BYTES, "each has a box of a piece");
 
 struct step_row {
     static constexpr bool NUMBERS = true; /* elements as they are */
@@ -91,7 +88,7 @@ __device__ inline void multiply(const step_ring &ring, const step_product &x, co
     weights::block first[PIECE], second[PIECE];
     const auto take = [&](weights::block (&to)[PIECE]) {
         const char *from = of_ring + stage.at * STAGE_BYTES;
-        ignis_mbarrier_wait(ring.full + 8 * stage.at, stage.phase);
+        ring.wait(stage, warp / HALF);
 #pragma unroll
         for (int i = 0; i < PIECE; i++)
 #pragma unroll

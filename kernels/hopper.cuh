@@ -55,6 +55,17 @@ __device__ inline bool ignis_ptx_mbarrier_try_wait(uint32_t barrier, uint32_t pa
     return done;
 }
 
+/*  The same without waiting. */
+__device__ inline bool ignis_ptx_mbarrier_test_wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return done;
+}
+
 __device__ inline void ignis_mbarrier_wait(uint32_t barrier, uint32_t parity)
 {
     while (!ignis_ptx_mbarrier_try_wait(barrier, parity)) {
@@ -263,6 +274,12 @@ __device__ inline void ignis_ptx_bulk_load(uint32_t to, const void *from, uint32
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
+}
+
+/*  The same to the L2 cache, for which nobody waits. */
+__device__ inline void ignis_ptx_bulk_prefetch(const void *from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
 /*  From shared memory to that of another block of the cluster, and to a barrier there. */

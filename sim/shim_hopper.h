@@ -102,6 +102,14 @@ SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_mbarrier__complete_tx__byt
 {
     sim_rt->bulk_load(sim_shared(to), sim_generic(from), bytes, sim_shared(barrier), SIM_HERE);
 }
+SIM_DEVICE void sim_ptx_cp_async_bulk_prefetch(sim_address from, unsigned bytes, SIM_AT)
+{
+    if ((from.value | bytes) % 16)
+        sim_fail(716, "misaligned address, or number of bytes, in cp.async.bulk.prefetch", SIM_HERE);
+    const volatile char *at = (const volatile char *)sim_generic(from);
+    if (bytes) /* what is not there is an error, as on a GPU */
+        (void)at[0], (void)at[bytes - 1];
+}
 SIM_DEVICE void sim_ptx_cp_async_bulk_shared_bulk_group(sim_address to, sim_address from, unsigned bytes, SIM_AT)
 {
     sim_rt->bulk_store(sim_generic(to), sim_shared(from), bytes, 0, SIM_HERE);

@@ -43,6 +43,7 @@ enum { LATE = 1, EARLY = 2, ALWAYS = 3 }; /* when a fault must be caught */
     X(STORE_AHEAD, ALWAYS, "a tile that is stored, or added, begins ahead of its tensor", "")                                          \
     X(NO_STORE_WAIT, ALWAYS, "exits before its bulk store from here has read it", "shared memory + 32768")                             \
     X(REUSED_SOURCE, ALWAYS, "shared memory + 32768: a write over the source of a bulk store that nobody has waited for", "")          \
+    X(MISALIGNED_PREFETCH, ALWAYS, "misaligned address, or number of bytes, in cp.async.bulk.prefetch", "")                            \
     X(UNUSED_LOAD, LATE, "the block ends while a bulk load to here is under way", "shared memory + 40960")                             \
     X(NAMED_BARRIER, ALWAYS, "128 threads wait at barrier 1, which wants 160", "deadlock")                                             \
     X(POLLS_IN_VAIN, ALWAYS, "no progress, some threads poll memory in vain", "wait at the mbarrier at shared memory + 49168")

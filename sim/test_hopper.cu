@@ -67,6 +67,11 @@ extern "C" __global__ void __launch_bounds__(256)
             ignis_ptx_setmaxnreg_dec<24>();
         else
             ignis_ptx_setmaxnreg_dec<248>();
+        if (threadIdx.x == 128) {
+            if (ignis_ptx_mbarrier_test_wait(spare, 0) || !ignis_ptx_mbarrier_test_wait(spare, 1)) /* nobody arrives there */
+                return;
+            ignis_ptx_bulk_prefetch(never, fault == MISALIGNED_PREFETCH ? 8 : 16);
+        }
         for (int i = 0; i < steps && threadIdx.x == 128; i++) {
             const int s = i % STAGES;
             const uint32_t to = tiles + 2 * s * TILE, barrier = full + 8 * s;

@@ -1263,6 +1263,7 @@ TEST(steps_of_one_row_have_the_bits_of_others)
 {
     static const int blocks[] = {1, 2, 3, 7, 13}, prompts[] = {1, 62, 15, 93};
     const int64_t least = ignis__step_least;
+    const int ring = ignis__step_stages;
     ignis_device_info info;
     int drawn, rare, i;
     SETUP(NULL);
@@ -1281,7 +1282,12 @@ TEST(steps_of_one_row_have_the_bits_of_others)
         weights_type = quantised_shapes[i].type, other_type = quantised_shapes[i].other;
         check_whole(&quantised_shapes[i].shape, 160, prompts[i % COUNT_OF(prompts)], drawn, blocks[i % COUNT_OF(blocks)]);
     }
+    ignis__step_stages = 2; /* more could be on its way than there is room for */
+    weights_type = quantised_shapes[0].type, other_type = quantised_shapes[0].other;
+    check_whole(&quantised_shapes[0].shape, 160, 15, 2, 3);
     weights_type = 0;
+    check_whole(&whole_shapes[0], 160, 15, 2, 3);
+    ignis__step_stages = ring;
     ignis__step_least = least;
     check_whole(&whole_shapes[1], 700, 640, 2, 2); /* more units than teams */
     if (rare)
