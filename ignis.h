@@ -3709,9 +3709,9 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
 /*  ignis_sequence_next - draw a token behind the last one, and append it
     The bits of all logits are the same alone, in any batch, in a fork, after truncating and feeding: they follow from the ids, and from how those
     were cut in pieces that were fed more than 64 at a time. sampling may be null: the likeliest token.
-    On devices of compute capability 9.x a step of one sequence, of a model in f16 or bf16 whose weights are not quantised, or 16 to 56 MB of them a
-    layer, is one launch whose blocks wait for each other (a cooperative launch): it begins when other work has left room for one on each
-    multiprocessor. Not where heads of more than 128 elements have norms.
+    On devices of compute capability 9.x a step of one sequence, of a model in f16 or bf16 whose weights are not quantised, or are 16 to 128 MB a
+    layer then (56 MB where some are Q8_0), is one launch whose blocks wait for each other (a cooperative launch): it begins when other work has
+    left room for one on each multiprocessor. Not where heads of more than 128 elements have norms.
     Returns: the token; -1 on failure, and then the sequence is as it was.
     Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
     (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
