@@ -47,7 +47,7 @@
         generate_draw.cu           772 lines   33109 bytes
         generate_step.cu           710 lines   35530 bytes
         generate_step.cuh           84 lines    3786 bytes
-        generate_step_blocks.cuh   297 lines   14658 bytes
+        generate_step_blocks.cuh   297 lines   14656 bytes
         generate_step_dense.cuh    132 lines    5868 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 460 lines   27232 bytes
@@ -4499,8 +4499,8 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "    step_part parts[PARTS], next[PARTS];",
     "    const uint8_t *from, *scales;   /* of the tile's first eight rows */",
     "    long long between;              /* bytes from there to the second eight */",
-    "    int rows, type, bytes, further, on_way; /* bytes: of eight records; further: rows from the first eight to the second */",
-    "    int ahead, pause;                       /* stages behind the ring that come to the L2 cache, and cycles from half to half then */",
+    "    int rows, type, bytes, further; /* bytes: of eight records; further: rows from the first eight to the second */",
+    "    int on_way, ahead, pause;       /* ahead: stages behind the ring that come to the L2 cache; pause: cycles from half to half then */",
     "",
     "    __device__ explicit step_source(int own) : own(own) {}",
     "    /*  Of the next product: ahead of time, as it takes as long as the weights that are on their way. */",
@@ -4516,10 +4516,10 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "        for (int i = 0; i < PARTS; i++)",
     "            parts[i] = next[i];",
     "        rows = x.gated ? 2 * x.n : x.n;",
-    "        const int bytes = BRINGERS * HALF * x.size * TOGETHER * RECORD_BYTES; /* of a half, at most */",
-    "        on_way = max(2, WAY_BYTES / bytes);",
-    "        ahead = AHEAD_BYTES / (2 * bytes);",
-    "        pause = bytes / AHEAD_RATE;",
+    "        const int of_half = BRINGERS * HALF * x.size * TOGETHER * RECORD_BYTES; /* bytes, at most */",
+    "        on_way = max(2, WAY_BYTES / of_half);",
+    "        ahead = AHEAD_BYTES / (2 * of_half);",
+    "        pause = of_half / AHEAD_RATE;",
     "    }",
     "    __device__ void tile(const step_product &x, int low, int high)",
     "    {",
@@ -4541,8 +4541,8 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "        if (has_type(BLOCKS_Q6_K))",
     "            scales = records + (long long)((end - first + TOGETHER - 1) / TOGETHER) * (x.grains * bytes) + (long long)(low - first) * 2 * x.grains;",
     "    }",
-    "    /*  each(to, from, bytes) of what eight rows have of a piece of each warp of a half, from so many grains behind the first one of its slice: one run, if",
-    "        slices are one piece. Few instructions: what one thread does here, all weights wait for. */",
+    "    /*  each(to, from, bytes) of what eight rows have of a piece of each warp of a half, from so many grains behind the first one of its slice: one",
+    "        run, if slices are one piece. Few instructions: what one thread does here, all weights wait for. */",
     "    template <typename Each> __device__ void runs(int half, const step_product &x, int begin, Each each) const",
     "    {",
     "        if (x.pieces == 1) {",
@@ -20723,7 +20723,7 @@ static const ignis__source ignis__sources[] = {
     {"generate_draw.cu", 0x217687631b84ac41ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
     {"generate_step.cu", 0x2e7290dc4b35c47bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 710)},
     {"generate_step.cuh", 0xc15be42d99a3f039ULL, ignis__lines_generate_step_cuh, 84},
-    {"generate_step_blocks.cuh", 0xee71ca47e35dced1ULL, ignis__lines_generate_step_blocks_cuh, 297},
+    {"generate_step_blocks.cuh", 0xd49fa25977b2175eULL, ignis__lines_generate_step_blocks_cuh, 297},
     {"generate_step_dense.cuh", 0x21340fc063ffbf4bULL, ignis__lines_generate_step_dense_cuh, 132},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x51334a3aff97ffb5ULL, ignis__lines_hopper_cuh, 460},

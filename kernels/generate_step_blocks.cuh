@@ -46,8 +46,8 @@ struct step_source {
     step_part parts[PARTS], next[PARTS];
     const uint8_t *from, *scales;   /* of the tile's first eight rows */
     long long between;              /* bytes from there to the second eight */
-    int rows, type, bytes, further, on_way; /* bytes: of eight records; further: rows from the first eight to the second */
-    int ahead, pause;                       /* stages behind the ring that come to the L2 cache, and cycles from half to half then */
+    int rows, type, bytes, further; /* bytes: of eight records; further: rows from the first eight to the second */
+    int on_way, ahead, pause;       /* ahead: stages behind the ring that come to the L2 cache; pause: cycles from half to half then */
 
     __device__ explicit step_source(int own) : own(own) {}
     /*  Of the next product: ahead of time, as it takes as long as the weights that are on their way. */
@@ -63,10 +63,10 @@ struct step_source {
         for (int i = 0; i < PARTS; i++)
             parts[i] = next[i];
         rows = x.gated ? 2 * x.n : x.n;
-        const int bytes = BRINGERS * HALF * x.size * TOGETHER * RECORD_BYTES; /* of a half, at most */
-        on_way = max(2, WAY_BYTES / bytes);
-        ahead = AHEAD_BYTES / (2 * bytes);
-        pause = bytes / AHEAD_RATE;
+        const int of_half = BRINGERS * HALF * x.size * TOGETHER * RECORD_BYTES; /* bytes, at most */
+        on_way = max(2, WAY_BYTES / of_half);
+        ahead = AHEAD_BYTES / (2 * of_half);
+        pause = of_half / AHEAD_RATE;
     }
     __device__ void tile(const step_product &x, int low, int high)
     {
@@ -88,8 +88,8 @@ struct step_source {
         if (has_type(BLOCKS_Q6_K))
             scales = records + (long long)((end - first + TOGETHER - 1) / TOGETHER) * (x.grains * bytes) + (long long)(low - first) * 2 * x.grains;
     }
-    /*  each(to, from, bytes) of what eight rows have of a piece of each warp of a half, from so many grains behind the first one of its slice: one run, if
-        slices are one piece. Few instructions: what one thread does here, all weights wait for. */
+    /*  each(to, from, bytes) of what eight rows have of a piece of each warp of a half, from so many grains behind the first one of its slice: one
+        run, if slices are one piece. Few instructions: what one thread does here, all weights wait for. */
     template <typename Each> __device__ void runs(int half, const step_product &x, int begin, Each each) const
     {
         if (x.pieces == 1) {
