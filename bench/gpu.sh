@@ -15,7 +15,8 @@
 #   peers       PyTorch and CuPy beside some of those
 #   generate    tokens a second beside transformers with torch.compile, then of quantised weights. MODELS='gpt2 llama-1b llama-8b' BATCH=1,16,64
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
-#   attention   the kernels for compute capability 9.0: tests, the same under the checkers of memory and of races, speed beside cuDNN
+#   attention   the kernels for compute capability 9.0: tests, the same under the checker of memory, speed beside cuDNN
+#   races       those kernels, and those of generation, under the checker of races: its reports are to be read
 #   comm        several GPUs: tests
 #   collective  several GPUs: collective operations beside NCCL
 #   parallel    several GPUs: data-parallel training beside DistributedDataParallel, and tokens a second of models that they share
@@ -93,14 +94,24 @@ part() {
             $python bench/peer_training.py "$logs/training.txt" $sections ;;
     attention)
         build test_ops_attention bench_training && $out/test_ops_attention wgmma || exit 1
-        # racecheck does not see that one lane of a warp, behind __syncwarp, arrives at a barrier for all of them: where each lane arrives, it has nothing
-        # to say of ignis_sdpa, and of ignis_sdpa_backward but of a word that its threads poll on purpose.
-        for tool in memcheck 'racecheck --kernel-regex-exclude kne=ignis_sdpa --kernel-regex-exclude kne=ignis_sdpa_backward'; do
-            echo "$tool"
-            WRAPPER=compute-sanitizer compute-sanitizer --tool $tool --report-api-errors no --target-processes application-only \
-                --error-exitcode 1 $out/test_ops_attention wgmma || exit 1
-        done
+        WRAPPER=compute-sanitizer compute-sanitizer --tool memcheck --report-api-errors no --target-processes application-only \
+            --error-exitcode 1 $out/test_ops_attention wgmma || exit 1
         $out/bench_training attention wgmma >"$logs/wgmma.txt" && $python bench/peer_training.py "$logs/wgmma.txt" attention ;;
+    races) # in a copy where each lane of a warp arrives at barriers: kernels/hopper.cuh says why
+        copy=$logs/races found=0
+        rm -rf "$copy" && mkdir -p "$copy" && cp -r ignis*.h tests "$copy" &&
+            sed -i 's/IGNIS_WARP_ARRIVALS = 1;/IGNIS_WARP_ARRIVALS = 32;/' "$copy/ignis_kernels.h" || exit 1
+        for test in ops_attention generate; do
+            cc -O1 -w -I"$copy" "$copy/tests/test_$test.c" -o "$copy/test_$test" -lm -ldl -lpthread || exit 1
+        done
+        # Of ignis_sdpa_backward it reports a word that threads poll on purpose.
+        for run in 'ops_attention wgmma' 'generate products_of_quantised' 'generate steps_of_one_row' 'generate keys_of_many_rows'; do
+            echo "racecheck of $run"
+            WRAPPER=compute-sanitizer compute-sanitizer --tool racecheck --report-api-errors no --target-processes application-only \
+                "$copy/test_${run% *}" ${run#* } >"$copy/${run#* }.txt" 2>&1 || found=1
+            tail -n 2 "$copy/${run#* }.txt"
+        done
+        exit $found ;;
     comm)
         make -j"$(nproc)" check-gpus && make -j"$(nproc)" test TESTS="$(ls tests/test_comm_*.c tests/test_nccl.c tests/test_peer.c \
             tests/test_parallel.c tests/test_generate_parallel.c | sed "s|tests/\(.*\)\.c|$out/\1|" | tr '\n' ' ')" ;;

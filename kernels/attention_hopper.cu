@@ -415,11 +415,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
     const uint64_t q_tiles = ignis_wgmma_descriptor(base + Q_AT + group * Q_BYTES, 0, 1024);
     const uint64_t k_tile = ignis_wgmma_descriptor(base + K_AT, 0, 1024), v_tile = ignis_wgmma_descriptor(base + V_AT, KEYS * 128, 1024);
     const uint32_t place = base + OUT_AT + group * Q_BYTES;
-    const auto arrive = [&](int i) {
-        __syncwarp();
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(barrier(i));
-    };
+    const auto arrive = [&](int i) { ignis_warp_arrive(barrier(i)); };
     ring<> k_ring = {0, 0}, v_ring = {0, 0};
     const auto wait_k = [&] { ignis_mbarrier_wait(barrier(FULL_K + k_ring.stage), k_ring.parity); };
     const auto wait_v = [&] { ignis_mbarrier_wait(barrier(FULL_V + v_ring.stage), v_ring.parity); };
@@ -582,7 +578,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (produces) {
         for (int i = 0; i < BARRIERS; i++) {
             const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);
-            ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS);
+            ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS * IGNIS_WARP_ARRIVALS);
         }
         ignis_ptx_fence_mbarrier_init();
     }

@@ -306,14 +306,6 @@ __device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, in
     }
 }
 
-/*  A stage that the warp has read is free again. */
-__device__ inline void release(uint32_t barrier)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        ignis_ptx_mbarrier_arrive(barrier);
-}
-
 /*  C = A B^T over all columns. */
 template <int n> __device__ inline void product_of_rows(float (&c)[n][4], uint64_t a, int a_rows, uint64_t b, int b_rows)
 {
@@ -635,7 +627,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         }
         store_gradients(k, row, chunk, grad, (float)p.scale);
         ignis_ptx_fence_proxy_async();
-        release(bar(DONE + stage));
+        ignis_warp_arrive(bar(DONE + stage));
     }
 
     const long long heads = (long long)p.batches * p.heads;
@@ -665,7 +657,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
     if (threadIdx.x == 0) {
         for (int i = 0; i < 1 + 2 * STAGES; i++)
-            ignis_ptx_mbarrier_init(base + BARS_AT + 8 * i, i < DONE ? 1 : 8); /* warps that are done */
+            ignis_ptx_mbarrier_init(base + BARS_AT + 8 * i, i < DONE ? 1 : 8 * IGNIS_WARP_ARRIVALS); /* warps that are done */
         ignis_ptx_fence_mbarrier_init();
     }
     __syncthreads();
@@ -990,7 +982,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
         ignis_wgmma_hold(weights);
-        release(bar(EMPTY_OUT + stage));
+        ignis_warp_arrive(bar(EMPTY_OUT + stage));
         add_product(grad_k, gradients, ignis_wgmma_ahead(q_columns, of_stage));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
@@ -1003,7 +995,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
         ignis_wgmma_hold(gradients);
-        release(bar(EMPTY_Q + stage));
+        ignis_warp_arrive(bar(EMPTY_Q + stage));
         stage ^= 1;
         parity ^= stage == 0;
     });
@@ -1081,14 +1073,14 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         add_tile_product(grad_k, along_rows(scores), ignis_wgmma_ahead(q_columns, stage * Q_BYTES));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
-        release(bar(EMPTY_OUT + out_stage));
+        ignis_warp_arrive(bar(EMPTY_OUT + out_stage));
         float z[n][4];
         product_of_keys(z, across_rows(scores, KEYS), k_columns);
         ignis_mbarrier_wait(bar(RECEIVED + i % 2), i / 2 % 2);
         continue_of_keys(z, across_rows(base + OTHER_S_AT + i % 2 * S_BYTES, KEYS), other_columns);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
-        release(bar(EMPTY_Q + stage));
+        ignis_warp_arrive(bar(EMPTY_Q + stage));
         ignis_wgmma_hold(z);
         add_to_grad_q(grad_q + (walk.head(p, g) * walk.tiles + tile) * (QUERIES * D), w, CHUNKS - columns / 8, walk.turn(p, tile) == 0, z);
         i++;
@@ -1135,8 +1127,8 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
         for (int i = 0; i < 2; i++) {
             ignis_ptx_mbarrier_init(bar(FULL_Q + i), 1);
             ignis_ptx_mbarrier_init(bar(FULL_OUT + i), 1);
-            ignis_ptx_mbarrier_init(bar(EMPTY_Q + i), 8); /* warps */
-            ignis_ptx_mbarrier_init(bar(EMPTY_OUT + i), 8);
+            ignis_ptx_mbarrier_init(bar(EMPTY_Q + i), 8 * IGNIS_WARP_ARRIVALS); /* warps */
+            ignis_ptx_mbarrier_init(bar(EMPTY_OUT + i), 8 * IGNIS_WARP_ARRIVALS);
             ignis_ptx_mbarrier_init(bar(RECEIVED + i), 1);
         }
         ignis_ptx_fence_mbarrier_init();

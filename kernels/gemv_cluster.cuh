@@ -99,7 +99,7 @@ template <typename Source> __device__ inline void cluster_product(const gemv_mma
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.ring; i++) {
             ignis_ptx_mbarrier_init(full + 8 * i, 1);
-            ignis_ptx_mbarrier_init(empty + 8 * i, SLICES);
+            ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);
         }
         ignis_ptx_mbarrier_init(arrived, 1);
         ignis_ptx_fence_mbarrier_init();
@@ -156,9 +156,7 @@ template <typename Source> __device__ inline void cluster_product(const gemv_mma
             for (int step = 0; step < steps; step++) {
                 ignis_mbarrier_wait(full + 8 * stage, phase);
                 source.multiply(sum, memory + stage * STAGE_BYTES, group, begin + step * source.advance, end);
-                __syncwarp();
-                if (lane == 0)
-                    ignis_ptx_mbarrier_arrive(empty + 8 * stage);
+                ignis_warp_arrive(empty + 8 * stage);
                 if (++stage == p.ring)
                     stage = 0, phase ^= 1;
             }

@@ -257,9 +257,7 @@ struct step_block {
                 ask(tile + gridDim.x);
                 ignis_mbarrier_wait(ring.found_full + 8 * turn.at, turn.phase);
                 float y = sum_of_slices(ring.found_of(turn.at, 0) + lane, COLUMN);
-                __syncwarp();
-                if (threadIdx.x % 32 == 0)
-                    ignis_ptx_mbarrier_arrive(ring.found_free + 8 * turn.at);
+                ignis_warp_arrive(ring.found_free + 8 * turn.at);
                 turn.go_on(TURNS);
                 y += float(more);
                 const float other = __shfl_xor_sync(0xffffffff, y, 8);
@@ -642,11 +640,11 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
         for (int i = 0; i < ring.count; i++) {
             for (int j = 0; j < 2 * BRINGERS; j++)
                 ignis_ptx_mbarrier_init(full + 8 * (2 * BRINGERS * i + j), 1);
-            ignis_ptx_mbarrier_init(empty + 8 * i, SLICES);
+            ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);
         }
         for (int i = 0; i < TURNS; i++) {
-            ignis_ptx_mbarrier_init(ring.found_full + 8 * i, SLICES);
-            ignis_ptx_mbarrier_init(ring.found_free + 8 * i, 1);
+            ignis_ptx_mbarrier_init(ring.found_full + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);
+            ignis_ptx_mbarrier_init(ring.found_free + 8 * i, IGNIS_WARP_ARRIVALS);
         }
         ignis_ptx_fence_mbarrier_init();
     }

@@ -66,16 +66,12 @@ struct step_ring {
     /*  This warp has read a stage, or has found its part of a tile. */
     __device__ void took(step_turn &stage) const
     {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0)
-            ignis_ptx_mbarrier_arrive(empty + 8 * stage.at);
+        ignis_warp_arrive(empty + 8 * stage.at);
         stage.go_on(count);
     }
     __device__ void has_found(step_turn &turn) const
     {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0)
-            ignis_ptx_mbarrier_arrive(found_full + 8 * turn.at);
+        ignis_warp_arrive(found_full + 8 * turn.at);
         turn.go_on(TURNS);
     }
     __device__ float *found_of(int turn, int warp) const { return found + (turn * SLICES + warp) * COLUMN; }

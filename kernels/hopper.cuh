@@ -38,6 +38,16 @@ __device__ inline void ignis_ptx_mbarrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/*  A warp arrives as one, with what its lanes have done before. compute-sanitizer's racecheck does not see that one lane does it for all: for it
+    (bench/gpu.sh) each lane arrives. Barriers for warps expect so many times IGNIS_WARP_ARRIVALS. */
+constexpr int IGNIS_WARP_ARRIVALS = 1;
+__device__ inline void ignis_warp_arrive(uint32_t barrier)
+{
+    __syncwarp();
+    if (IGNIS_WARP_ARRIVALS > 1 || threadIdx.x % 32 == 0)
+        ignis_ptx_mbarrier_arrive(barrier);
+}
+
 /*  Arrives, and announces bytes of bulk copies. Those of a tensor's tile count whole, also where it lies outside. */
 __device__ inline void ignis_ptx_mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes)
 {
