@@ -45,7 +45,7 @@
         generate.cu                160 lines    7086 bytes
         generate.cuh                41 lines    1947 bytes
         generate_draw.cu           772 lines   33109 bytes
-        generate_step.cu           708 lines   35507 bytes
+        generate_step.cu           708 lines   35560 bytes
         generate_step.cuh           80 lines    3648 bytes
         generate_step_blocks.cuh   297 lines   14656 bytes
         generate_step_dense.cuh    132 lines    5868 bytes
@@ -15816,7 +15816,7 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "        each_piece(source, [&](const step_product &x, int begin) {",
     "            ignis_mbarrier_wait(ring.empty + 8 * stage.at, stage.phase);",
     "            const int most = min(source.on_way, 2 * ring.count);",
-    "            if (own == 0)",
+    "            if (!step_row::NUMBERS && own == 0) /* look_ahead wants to know */",
     "                ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.asked), ++asked);",
     "#pragma unroll 1",
     "            for (int half = 0; half < 2; half++, on_way++) {",
@@ -20711,7 +20711,7 @@ static const ignis__source ignis__sources[] = {
     {"generate.cu", 0x3f05c153188881a3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 160)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
     {"generate_draw.cu", 0x217687631b84ac41ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
-    {"generate_step.cu", 0x2e543435ae5f18c7ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 708)},
+    {"generate_step.cu", 0x70562f2850cf8aa1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 708)},
     {"generate_step.cuh", 0x058934a089ae42bdULL, ignis__lines_generate_step_cuh, 80},
     {"generate_step_blocks.cuh", 0xd49fa25977b2175eULL, ignis__lines_generate_step_blocks_cuh, 297},
     {"generate_step_dense.cuh", 0x21340fc063ffbf4bULL, ignis__lines_generate_step_dense_cuh, 132},

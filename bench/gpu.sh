@@ -16,7 +16,7 @@
 #   generate    tokens a second beside transformers with torch.compile, then of quantised weights. MODELS='gpt2 llama-1b llama-8b' BATCH=1,16,64
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
 #   attention   the kernels for compute capability 9.0: tests, the same under the checker of memory, speed beside cuDNN
-#   races       those kernels, and those of generation, under the checker of races: its reports are to be read
+#   races       those kernels, and those of generation, under the checker of races
 #   comm        several GPUs: tests
 #   collective  several GPUs: collective operations beside NCCL
 #   parallel    several GPUs: data-parallel training beside DistributedDataParallel, and tokens a second of models that they share
@@ -104,11 +104,11 @@ part() {
         for test in ops_attention generate; do
             cc -O1 -w -I"$copy" "$copy/tests/test_$test.c" -o "$copy/test_$test" -lm -ldl -lpthread || exit 1
         done
-        # Of ignis_sdpa_backward it reports a word that threads poll on purpose.
+        # Of ignis_sdpa_backward it would report a word that threads poll on purpose.
         for run in 'ops_attention wgmma' 'generate products_of_quantised' 'generate steps_of_one_row' 'generate keys_of_many_rows'; do
             echo "racecheck of $run"
             WRAPPER=compute-sanitizer compute-sanitizer --tool racecheck --report-api-errors no --target-processes application-only \
-                "$copy/test_${run% *}" ${run#* } >"$copy/${run#* }.txt" 2>&1 || found=1
+                --error-exitcode 1 --kernel-regex-exclude kne=ignis_sdpa_backward "$copy/test_${run% *}" ${run#* } >"$copy/${run#* }.txt" 2>&1 || found=1
             tail -n 2 "$copy/${run#* }.txt"
         done
         exit $found ;;

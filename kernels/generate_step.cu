@@ -176,7 +176,7 @@ struct step_block {
         each_piece(source, [&](const step_product &x, int begin) {
             ignis_mbarrier_wait(ring.empty + 8 * stage.at, stage.phase);
             const int most = min(source.on_way, 2 * ring.count);
-            if (own == 0)
+            if (!step_row::NUMBERS && own == 0) /* look_ahead wants to know */
                 ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.asked), ++asked);
 #pragma unroll 1
             for (int half = 0; half < 2; half++, on_way++) {
