@@ -44293,7 +44293,7 @@ static int ignis__step_stages = 8;
 static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 {
     /* generate_step.cu has the same; BARRIERS: of a stage */
-    enum { FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, BARRIERS = 5 * 8 };
+    enum { FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, BARRIERS = 3 * 8 };
     const ignis__model *m = e->model;
     const int head_dim = ignis__paged_head_dim(m->head_dim), grain = e->step_types ? 256 : 32;
     const int64_t attended = m->heads * m->head_dim;

@@ -45,10 +45,10 @@
         generate.cu                160 lines    7086 bytes
         generate.cuh                41 lines    1947 bytes
         generate_draw.cu           772 lines   33109 bytes
-        generate_step.cu           708 lines   35560 bytes
-        generate_step.cuh           80 lines    3648 bytes
-        generate_step_blocks.cuh   297 lines   14656 bytes
-        generate_step_dense.cuh    132 lines    5868 bytes
+        generate_step.cu           708 lines   35615 bytes
+        generate_step.cuh           75 lines    3516 bytes
+        generate_step_blocks.cuh   297 lines   14651 bytes
+        generate_step_dense.cuh    132 lines    5863 bytes
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 470 lines   27703 bytes
         image.cuh                   63 lines    2688 bytes
@@ -4411,21 +4411,16 @@ static const char *const ignis__lines_generate_step_cuh[] = {
     "    }",
     "};",
     "",
-    "/*  Of a block, in shared memory. Addresses of barriers: of what bringers have asked for [BRINGERS][stages][halves], of stages, and of turns. */",
+    "/*  Of a block, in shared memory. Addresses of barriers: of halves of stages, which all bringers fill, of stages, and of turns. */",
     "struct step_ring {",
     "    uint32_t stages, full, empty, found_full, found_free;",
     "    int count;          /* of stages */",
     "    float *const found; /* [TURNS][SLICES][COLUMN] */",
     "",
     "    /*  Halves are numbered over all stages. */",
-    "    __device__ uint32_t full_of(int bringer, int half) const { return full + 8 * (bringer * 2 * count + half); }",
+    "    __device__ uint32_t full_of(int half) const { return full + 8 * half; }",
     "    /*  Waits for a half of a stage. */",
-    "    __device__ void wait(const step_turn &stage, int half) const",
-    "    {",
-    "#pragma unroll",
-    "        for (int i = 0; i < BRINGERS; i++)",
-    "            ignis_mbarrier_wait(full_of(i, 2 * stage.at + half), stage.phase);",
-    "    }",
+    "    __device__ void wait(const step_turn &stage, int half) const { ignis_mbarrier_wait(full_of(2 * stage.at + half), stage.phase); }",
     "",
     "    /*  This warp has read a stage, or has found its part of a tile. */",
     "    __device__ void took(step_turn &stage) const",
@@ -4559,7 +4554,7 @@ static const char *const ignis__lines_generate_step_blocks_cuh[] = {
     "    /*  The first or the second eight rows, with their scales. */",
     "    __device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const",
     "    {",
-    "        const uint32_t stage_at = ring.stages + stage * STAGE_BYTES, barrier = ring.full_of(own, 2 * stage + half);",
+    "        const uint32_t stage_at = ring.stages + stage * STAGE_BYTES, barrier = ring.full_of(2 * stage + half);",
     "        const int of_scales = bytes_of_scales(half, x);",
     "        int all = of_scales;",
     "        if (SEVERAL && own == 0 && half == 0)",
@@ -4789,7 +4784,7 @@ static const char *const ignis__lines_generate_step_dense_cuh[] = {
     "    /*  One box of a piece of each warp of a half, from so many grains behind the first one of its slice. What is outside comes as zeros. */",
     "    __device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const",
     "    {",
-    "        const uint32_t barrier = ring.full_of(own, 2 * stage + half), to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;",
+    "        const uint32_t barrier = ring.full_of(2 * stage + half), to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;",
     "        const int first = half * HALF, all = (x.grains - begin + x.per_slice - 1) / x.per_slice; /* warps that have some of this piece */",
     "        const int count = own < boxes ? min(max(all - first, 0), HALF) : 0;",
     "        ignis_ptx_mbarrier_arrive_expect(barrier, count * BOX_BYTES);",
@@ -15821,7 +15816,7 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "#pragma unroll 1",
     "            for (int half = 0; half < 2; half++, on_way++) {",
     "                for (; on_way >= most; on_way--) {",
-    "                    ignis_mbarrier_wait(ring.full_of(own, oldest.at), oldest.phase);",
+    "                    ignis_mbarrier_wait(ring.full_of(oldest.at), oldest.phase);",
     "                    oldest.go_on(2 * ring.count);",
     "                }",
     "                source.ask(ring, stage.at, half, x, begin);",
@@ -15943,8 +15938,8 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "#pragma unroll 1",
     "        for (int i = first; i < end; i += AT_A_TIME * step) {",
     "            ulonglong2 x[AT_A_TIME];",
-    "            if (i + 4 * step < end) { /* the last one first, alone: all at once would keep the memory busy */",
-    "                const int last = i + (end - 1 - i) / step * step;",
+    "            if (i + 4 * step < end) { /* the last one of the warp first, which all of its lanes load: it is of a tile that blocks come to late */",
+    "                const int last = min(i - (int)threadIdx.x % 32 + 31 + (AT_A_TIME - 1) * step, end - 1);",
     "                ulonglong2 one[1];",
     "                wait_words(one, number, [&](int) { return from + 2 * last; }, [](int) { return true; });",
     "            }",
@@ -16268,7 +16263,7 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "{",
     "    extern __shared__ __align__(1024) char memory[];",
     "    __shared__ step_memory m;",
-    "    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * BRINGERS * 2 * p.ring;",
+    "    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * 2 * p.ring;",
     "    const uint32_t found_full = empty + 8 * p.ring;",
     "    const step_ring ring = {stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};",
     "    step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};",
@@ -16278,8 +16273,8 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "        m.asked = 0;",
     "    if (threadIdx.x == 32) {",
     "        for (int i = 0; i < ring.count; i++) {",
-    "            for (int j = 0; j < 2 * BRINGERS; j++)",
-    "                ignis_ptx_mbarrier_init(full + 8 * (2 * BRINGERS * i + j), 1);",
+    "            for (int half = 0; half < 2; half++)",
+    "                ignis_ptx_mbarrier_init(full + 8 * (2 * i + half), BRINGERS);",
     "            ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);",
     "        }",
     "        for (int i = 0; i < TURNS; i++) {",
@@ -20711,10 +20706,10 @@ static const ignis__source ignis__sources[] = {
     {"generate.cu", 0x3f05c153188881a3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 160)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
     {"generate_draw.cu", 0x217687631b84ac41ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
-    {"generate_step.cu", 0x70562f2850cf8aa1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 708)},
-    {"generate_step.cuh", 0x058934a089ae42bdULL, ignis__lines_generate_step_cuh, 80},
-    {"generate_step_blocks.cuh", 0xd49fa25977b2175eULL, ignis__lines_generate_step_blocks_cuh, 297},
-    {"generate_step_dense.cuh", 0x21340fc063ffbf4bULL, ignis__lines_generate_step_dense_cuh, 132},
+    {"generate_step.cu", 0x595e73c8844f22ceULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 708)},
+    {"generate_step.cuh", 0x493efc266dd64f45ULL, ignis__lines_generate_step_cuh, 75},
+    {"generate_step_blocks.cuh", 0x4d1bf1f2fdd55db2ULL, ignis__lines_generate_step_blocks_cuh, 297},
+    {"generate_step_dense.cuh", 0x9a98dd571dc5dd97ULL, ignis__lines_generate_step_dense_cuh, 132},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0xa98ad392f7573b16ULL, ignis__lines_hopper_cuh, 470},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},

@@ -181,7 +181,7 @@ struct step_block {
 #pragma unroll 1
             for (int half = 0; half < 2; half++, on_way++) {
                 for (; on_way >= most; on_way--) {
-                    ignis_mbarrier_wait(ring.full_of(own, oldest.at), oldest.phase);
+                    ignis_mbarrier_wait(ring.full_of(oldest.at), oldest.phase);
                     oldest.go_on(2 * ring.count);
                 }
                 source.ask(ring, stage.at, half, x, begin);
@@ -303,8 +303,8 @@ struct step_block {
 #pragma unroll 1
         for (int i = first; i < end; i += AT_A_TIME * step) {
             ulonglong2 x[AT_A_TIME];
-            if (i + 4 * step < end) { /* the last one first, alone: all at once would keep the memory busy */
-                const int last = i + (end - 1 - i) / step * step;
+            if (i + 4 * step < end) { /* the last one of the warp first, which all of its lanes load: it is of a tile that blocks come to late */
+                const int last = min(i - (int)threadIdx.x % 32 + 31 + (AT_A_TIME - 1) * step, end - 1);
                 ulonglong2 one[1];
                 wait_words(one, number, [&](int) { return from + 2 * last; }, [](int) { return true; });
             }
@@ -628,7 +628,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
 {
     extern __shared__ __align__(1024) char memory[];
     __shared__ step_memory m;
-    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * BRINGERS * 2 * p.ring;
+    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * 2 * p.ring;
     const uint32_t found_full = empty + 8 * p.ring;
     const step_ring ring = {stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};
     step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};
@@ -638,8 +638,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
         m.asked = 0;
     if (threadIdx.x == 32) {
         for (int i = 0; i < ring.count; i++) {
-            for (int j = 0; j < 2 * BRINGERS; j++)
-                ignis_ptx_mbarrier_init(full + 8 * (2 * BRINGERS * i + j), 1);
+            for (int half = 0; half < 2; half++)
+                ignis_ptx_mbarrier_init(full + 8 * (2 * i + half), BRINGERS);
             ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);
         }
         for (int i = 0; i < TURNS; i++) {

@@ -47,21 +47,16 @@ struct step_turn {
     }
 };
 
-/*  Of a block, in shared memory. Addresses of barriers: of what bringers have asked for [BRINGERS][stages][halves], of stages, and of turns. */
+/*  Of a block, in shared memory. Addresses of barriers: of halves of stages, which all bringers fill, of stages, and of turns. */
 struct step_ring {
     uint32_t stages, full, empty, found_full, found_free;
     int count;          /* of stages */
     float *const found; /* [TURNS][SLICES][COLUMN] */
 
     /*  Halves are numbered over all stages. */
-    __device__ uint32_t full_of(int bringer, int half) const { return full + 8 * (bringer * 2 * count + half); }
+    __device__ uint32_t full_of(int half) const { return full + 8 * half; }
     /*  Waits for a half of a stage. */
-    __device__ void wait(const step_turn &stage, int half) const
-    {
-#pragma unroll
-        for (int i = 0; i < BRINGERS; i++)
-            ignis_mbarrier_wait(full_of(i, 2 * stage.at + half), stage.phase);
-    }
+    __device__ void wait(const step_turn &stage, int half) const { ignis_mbarrier_wait(full_of(2 * stage.at + half), stage.phase); }
 
     /*  This warp has read a stage, or has found its part of a tile. */
     __device__ void took(step_turn &stage) const

@@ -112,7 +112,7 @@ struct step_source {
     /*  The first or the second eight rows, with their scales. */
     __device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const
     {
-        const uint32_t stage_at = ring.stages + stage * STAGE_BYTES, barrier = ring.full_of(own, 2 * stage + half);
+        const uint32_t stage_at = ring.stages + stage * STAGE_BYTES, barrier = ring.full_of(2 * stage + half);
         const int of_scales = bytes_of_scales(half, x);
         int all = of_scales;
         if (SEVERAL && own == 0 && half == 0)

@@ -42,7 +42,7 @@ struct step_source {
     /*  One box of a piece of each warp of a half, from so many grains behind the first one of its slice. What is outside comes as zeros. */
     __device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const
     {
-        const uint32_t barrier = ring.full_of(own, 2 * stage + half), to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;
+        const uint32_t barrier = ring.full_of(2 * stage + half), to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;
         const int first = half * HALF, all = (x.grains - begin + x.per_slice - 1) / x.per_slice; /* warps that have some of this piece */
         const int count = own < boxes ? min(max(all - first, 0), HALF) : 0;
         ignis_ptx_mbarrier_arrive_expect(barrier, count * BOX_BYTES);
