@@ -3697,8 +3697,8 @@ typedef struct ignis_sequence_info {
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
-    All but the last one are computed now, 512 at a time; the last one when its logits are needed. More than 64 at a time take the kernels of
-    ignis_matmul and ignis_sdpa, which are many times as fast, and round otherwise.
+    They are computed now, 512 at a time. More than 64 at a time take the kernels of ignis_matmul and ignis_sdpa, which are many times as fast, and
+    round otherwise; of fewer the last one is computed when its logits are needed.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
     message has the numbers), UNSUPPORTED (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
@@ -3707,8 +3707,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
 
 /*  ignis_sequence_next - draw a token behind the last one, and append it
-    The bits of all logits are the same alone, in any batch, in a fork, after truncating and feeding: they follow from the ids, and from how those
-    were cut in pieces that were fed more than 64 at a time. sampling may be null: the likeliest token.
+    The bits of all logits are the same alone, in any batch, in a fork, after truncating and feeding: they follow from the ids, and from which of
+    them were computed more than 64 at a time. sampling may be null: the likeliest token.
     On devices of compute capability 9.x a step of one sequence, of a model in f16 or bf16 whose weights are not quantised, or are 16 to 128 MB a
     layer then (56 MB where some are Q8_0), is one launch whose blocks wait for each other (a cooperative launch): it begins when other work has
     left room for one on each multiprocessor. Not where heads of more than 128 elements have norms.
@@ -44092,6 +44092,7 @@ struct ignis__sequence {
     ignis__model *model;   /* held */
     ignis__engine *engine; /* its lock guards the rest */
     int32_t *ids, *page;   /* room for the context, and one */
+    bool *many;            /* of each token: it is computed as one of more than IGNIS__STEP_ROWS that were fed */
     int length, page_count;
     int cached;           /* tokens that the cache has: all but the last one, or all */
     int sent, pages_sent; /* that are in device memory, too */
@@ -44102,6 +44103,8 @@ struct ignis__sequence {
     int constrained, matched;        /* tokens ahead of its text; tokens that its state is behind */
     int32_t state, epoch;            /* of the grammar; epoch: 0: there is none yet */
     ignis__array *on_device, *table; /* the same; claimed */
+    ignis__array *last;              /* what all layers have found of the last of many tokens; claimed, forks have the same; or null */
+    int last_length;                 /* up to that one; 0: of none that is there */
 };
 
 static ignis__pool ignis__sequences = IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
@@ -44511,11 +44514,13 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     return NULL;
 }
 
-/*  A product of rows: where they are few, so that they have the same bits alone and together. norm: as ignis__step_product has it. */
-static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                  ignis__array *x, ignis__array *weights, ignis__array *bias, const ignis__step_norms *norm)
+/*  A product of rows. many: they are of a piece of these, and have the same bits in any; else they have the same bits alone and together. norm: as
+    ignis__step_product has it. */
+static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, bool many, ignis__gemv_kind kind, bool gated,
+                                  ignis__array *out, ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                  const ignis__step_norms *norm)
 {
-    if (count <= IGNIS__STEP_ROWS) {
+    if (!many) {
         ignis__step_product(op, count, kind, gated, out, x, weights, bias, e->numbers, norm);
         return;
     }
@@ -44536,21 +44541,22 @@ static void ignis__engine_sum(ignis__op *op, const ignis__engine *e, const ignis
 
 /*  A product that is added to `sum`, of which each rank has a share of the inner elements: rank 0 adds its own, the others put theirs in place of
     what they had, and all become the sum of these. */
-static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, ignis__array *x, ignis__array *weights, ignis__array *bias)
+static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool many, ignis__array *x, ignis__array *weights,
+                              ignis__array *bias)
 {
     bool others = e->model->parallel.rank > 0;
-    ignis__gemv_kind kind = others && count <= IGNIS__STEP_ROWS && e->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
+    ignis__gemv_kind kind = others && !many && e->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
     ignis__address sum = ignis__op_write(op, e->sum);
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
         op->ok = ignis__copy_zeros(&op->work, sum, count * e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size);
-    ignis__engine_product(op, e, count, kind, false, e->sum, x, weights, others ? NULL : bias, NULL);
+    ignis__engine_product(op, e, count, many, kind, false, e->sum, x, weights, others ? NULL : bias, NULL);
     if (e->model->parallel.size > 1)
         ignis__engine_sum(op, e, e->sum, count);
 }
 
 /*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. end: 0, they are of different sequences; or of one,
-    and behind them it has so many tokens. */
-static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end)
+    and behind them it has so many tokens. many: as ignis__engine_product has it. */
+static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end, bool many)
 {
     const ignis__model *m = e->model;
     ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size), at;
@@ -44587,7 +44593,7 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
         norm.bias = l->attn_norm_bias;
         cache.k = paged.k = direct.keys = at;
         cache.v = paged.v = direct.values = at + slab;
-        if (count <= IGNIS__STEP_ROWS && !l->q_norm && !l->k_norm && m->head_dim % 16 == 0 && ignis__step_takes_mma(op, m->dtype, l->qkv)) {
+        if (!many && !l->q_norm && !l->k_norm && m->head_dim % 16 == 0 && ignis__step_takes_mma(op, m->dtype, l->qkv)) {
             if (l->qkv->blocks.count)
                 ignis__step_blocks(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, e->numbers, &norm, &direct);
             else
@@ -44595,19 +44601,19 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
         } else {
             cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
             cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
-            ignis__engine_product(op, e, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm);
+            ignis__engine_product(op, e, count, many, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm);
             ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
         }
-        if (count > IGNIS__STEP_ROWS)
+        if (many)
             ignis__step_attention_many(op, count, end, m->dtype, &paged, e->gathered);
         else
             ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
-        ignis__engine_add(op, e, count, e->attended, l->o, l->o_bias);
+        ignis__engine_add(op, e, count, many, e->attended, l->o, l->o_bias);
         norm.weight = l->mlp_norm;
         norm.bias = l->mlp_norm_bias;
-        ignis__engine_product(op, e, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias,
-                              &norm);
-        ignis__engine_add(op, e, count, e->inner, l->down, l->down_bias);
+        ignis__engine_product(op, e, count, many, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up,
+                              l->up_bias, &norm);
+        ignis__engine_add(op, e, count, many, e->inner, l->down, l->down_bias);
     }
 }
 
@@ -44679,17 +44685,17 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
                      ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
 }
 
-/*  A step of so many rows, which lie in device memory: logits, and draws. */
-static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
+/*  A step of so many rows, which lie in device memory: logits, and draws. ready: what all layers have found of them is there. */
+static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws, bool ready)
 {
     ignis__address logits, said;
     ignis__step_norms norm;
     ignis__draw p;
-    bool whole = count == 1 && e->table;
+    bool whole = !ready && count == 1 && e->table;
     if (whole)
         ignis__engine_whole_step(op, e);
-    else
-        ignis__engine_layers(op, e, count, 0);
+    else if (!ready)
+        ignis__engine_layers(op, e, count, 0, false);
     norm.sum = e->sum;
     norm.weight = e->norm;
     norm.bias = e->norm_bias;
@@ -44733,7 +44739,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
     ignis__op captured;
     bool traced, same;
     if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
-        ignis__engine_launches(op, e, count, draws);
+        ignis__engine_launches(op, e, count, draws, false);
         return;
     }
     if (op->ok && !e->steps[draws][number].exec) {
@@ -44743,7 +44749,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
         e->steps[draws][number].capture = ignis__capturing();
         same = ignis__next_begin(&captured, call, e->device);
         if (same) {
-            ignis__engine_launches(&captured, e, count, draws);
+            ignis__engine_launches(&captured, e, count, draws, false);
             same = ignis__op_leave(&captured) == IGNIS_OK;
         }
         e->steps[draws][number].exec = ignis__capture_end(call, e->steps[draws][number].capture);
@@ -44867,8 +44873,11 @@ static void ignis__sequence_drop(const char *call, ignis__sequence *s)
         ignis__array_unclaim(call, s->on_device);
     if (s->table)
         ignis__array_unclaim(call, s->table);
+    if (s->last)
+        ignis__array_unclaim(call, s->last);
     ignis__free(s->ids);
     ignis__free(s->page);
+    ignis__free(s->many);
     ignis__model_drop(call, s->model);
     ignis__pool_give(&ignis__sequences, s);
 }
@@ -44992,25 +45001,54 @@ static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position,
     row->penalty = 1;
 }
 
-/*  Puts tokens into the cache: all but the last one, which the next step computes. Waits for them. */
-static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
+/*  Tokens of a sequence from `first` on go through all layers, in the way that the first one is marked for. */
+static void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, int count)
 {
     ignis__engine *e = s->engine;
     ignis__generate_row row;
+    ignis__sequence_row(op, s, first, &row);
+    ignis__step_chunk(op, e->model->dtype, e->rows, &row, count);
+    ignis__engine_layers(op, e, count, first + count, s->many[first]);
+}
+
+/*  Keeps what all layers have found of a sequence's last token, which is the last of so many rows. */
+static void ignis__sequence_keep(ignis__op *op, ignis__sequence *s, int count)
+{
+    ignis__engine *e = s->engine;
+    const int64_t bytes = e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size;
+    ignis__array *last = NULL;
+    ignis__address from = ignis__op_write(op, e->sum) + (ignis__address)((count - 1) * bytes);
+    op->ok = op->ok && ignis__engine_room(op->work.call, e, &last, 1, e->sum->shape.dim[1], e->sum->dtype) &&
+             ignis__copy_on_device(&op->work, ignis__op_write(op, last), from, bytes);
+    if (s->last)
+        ignis__array_unclaim(op->work.call, s->last);
+    s->last = last;
+    s->last_length = op->ok ? s->length : 0;
+}
+
+/*  Puts tokens into the cache: all of a piece of many, of others all but the last one, which the next step computes. Waits for them. */
+static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
+{
+    ignis__engine *e = s->engine;
     ignis__op op;
-    int count, last = s->length - 1;
+    int count = 0, i;
     if (!ignis__model_plain(call, s->model) || !ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
         !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
-    for (; op.ok && s->cached < last; s->cached += count) {
-        count = last - s->cached < IGNIS__CHUNK ? last - s->cached : IGNIS__CHUNK;
-        ignis__sequence_row(&op, s, s->cached, &row);
-        ignis__step_chunk(&op, e->model->dtype, e->rows, &row, count);
-        ignis__engine_layers(&op, e, count, s->cached + count);
+    while (op.ok && s->cached < s->length) {
+        count = s->length - s->cached < IGNIS__CHUNK ? s->length - s->cached : IGNIS__CHUNK;
+        for (i = 0; i < count; i++)
+            s->many[s->cached + i] = count > IGNIS__STEP_ROWS;
+        if (count <= IGNIS__STEP_ROWS && --count == 0)
+            break;
+        ignis__sequence_piece(&op, s, s->cached, count);
         if (!op.ok)
             break;
+        s->cached += count;
     }
+    if (op.ok && s->cached == s->length)
+        ignis__sequence_keep(&op, s, count);
     op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream)) &&
             (e->model->parallel.size <= 1 || e->model->parallel.check_fn(e->model->parallel.group) == IGNIS_OK);
     return ignis__engine_leave(&op);
@@ -45022,6 +45060,7 @@ static void ignis__sequence_cut(ignis__sequence *s, int length)
     int pages;
     s->length = length;
     s->cached = s->cached < length ? s->cached : length;
+    s->last_length = s->last_length <= length ? s->last_length : 0;
     pages = (int)ignis__ceil_div(s->cached, IGNIS__PAGE);
     s->sent = s->sent < length ? s->sent : length;
     s->said_length = s->said_length <= length ? s->said_length : 0;
@@ -45050,6 +45089,7 @@ static bool ignis__sequence_knows(const char *call, const ignis__sequence *s, co
 static bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
 {
     int before = s->length, cached = s->cached;
+    bool many = before > 0 && s->many[before - 1]; /* it may go with the others */
     if (count > s->engine->context - before)
         return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
                            s->engine->context) == IGNIS_OK;
@@ -45061,6 +45101,8 @@ static bool ignis__sequence_append(const char *call, ignis__sequence *s, const i
         return true;
     s->cached = cached; /* what was computed may be wrong */
     ignis__sequence_cut(s, before);
+    if (before > 0)
+        s->many[before - 1] = many;
     return false;
 }
 
@@ -45122,8 +45164,9 @@ static uint32_t ignis__said_mix(uint32_t said, const void *bytes, size_t size)
     return said;
 }
 
-/*  A number of what a step's rank works with: its model, the step's sequences, how they are drawn from. Others must have the same. */
-static uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *const *sequences, int count,
+/*  A number of what a step's rank works with: its model, the step's sequences, which are numbers `of` those that there are, how they are drawn from.
+    Others must have the same. */
+static uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *const *sequences, const int *of, int count,
                                    const ignis_sampling_desc *sampling, bool draws)
 {
     const ignis__model *m = e->model;
@@ -45135,8 +45178,8 @@ static uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *cons
     numbers[10] = count, numbers[11] = draws;
     said = ignis__said_mix(said, numbers, sizeof numbers);
     for (i = 0; i < count; i++) {
-        ignis__sequence *s = sequences[i];
-        const ignis_sampling_desc *d = draws && sampling ? &sampling[i] : NULL;
+        ignis__sequence *s = sequences[of[i]];
+        const ignis_sampling_desc *d = draws && sampling ? &sampling[of[i]] : NULL;
         for (; s->said_length < s->length; s->said_length++)
             s->said = ignis__said_mix(s->said_length ? s->said : 2166136261u, &s->ids[s->said_length], sizeof *s->ids);
         said = ignis__said_mix(said, &s->said, sizeof s->said);
@@ -45188,8 +45231,11 @@ static bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t
     return true;
 }
 
+/*  Whether a sequence's last token is one of many: then what all layers find of it is kept, or found as it was then, and not in a step. */
+static bool ignis__sequence_ready(const ignis__sequence *s) { return s->length > 0 && s->many[s->length - 1]; }
+
 /*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
-    Everything is checked before anything changes. */
+    Everything is checked before anything changes. Sequences that are ready come first, in a step without the layers. */
 static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
                               bool draws, float *logits)
 {
@@ -45197,11 +45243,11 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
     ignis__engine *e = sequences[0]->engine;
     ignis__generate_row rows[IGNIS__STEP_ROWS];
     const ignis__generate_draw *draw;
-    ignis__address biases, address;
+    ignis__address biases, address, sum, row_bytes = (ignis__address)(e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size);
     ignis__op op;
     ignis__draws kind;
     uint32_t said = 0;
-    int first, some, width, i;
+    int of[IGNIS__STEP_ROWS], turn, next, some, width, i; /* of: which sequences have the rows of a step */
     if (!ignis__model_plain(call, sequences[0]->model))
         return false;
     for (i = 0; i < count; i++) {
@@ -45218,58 +45264,77 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
     if (!ignis__next_begin(&op, call, e->device))
         return false;
     for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
-        op.ok =
-            ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(sequences[i], sequences[i]->length - 1, sequences[i]->length));
-        ignis__sequence_take_pages(&op, sequences[i], sequences[i]->length - 1, sequences[i]->length);
+        ignis__sequence *s = sequences[i];
+        op.ok = ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->length - 1, s->length));
+        ignis__sequence_take_pages(&op, s, s->length - 1, s->length);
+        if (!op.ok || !ignis__sequence_ready(s) || s->last_length == s->length)
+            continue;
+        ignis__sequence_piece(&op, s, s->length - 1, 1);
+        ignis__sequence_keep(&op, s, 1);
     }
-    for (first = 0; op.ok && first < count; first += some) {
-        some = count - first < e->step_rows ? count - first : e->step_rows;
-        for (width = 1; width < some;)
-            width *= 2;
-        memset(rows, 0, sizeof rows);
-        biases = ignis__op_write(&op, e->biases);
-        kind = draws ? IGNIS__DRAWS_ALL : IGNIS__DRAWS_NONE;
-        for (i = 0; i < width; i++) {
-            const ignis_sampling_desc *d = sampling && i < some ? &sampling[first + i] : &greedy;
-            ignis__sequence *s = i < some ? sequences[first + i] : NULL;
-            rows[i].position = -1;
-            if (!s)
-                continue;
-            if (draws && ignis__sampling_cuts(d))
-                kind = IGNIS__DRAWS_CUT;
-            ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
-            ignis__sampling_row(e, i, d, &rows[i]);
-            if (draws && d->bias_count)
-                op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
-                                                       d->biases, d->bias_count * (int64_t)sizeof *d->biases);
-            if (draws && s->grammar) {
-                rows[i].masked = ignis__sequence_mask(&op, s);
-                op.ok = op.ok && rows[i].masked;
+    for (turn = 0; turn < 2; turn++)
+        for (next = 0; op.ok && next < count;) {
+            bool ready = turn == 0;
+            for (some = 0; next < count && some < e->step_rows; next++)
+                if (ignis__sequence_ready(sequences[next]) == ready)
+                    of[some++] = next;
+            if (some == 0)
+                break;
+            for (width = 1; width < some;)
+                width *= 2;
+            width = ready ? some : width;
+            memset(rows, 0, sizeof rows);
+            biases = ignis__op_write(&op, e->biases);
+            sum = ignis__op_write(&op, e->sum);
+            kind = draws ? IGNIS__DRAWS_ALL : IGNIS__DRAWS_NONE;
+            for (i = 0; i < width; i++) {
+                const ignis_sampling_desc *d = sampling && i < some ? &sampling[of[i]] : &greedy;
+                ignis__sequence *s = i < some ? sequences[of[i]] : NULL;
+                rows[i].position = -1;
+                if (!s)
+                    continue;
+                if (draws && ignis__sampling_cuts(d))
+                    kind = IGNIS__DRAWS_CUT;
+                ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
+                ignis__sampling_row(e, i, d, &rows[i]);
+                if (draws && d->bias_count)
+                    op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
+                                                           d->biases, d->bias_count * (int64_t)sizeof *d->biases);
+                if (draws && s->grammar) {
+                    rows[i].masked = ignis__sequence_mask(&op, s);
+                    op.ok = op.ok && rows[i].masked;
+                }
+                if (ready)
+                    op.ok = op.ok && ignis__copy_on_device(&op.work, sum + (ignis__address)i * row_bytes, ignis__op_read(&op, s->last),
+                                                           (int64_t)row_bytes);
+            }
+            ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
+            if (e->model->parallel.size > 1)
+                ignis__engine_say(&op, e, said = ignis__engine_says(e, sequences, of, some, sampling, draws));
+            if (ready)
+                ignis__engine_launches(&op, e, some, kind, true);
+            else
+                ignis__engine_step(&op, e, width, kind);
+            if (e->model->parallel.size > 1)
+                op.ok = ignis__engine_agrees(&op, e, said);
+            if (draws)
+                op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream));
+            if (logits) {
+                address = ignis__op_write(&op, e->logits);
+                op.ok = op.ok && ignis__copy_to_host(&op.work, logits, address, e->model->vocab * (int64_t)sizeof *logits);
+            }
+            for (i = 0; op.ok && i < some; i++) {
+                ignis__sequence *s = sequences[of[i]];
+                s->cached = s->length;
+                if (!draws)
+                    continue;
+                draw = &e->draws[2 * i + (s->length - 1) % 2];
+                s->ids[s->length] = draw->id;
+                s->next_log_prob = draw->log_prob;
             }
         }
-        ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
-        if (e->model->parallel.size > 1)
-            ignis__engine_say(&op, e, said = ignis__engine_says(e, sequences + first, some, sampling ? sampling + first : NULL, draws));
-        ignis__engine_step(&op, e, width, kind);
-        if (e->model->parallel.size > 1)
-            op.ok = ignis__engine_agrees(&op, e, said);
-        if (draws)
-            op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream));
-        if (logits) {
-            address = ignis__op_write(&op, e->logits);
-            op.ok = op.ok && ignis__copy_to_host(&op.work, logits, address, e->model->vocab * (int64_t)sizeof *logits);
-        }
-        for (i = 0; op.ok && i < some; i++) {
-            ignis__sequence *s = sequences[first + i];
-            s->cached = s->length;
-            if (!draws)
-                continue;
-            draw = &e->draws[2 * i + (s->length - 1) % 2];
-            s->ids[s->length] = draw->id;
-            s->next_log_prob = draw->log_prob;
-        }
-    }
     for (i = 0; op.ok && draws && i < count; i++) {
+        sequences[i]->many[sequences[i]->length] = false;
         sequences[i]->sent = ++sequences[i]->length;
         sequences[i]->log_prob = sequences[i]->next_log_prob;
     }
@@ -45290,7 +45355,8 @@ static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *mod
     s->engine = e;
     s->ids = (int32_t *)ignis__alloc(sizeof *s->ids * ((size_t)e->context + 1));
     s->page = (int32_t *)ignis__alloc(sizeof *s->page * (size_t)pages);
-    if (!s->ids || !s->page)
+    s->many = (bool *)ignis__alloc(sizeof *s->many * ((size_t)e->context + 1));
+    if (!s->ids || !s->page || !s->many)
         ignis__fail_host_memory(call, sizeof *s->ids * ((size_t)e->context + 1));
     else if (ignis__engine_room(call, e, &s->on_device, 1, (int64_t)e->context + 1, IGNIS_I32) &&
              ignis__engine_room(call, e, &s->table, 1, pages, IGNIS_I32))
@@ -45299,6 +45365,7 @@ static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *mod
         ignis__array_unclaim(call, s->on_device);
     ignis__free(s->ids);
     ignis__free(s->page);
+    ignis__free(s->many);
     ignis__pool_give(&ignis__sequences, s);
     return NULL;
 }
@@ -45520,6 +45587,11 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence)
         fork->length = s->length;
         fork->page_count = s->page_count;
         fork->cached = s->cached;
+        memcpy(fork->many, s->many, sizeof *s->many * (size_t)s->length);
+        fork->last = s->last;
+        fork->last_length = s->last_length;
+        if (s->last)
+            ignis__array_claim(s->last);
         fork->log_prob = s->log_prob;
         fork->grammar = s->grammar;
         fork->constrained = s->constrained, fork->matched = s->matched, fork->state = s->state, fork->epoch = s->epoch;
@@ -45751,7 +45823,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         e->ahead.sequence = NULL;
     }
     ignis__engine_settle(call, e);
-    alone = !drawn && (!goes_on || s->length == 0 || sampling->bias_count || s->grammar ||
+    alone = !drawn && (!goes_on || s->length == 0 || ignis__sequence_ready(s) || sampling->bias_count || s->grammar ||
                        e->model->parallel.size > 1); /* ranks compare what they work with, step by step */
     state = s->grammar && s->length ? ignis__sequence_match(call, s) : NULL;
     if (state && state->count == 0)
@@ -45779,6 +45851,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
                 id = draw->id;
                 s->log_prob = draw->log_prob;
                 s->cached = s->length;
+                s->many[s->length] = false;
                 s->ids[s->length++] = id;
                 s->sent = s->length;
             }

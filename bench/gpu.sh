@@ -85,7 +85,8 @@ part() {
     generate)
         models=${MODELS:-gpt2 llama-1b llama-8b} batch=batch=${BATCH:-1,16,64}
         room_for_models
-        build bench_generate && $out/bench_generate "folder=$folder" $batch drawn $models &&
+        build bench_generate && $out/bench_generate "folder=$folder" batch=1 start llama-135m &&
+            $out/bench_generate "folder=$folder" $batch drawn $models &&
             $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k $models &&
             $python bench/peer_generate.py "folder=$folder" $batch compile $models ;;
     training)

@@ -94,6 +94,27 @@ def first(model):
     return timed(run)
 
 
+@torch.no_grad()
+def products(config):
+    """The matrix products of a prompt, by torch.matmul: those of one layer, whose weights are new each time, for each layer."""
+    heads, hidden = config.num_attention_heads, config.hidden_size
+    size = getattr(config, "head_dim", None) or hidden // heads
+    width = (heads + 2 * (getattr(config, "num_key_value_heads", None) or heads)) * size
+    gated = hasattr(config, "intermediate_size")  # else as GPT-2 has it
+    inner = config.intermediate_size if gated else 4 * hidden
+    shapes = [(width, hidden), (hidden, heads * size), (inner * (2 if gated else 1), hidden), (hidden, inner)]
+    weights = [torch.randn(n, k, device=DEVICE, dtype=torch.bfloat16) * 0.02 for n, k in shapes]
+    x = [torch.randn(PROMPT, k, device=DEVICE, dtype=torch.bfloat16) for _, k in shapes]
+
+    def run():
+        for _ in range(config.num_hidden_layers):
+            for some, weight in zip(x, weights):
+                torch.matmul(some, weight.T)
+
+    run()
+    return timed(run)
+
+
 for name in names:
     model = AutoModelForCausalLM.from_pretrained(f"{folder}/ignis-{name}", dtype=torch.bfloat16, attn_implementation="sdpa").to(DEVICE).eval()
     for batch in batches:
@@ -104,5 +125,6 @@ for name in names:
             print(f"{name:10} {batch:3} sequences: {type(error).__name__}: {str(error)[:300]}", flush=True)
         torch.cuda.empty_cache()
     print(f"{name:10} {PROMPT} tokens to the first one behind them {first(model) * 1e3:10.2f} ms", flush=True)
+    print(f"{name:10} {PROMPT} tokens, the matrix products alone  {products(model.config) * 1e3:10.2f} ms", flush=True)
     del model
     torch.cuda.empty_cache()

@@ -1801,6 +1801,94 @@ TEST(long_prompts)
     check_long_prompt(&half, 2, 8e-2);
 }
 
+/*  Logits behind a sequence's tokens. */
+static void logits_of(ignis_sequence s, float *logits, int vocab)
+{
+    memset(logits, 0, sizeof *logits * (size_t)vocab);
+    CHECK_OK(ignis_sequence_logits(s, logits, vocab));
+}
+
+/*  What comes behind many tokens has the same bits whenever it is asked for: at once, in a fork, behind a truncation to their end or into the midst of
+    them, in a step with other sequences. */
+static void check_behind_many(const test_shape *shape)
+{
+    enum { PROMPT = 97, MORE = 70, CUT = 80, ALL = 5, DRAWN = 4, VOCAB = 128 };
+    const ignis_sampling_desc greedy = {0};
+    ignis_sampling_desc sampling[ALL];
+    int32_t ids[PROMPT + DRAWN + MORE], drawn[ALL], alone[ALL][DRAWN];
+    float first[VOCAB], again[VOCAB], cut[VOCAB];
+    ignis_sequence s, fork, all[ALL];
+    test_model t;
+    int i, k, round;
+    test_model_begin(&t, shape, 256, 2 * ALL);
+    prompt_of(7, PROMPT + DRAWN + MORE, ids);
+
+    s = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_feed(s, ids, CUT));
+    logits_of(s, cut, shape->vocab);
+    CHECK_OK(ignis_sequence_free(s));
+
+    s = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_feed(s, ids, PROMPT));
+    fork = ignis_sequence_fork(s);
+    logits_of(s, first, shape->vocab);
+    for (i = 0; i < DRAWN; i++)
+        CHECK(ignis_sequence_next(s, NULL) >= 0);
+    CHECK_OK(ignis_sequence_truncate(s, PROMPT));
+    logits_of(s, again, shape->vocab);
+    CHECK(memcmp(first, again, sizeof first[0] * (size_t)shape->vocab) == 0);
+    for (i = 0; i < DRAWN; i++)
+        CHECK(ignis_sequence_next(s, NULL) >= 0);
+    CHECK_OK(ignis_sequence_feed(s, ids + PROMPT + DRAWN, MORE)); /* what was kept is of these then */
+    logits_of(s, again, shape->vocab);
+    CHECK(memcmp(first, again, sizeof first[0] * (size_t)shape->vocab) != 0);
+    CHECK_OK(ignis_sequence_truncate(s, PROMPT));
+    logits_of(s, again, shape->vocab);
+    CHECK(memcmp(first, again, sizeof first[0] * (size_t)shape->vocab) == 0);
+    CHECK_OK(ignis_sequence_truncate(s, CUT));
+    logits_of(s, again, shape->vocab);
+    CHECK(memcmp(cut, again, sizeof cut[0] * (size_t)shape->vocab) == 0);
+    CHECK_OK(ignis_sequence_free(s));
+    logits_of(fork, again, shape->vocab);
+    CHECK(memcmp(first, again, sizeof first[0] * (size_t)shape->vocab) == 0);
+    CHECK_OK(ignis_sequence_free(fork));
+
+    /* sequences behind many tokens and behind few in one step, drawn from in ways of their own, in pages that two have */
+    for (round = 0; round < 2; round++) {
+        for (i = 0; i < ALL; i++) {
+            sampling[i] = greedy;
+            sampling[i].temperature = i % 2 ? 0.9 : 0;
+            sampling[i].seed = 5 + (uint64_t)i;
+            all[i] = i == 4 ? ignis_sequence_fork(all[1]) : ignis_sequence_begin(t.handle);
+            if (i < 4)
+                CHECK_OK(ignis_sequence_feed(all[i], ids + i, i % 2 ? PROMPT : 9 + i));
+        }
+        if (round == 0) {
+            for (i = 0; i < ALL; i++)
+                for (k = 0; k < DRAWN; k++)
+                    alone[i][k] = ignis_sequence_next(all[i], &sampling[i]);
+        } else {
+            for (k = 0; k < DRAWN; k++) {
+                CHECK_OK(ignis_sequence_next_all(all, ALL, sampling, drawn));
+                for (i = 0; i < ALL; i++)
+                    CHECK_INT(drawn[i], alone[i][k]);
+            }
+        }
+        for (i = 0; i < ALL; i++)
+            CHECK_OK(ignis_sequence_free(all[i]));
+    }
+    test_model_end(&t);
+}
+
+TEST(what_comes_behind_many_tokens)
+{
+    static const test_shape gated = {2, 2, 1, 8, 16, 16, 120, false, false, true, IGNIS_F32};
+    static const test_shape half = {1, 1, 1, 8, 16, 16, 120, false, true, false, IGNIS_BF16};
+    SETUP(NULL);
+    check_behind_many(&gated);
+    check_behind_many(&half);
+}
+
 /*  What is alive at shutdown is reported and freed. */
 TEST(leaks_are_reported)
 {
