@@ -14382,7 +14382,7 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU:
     case IGNIS__SOURCE_GENERATE_DRAW_CU:
     case IGNIS__SOURCE_GENERATE_STEP_CU: return true;
-    case IGNIS__SOURCE_GENERATE_CU: return builtin == IGNIS__BUILTIN_GENERATE_EMBED || builtin == IGNIS__BUILTIN_GENERATE_CACHE;
+    case IGNIS__SOURCE_GENERATE_CU: return builtin >= IGNIS__BUILTIN_GENERATE_EMBED && builtin <= IGNIS__BUILTIN_GENERATE_GATHER;
 #endif
     default: return false;
     }
@@ -43879,8 +43879,9 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
     ignis__address result, from;
     ignis__epilogue epilogue;
     ignis__product product;
-    int64_t half = ignis__weight_rows(weights) / 2, n;
-    void *add[] = {&result, &from, &n}, *gate[] = {&result, &from, &n, &half};
+    int64_t n;
+    int half = (int)(ignis__weight_rows(weights) / 2);
+    void *add[] = {&result, &from, &n}, *gate[] = {&result, &from, &half};
     memset(&product, 0, sizeof product);
     memset(&epilogue, 0, sizeof epilogue);
     product.m = count;
@@ -43904,9 +43905,12 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
         return;
     result = ignis__op_write(op, out);
     from = ignis__op_write(op, room);
-    n = product.m * (gated ? half : product.n);
-    ignis__op_launch_row(op, gated ? IGNIS__BUILTIN_GENERATE_GATE : IGNIS__BUILTIN_GENERATE_ADD, x->dtype,
-                         ignis__clamp(ignis__ceil_div(n, 1024), 1, 4096), 256, gated ? gate : add);
+    n = product.m * product.n;
+    if (gated)
+        ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1,
+                         256, 1, 0, gate);
+    else
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ADD, x->dtype, ignis__clamp(ignis__ceil_div(n, 1024), 1, 4096), 256, add);
 }
 
 /*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
@@ -43918,7 +43922,8 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
     params[0] = p;
     params[1] = (void *)(uintptr_t)table;
     p->turns = frequencies != NULL;
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, p->heads + 2 * p->kv_heads, count, 1, 32, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, ignis__ceil_div(p->heads + 2 * p->kv_heads, 4), count, 1, 128, 1, 0,
+                     params);
 }
 
 /*  Bytes of wide numbers that the attention of so many rows takes. */

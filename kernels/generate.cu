@@ -72,6 +72,7 @@ extern "C" __global__ void __launch_bounds__(256)
     const W *x = sum + (long long)blockIdx.x * hidden;
     T *y = out + (long long)blockIdx.x * hidden;
     W mean = 0, squares = 0;
+    ignis_grid_dependency();
     if (!rms) {
         for (int i = threadIdx.x; i < hidden; i += 256)
             mean += x[i];
@@ -88,18 +89,40 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256) ignis_generate_add(W *sum, const T *x, long long n)
 {
-    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
+    constexpr int pack = 16 / sizeof(W);
+    const long long first = blockIdx.x * 256LL + threadIdx.x, step = gridDim.x * 256LL;
+    ignis_grid_dependency();
+    for (long long i = first; i < n / pack; i += step) {
+        auto all = ignis_load(sum + i * pack);
+        const auto some = ignis_load<pack>(x + i * pack);
+#pragma unroll
+        for (int j = 0; j < pack; j++)
+            all[j] += W(some[j]);
+        ignis_store(sum + i * pack, all);
+    }
+    for (long long i = n / pack * pack + first; i < n; i += step)
         sum[i] += W(x[i]);
 }
 
-/*  silu of the first half of each row, times the second; y has n elements. */
-extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, long long n, long long half)
+/*  silu of the first half of each row, times the second. A row of blocks has a row. */
+extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half)
 {
-    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
-        const T *row = x + i / half * 2 * half + i % half;
-        const W gate = W(row[0]);
-        y[i] = T(gate * sigmoid(gate) * W(row[half]));
+    constexpr int pack = 16 / sizeof(T);
+    const T *gates = x + blockIdx.y * 2LL * half, *others = gates + half;
+    T *to = y + (long long)blockIdx.y * half;
+    const int first = blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256, packs = pack > 2 && half % pack == 0 ? half / pack : 0; /* else one by one */
+    const auto gated = [](W gate, W x) { return T(gate * sigmoid(gate) * x); };
+    ignis_grid_dependency();
+    for (int i = first; i < packs; i += step) {
+        auto gate = ignis_load(gates + i * pack);
+        const auto other = ignis_load(others + i * pack);
+#pragma unroll
+        for (int j = 0; j < pack; j++)
+            gate[j] = gated(W(gate[j]), W(other[j]));
+        ignis_store(to + i * pack, gate);
     }
+    for (int i = packs * pack + first; i < half; i += step)
+        to[i] = gated(W(gates[i]), W(others[i]));
 }
 
 /* --- the cache --------------------------------------------------------------------------------------------------------------------- */
@@ -115,14 +138,14 @@ struct cache_params {
 };
 
 /*  Heads of q turn where they are, those of k turn on their way to the cache, those of v go there. A warp has a head.
-    grid = heads + 2 kv_heads, rows; 32 threads. */
-extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table frequencies)
+    grid = (heads + 2 kv_heads) / 4, rows; 128 threads. */
+extern "C" __global__ void __launch_bounds__(128) ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table frequencies)
 {
     const generate_row &row = p.rows[blockIdx.y];
-    const int head = blockIdx.x;
+    const int head = blockIdx.x * 4 + threadIdx.x / 32;
     T *from = p.qkv + ((long long)blockIdx.y * (p.heads + 2 * p.kv_heads) + head) * p.head_dim, *to = from;
     ignis_grid_dependency();
-    if (row.position < 0)
+    if (row.position < 0 || head >= p.heads + 2 * p.kv_heads)
         return;
     const bool is_q = head < p.heads, is_v = head >= p.heads + p.kv_heads;
     if (!is_q) {
@@ -143,6 +166,7 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     constexpr int pack = 16 / sizeof(T);
     const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width, i = at % width * pack;
+    ignis_grid_dependency();
     if (token >= tokens)
         return;
     const generate_cache<const T> keys = {k, kv_heads, head_dim}, values = {v, kv_heads, head_dim};

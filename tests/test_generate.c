@@ -1832,6 +1832,8 @@ static void check_behind_many(const test_shape *shape)
     CHECK_OK(ignis_sequence_feed(s, ids, PROMPT));
     fork = ignis_sequence_fork(s);
     logits_of(s, first, shape->vocab);
+    if (shape->dtype == IGNIS_F32)
+        check_forward(&t, ids, PROMPT, first, 2e-5);
     for (i = 0; i < DRAWN; i++)
         CHECK(ignis_sequence_next(s, NULL) >= 0);
     CHECK_OK(ignis_sequence_truncate(s, PROMPT));
@@ -1883,9 +1885,11 @@ static void check_behind_many(const test_shape *shape)
 TEST(what_comes_behind_many_tokens)
 {
     static const test_shape gated = {2, 2, 1, 8, 16, 16, 120, false, false, true, IGNIS_F32};
+    static const test_shape uneven = {2, 1, 1, 8, 18, 18, 120, false, false, false, IGNIS_F32}; /* rows of no whole packs */
     static const test_shape half = {1, 1, 1, 8, 16, 16, 120, false, true, false, IGNIS_BF16};
     SETUP(NULL);
     check_behind_many(&gated);
+    check_behind_many(&uneven);
     check_behind_many(&half);
 }
 
