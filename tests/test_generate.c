@@ -2459,17 +2459,18 @@ TEST(generated_texts_of_a_grammar)
 
 /* failures ------------------------------------------------------------------------------------------------------- */
 
-/*  A text in steps, of which one fails while calls of a name do (null: allocations on the host). What failed is done again, and the text is the same. */
-enum { FAULT_DRAWN = 6 };
+/*  A text in steps, of which one fails while calls of a name do (null: allocations on the host). What failed is done again, and the text is the same.
+    It begins with more than 64 tokens, and has few more at once later. */
+enum { FAULT_FED = 70, FAULT_DRAWN = 6 };
 
 static bool fault_step(int step, const test_model *t, ignis_sequence *s, const ignis_sampling_desc *sampling, int32_t *drawn)
 {
-    int32_t ids[20];
+    int32_t ids[FAULT_FED];
     if (step == 0)
         return (s[0] = ignis_sequence_begin(t->handle)).id != 0;
     if (step == 1) {
-        prompt_of(2, 20, ids);
-        return ignis_sequence_feed(s[0], ids, 20) == IGNIS_OK;
+        prompt_of(2, FAULT_FED, ids);
+        return ignis_sequence_feed(s[0], ids, FAULT_FED) == IGNIS_OK;
     }
     if (step < 5)
         return (drawn[step - 2] = ignis_sequence_next(s[0], sampling)) >= 0;
@@ -2489,7 +2490,7 @@ static bool fault_step(int step, const test_model *t, ignis_sequence *s, const i
         float logits[260];
         return ignis_sequence_logits(s[0], logits, COUNT_OF(logits)) == IGNIS_OK;
     }
-    return step == 9 ? ignis_sequence_text(s[0], "H", 1) == IGNIS_OK : ignis_generate(s[0], NULL) == IGNIS_OK;
+    return step == 9 ? ignis_sequence_text(s[0], "Hallo", 5) == IGNIS_OK : ignis_generate(s[0], NULL) == IGNIS_OK;
 }
 
 static void check_faults(const char *prefix, int stride)
@@ -2508,7 +2509,7 @@ static void check_faults(const char *prefix, int stride)
         ignis_sequence s[2] = {{0}, {0}};
         ignis_sequence_info info;
         test_model t;
-        test_model_begin(&t, &shape, 40, 2);
+        test_model_begin(&t, &shape, 84, 2);
         t.model->path = ignis__copy_string(test_folder);
         reached = at == 0; /* the first time nothing fails */
         if (at)
@@ -2527,12 +2528,12 @@ static void check_faults(const char *prefix, int stride)
             memcpy(expected, drawn, sizeof drawn);
         CHECK(memcmp(expected, drawn, sizeof drawn) == 0);
         CHECK_OK(ignis_sequence_query(s[1], &info));
-        CHECK_INT(info.length, 25);
+        CHECK_INT(info.length, FAULT_FED + 5);
         CHECK_OK(ignis_sequence_free(s[0]));
         CHECK_OK(ignis_sequence_free(s[1]));
         s[0] = ignis_sequence_begin(t.handle);
         CHECK_OK(ignis_sequence_query(s[0], &info)); /* no page is lost */
-        CHECK_INT(info.free_tokens, 6 * 16);
+        CHECK_INT(info.free_tokens, 2 * 6 * 16);
         CHECK_OK(ignis_sequence_free(s[0]));
         test_model_end(&t);
     }
