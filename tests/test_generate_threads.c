@@ -11,7 +11,7 @@
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libnvrtc\nleak:libcuda\n"; }
 
-enum { ROOM = 64, TEXTS = 4, PROMPT = 9, DRAWN = 4, THREADS = 4 };
+enum { ROOM = 128, MANY = 70, TEXTS = 4, PROMPT = 9, DRAWN = 4, THREADS = 4 };
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { ROUNDS = 10, VOCAB = 260 }; /* blocks run one after the other there */
@@ -299,17 +299,19 @@ static void use_merged(worker *w)
         CHECK_OK(ignis_model_free(model));
 }
 
-/*  A fork has the ids of its sequence, and says what a sequence says that is given them. */
+/*  A fork has the ids of its sequence, and says what a sequence says that is given them: to some bits, as more than 64 at once round otherwise. */
 static void check_sequence(worker *w)
 {
     ignis_sequence fork = ignis_sequence_fork(any_sequence(w)), fresh;
     int32_t ids[ROOM];
     float logits[VOCAB], expected[VOCAB];
-    int count = fork.id ? ignis_sequence_ids(fork, ids, ROOM) : 0;
+    int count = fork.id ? ignis_sequence_ids(fork, ids, ROOM) : 0, far = 0, i;
     if (count > 0 && ignis_sequence_logits(fork, logits, VOCAB) == IGNIS_OK) {
         fresh = ignis_sequence_begin(any_model(w));
         if (fresh.id && ignis_sequence_feed(fresh, ids, count) == IGNIS_OK && ignis_sequence_logits(fresh, expected, VOCAB) == IGNIS_OK)
-            CHECK(memcmp(logits, expected, sizeof logits) == 0);
+            for (i = 0; i < VOCAB; i++)
+                far += !(fabsf(logits[i] - expected[i]) < 1e-4f);
+        CHECK_INT(far, 0);
         if (fresh.id)
             CHECK_OK(ignis_sequence_free(fresh));
     }
@@ -327,10 +329,10 @@ static void use_sequence(worker *w)
     ignis_sequence s = any_sequence(w), several[3];
     ignis_sampling_desc sampling[3];
     ignis_sequence_info info;
-    int32_t ids[16];
+    int32_t ids[MANY];
     int i, length;
     memset(sampling, 0, sizeof sampling);
-    for (i = 0; i < 16; i++)
+    for (i = 0; i < MANY; i++)
         ids[i] = (int32_t)test_draw(&w->random, VOCAB);
     for (i = 0; i < 3; i++) {
         several[i] = any_sequence(w);
@@ -341,7 +343,7 @@ static void use_sequence(worker *w)
     case 0:
     case 1:
         s = ignis_sequence_begin(any_model(w));
-        (void)ignis_sequence_feed(s, ids, 8);
+        (void)ignis_sequence_feed(s, ids, test_draw(&w->random, 2) ? MANY : 8);
         put(w, SEQUENCE, s.id);
         break;
     case 2: put(w, SEQUENCE, ignis_sequence_fork(s).id); break;
