@@ -45239,8 +45239,8 @@ static bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t
 /*  Whether a sequence's last token is one of many: then what all layers find of it is kept, or found as it was then, and not in a step. */
 static bool ignis__sequence_ready(const ignis__sequence *s) { return s->length > 0 && s->many[s->length - 1]; }
 
-/*  A step of some of these sequences, of which `of` has the numbers; draws: and a token for each, behind its end. ready: they are, and it goes without the
-    layers. logits: where those of the first one go, or null. */
+/*  A step of some of these sequences, of which `of` has the numbers; draws: and a token for each, behind its end. ready: they are, and it goes
+    without the layers. logits: where those of the first one go, or null. */
 static void ignis__engine_some(ignis__op *op, ignis__sequence *const *sequences, const int *of, int some, bool ready,
                                const ignis_sampling_desc *sampling, bool draws, float *logits)
 {
