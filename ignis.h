@@ -45036,15 +45036,14 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
 {
     ignis__engine *e = s->engine;
     ignis__op op;
-    int count = 0, i;
+    int count = 0;
     if (!ignis__model_plain(call, s->model) || !ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
         !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
     while (op.ok && s->cached < s->length) {
         count = s->length - s->cached < IGNIS__CHUNK ? s->length - s->cached : IGNIS__CHUNK;
-        for (i = 0; i < count; i++)
-            s->many[s->cached + i] = count > IGNIS__STEP_ROWS;
+        memset(s->many + s->cached, count > IGNIS__STEP_ROWS, sizeof *s->many * (size_t)count);
         if (count <= IGNIS__STEP_ROWS && --count == 0)
             break;
         ignis__sequence_piece(&op, s, s->cached, count);

@@ -468,10 +468,10 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_few, 90, 90, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, {0, 0, 8}}, /* sm_90: heads of 256 with all variants */
-    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 8}},
-    {IGNIS__SOURCE_GENERATE_DRAW_CU, for_all_types, 0, 0, {0, 0, 16}}, /* sm_100: bins, in 48 registers */
-    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}},            /* sm_120; 4 on sm_90 */
-    {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, {0, 0, 12}},          /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
+    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 8}},                            /* sm_100: sines of f64 */
+    {IGNIS__SOURCE_GENERATE_DRAW_CU, for_all_types, 0, 0, {0, 0, 16}},                    /* sm_100: bins, in 48 registers */
+    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}},                               /* sm_120; 4 on sm_90 */
+    {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, {0, 0, 12}}, /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
     {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_BLOCKS_CU, halves_of_blocks, 80, 0, {0, 0, 64}}, /* sm_90: 64 rows of Q4_K; 28 on sm_100: 8 of Q6_K */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
