@@ -14008,7 +14008,6 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")                      \
     X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")                      \
     X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")                        \
-    X(GENERATE_ADD, GENERATE_CU, "ignis_generate_add")                          \
     X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate")                        \
     X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")                      \
     X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather")                    \
@@ -20312,7 +20311,7 @@ typedef struct ignis__op {
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
-    bool steady;    /* own kernels of products are chosen so that a row has the same bits whatever rows there are */
+    bool steady;    /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
     struct ignis__gemm_held *held;            /* between ignis__gemm_join and ignis__gemm_join_end; else null */
@@ -20544,10 +20543,10 @@ static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
 /*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
 static ignis__address ignis__op_zeroed(ignis__op *op)
 {
-    if (!op->ok)
-        return 0;
-    op->zeroed = ignis__memory_take_zeroed(op->work.call, op->work.device, op->work.stream);
-    op->ok = op->zeroed != NULL;
+    if (op->ok && !op->zeroed) {
+        op->zeroed = ignis__memory_take_zeroed(op->work.call, op->work.device, op->work.stream);
+        op->ok = op->zeroed != NULL;
+    }
     return op->ok ? op->zeroed->address : 0;
 }
 
@@ -20837,11 +20836,15 @@ static ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n,
     nothing else is done. */
 #define IGNIS__ACTIVATION_GATED 3
 
+/*  An ignis_activation of products alone: silu of the first half of the columns, times the second, is the result [m, n / 2]. For those that
+    ignis__gemm_pairs takes. */
+#define IGNIS__ACTIVATION_PAIRED 4
+
 /*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
 typedef struct ignis__epilogue {
     double factor;      /* of the product; 0: 1 */
     ignis__array *bias; /* [n], added to each row */
-    int activation;     /* an ignis_activation, or IGNIS__ACTIVATION_GATED; 0: none */
+    int activation;     /* an ignis_activation, or one of those above; 0: none */
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
     ignis__array *pre;  /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
     bool keeps;         /* of gated ones that are no gradient */
@@ -20975,11 +20978,14 @@ static int ignis__gemm_columns(const ignis__gemm *p, int columns)
 
 static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
 
+/*  Columns of the result. */
+static int64_t ignis__gemm_out_columns(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n; }
+
 /*  Whether a product by wgmma is finished in registers, with tiles of so many columns: kernels/gemm_hopper.cu. */
 static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
-    if (ignis__gemm_gates(p) && columns != 192)
+    if ((ignis__gemm_gates(p) && columns != 192) || (p->activation == IGNIS__ACTIVATION_PAIRED && columns != 128))
         return false;
     return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
@@ -21034,9 +21040,11 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
-    bool ahead = ignis__gemm_ahead(p, epilogue) && ignis__gemm_tiles(p, 128, 192) >= 2 * processors && /* a block needs a next tile */
-                 ignis__gemm_ahead_exists(op, dtype, p);
-    unsigned staging; /* bytes of a row */
+    int64_t wide = ignis__gemm_tiles(p, 128, 192), rounds_wide = ignis__ceil_div(wide, processors), /* one after the other */
+        rounds_other = ignis__ceil_div(ignis__gemm_tiles(p, 128, 128), processors);
+    bool ahead = ignis__gemm_ahead(p, epilogue) && ignis__gemm_ahead_exists(op, dtype, p) &&
+                 (op->steady ? 3 * rounds_wide < 2 * rounds_other : wide >= 2 * processors); /* a block needs a next tile */
+    unsigned staging;                                                                        /* bytes of a row */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
@@ -21051,7 +21059,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
             (is_ahead && !ahead) ||
             (hopper && (!wgmma || !(packed || may_pack) || tile->columns != ignis__gemm_columns(p, tile->columns) ||
                         tile->rows != ignis__gemm_rows(p))) ||
-            (op->steady && (is_tiny || best || tile->columns > 128)))
+            (op->steady && (is_tiny || best || tile->columns > (is_ahead ? 192 : 128)))) /* k is in one order in all that are left */
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead ? 0 : 3); turn++) {
@@ -21191,7 +21199,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     if (epilogue->residual)
         p.residual = ignis__op_read(op, epilogue->residual);
     p.out = ignis__op_write(op, out);
-    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual, p.n, 0);
+    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual, ignis__gemm_out_columns(&p), 0);
     return p;
 }
 
@@ -21322,12 +21330,13 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
             ignis__patches_map(op, &b, dtype, p, 64);
         else
             ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                            p->transpose_b ? kernel->columns : 64);
+                            p->transpose_b && p->activation != IGNIS__ACTIVATION_PAIRED ? kernel->columns : 64);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
             ignis__patches_out_map(op, &out, dtype, p);
         else if (direct)
-            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->n, p->m, gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_map(op, &out, dtype, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
+                            gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
         if (direct && another)
             ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch, p->m * p->n,
                             64);
@@ -27449,12 +27458,14 @@ static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 2, 
 
 /*  The fastest shape, as measured on an H200. ranged: with a variant of the program, which three groups have no registers for, or do not pay for
     where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times. */
-static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__attention *p, bool ranged, int64_t multiprocessors)
+static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op, const ignis__attention *p, bool ranged)
 {
     const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
-    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads;
+    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads, multiprocessors = op->work.device->info.multiprocessors;
     if (p->head_dim <= 64)
-        return ranged || p->sq <= (p->causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
+        return ranged || op->steady || p->sq <= (p->causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
+    if (p->head_dim <= 128 && op->steady)
+        return &shapes[4];
     if (p->head_dim <= 128)
         return p->sk <= 256 ? &shapes[2] : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3] : &shapes[4];
     return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
@@ -28059,7 +28070,7 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
     bool ranged = ignis__attention_ranged(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
     char define[IGNIS__DEFINES];
-    shape = ignis__attention_hopper_choose(p, ranged, multiprocessors);
+    shape = ignis__attention_hopper_choose(op, p, ranged);
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
@@ -28072,7 +28083,7 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     seen = 64 * shape->groups + (p->causal ? 1 : 2) * (int64_t)p->window; /* keys, by the queries of an item, at most */
     tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
     least = shape->keys > 64 ? 2 : 4; /* tiles of keys that are worth a split */
-    wanted = ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
+    wanted = op->steady ? 1 : ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
     plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
@@ -28090,17 +28101,17 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 }
 
 /*  Forward by the kernels that are the best for the operands. */
-static void ignis__sdpa_run(ignis__op *op, const ignis__array *out, ignis__attention *p)
+static void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
     if (op->ok)
-        ignis__attention_request(op, out->dtype, p, false);
-    if (op->ok && ignis__attention_takes_wgmma(op, out->dtype, p)) {
-        ignis__sdpa_wgmma(op, out->dtype, p);
+        ignis__attention_request(op, dtype, p, false);
+    if (op->ok && ignis__attention_takes_wgmma(op, dtype, p)) {
+        ignis__sdpa_wgmma(op, dtype, p);
     } else if (op->ok) {
-        variant = ignis__attention_choose(op, out->dtype, p);
-        ignis__attention_cost(p, out->dtype, 2, 2, 2);
-        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p->sq, p->heads, p);
+        variant = ignis__attention_choose(op, dtype, p);
+        ignis__attention_cost(p, dtype, 2, 2, 2);
+        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, dtype, p->sq, p->heads, p);
     }
 }
 
@@ -28123,7 +28134,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
         ignis__op_save(&op, lse);
         ignis__op_save_inputs(&op, 3, op.count);
     }
-    ignis__sdpa_run(&op, out, &p);
+    ignis__sdpa_run(&op, out->dtype, &p);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
 }
 
@@ -28269,7 +28280,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         if (own) /* through a view: the array itself stays the caller's */
             ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
     }
-    ignis__sdpa_run(&op, out, p);
+    ignis__sdpa_run(&op, out->dtype, p);
     result = ignis__op_end_recorded(&op, out, "sdpa_packed", ignis__sdpa_packed_backward, &packed, sizeof packed);
     if (own)
         ignis__array_drop(call, own);
@@ -43359,7 +43370,7 @@ typedef struct ignis__generate_draw {
 } ignis__generate_draw;
 
 typedef struct ignis__generate_cache {
-    ignis__address qkv, k, v, q_weight, k_weight, rows;
+    ignis__address qkv, k, v, k_too, v_too, q_weight, k_weight, rows;
     double eps;
     int heads, kv_heads, head_dim, turns;
 } ignis__generate_cache;
@@ -43438,9 +43449,9 @@ typedef struct ignis__step {
     int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
 } ignis__step;
 
-/*  A norm ahead of a product. */
+/*  A norm ahead of a product. other: what is added to the sum first, of which many rows are; or null. */
 typedef struct ignis__step_norms {
-    ignis__array *sum, *weight, *bias; /* bias: or null */
+    ignis__array *sum, *other, *weight, *bias; /* bias: or null */
     double eps;
     bool rms;
 } ignis__step_norms;
@@ -43523,13 +43534,15 @@ static bool ignis__step_takes_mma(ignis__op *op, ignis_dtype dtype, ignis__array
            ignis__weight_columns(weights) % 8 == 0 && ignis__weight_rows(weights) < INT32_MAX - 16 && ignis__op_read(op, weights) % 16 == 0;
 }
 
+/*  out: null, where only the sum is wanted. */
 static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const ignis__step_norms *norm)
 {
-    ignis__address to = ignis__op_write(op, out), from = ignis__op_read(op, norm->sum), by = ignis__op_read(op, norm->weight),
-                   add = norm->bias ? ignis__op_read(op, norm->bias) : 0;
+    ignis__address to = out ? ignis__op_write(op, out) : 0, from = ignis__op_write(op, norm->sum), by = ignis__op_read(op, norm->weight),
+                   add = norm->bias ? ignis__op_read(op, norm->bias) : 0, other = norm->other ? ignis__op_write(op, norm->other) : 0;
     int hidden = (int)norm->weight->numel, rms = norm->rms;
+    int packed = hidden % ignis__pack_elements(norm->sum->dtype) == 0 && (to | from | by | add | other) % 16 == 0;
     double eps = norm->eps;
-    void *params[] = {&to, &from, &by, &add, &hidden, &eps, &rms};
+    void *params[] = {&to, &from, &other, &by, &add, &hidden, &eps, &rms, &packed};
     ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, norm->weight->dtype, count, 256, params);
 }
 
@@ -43871,17 +43884,32 @@ static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind,
     }
 }
 
-/*  The same of many rows, by the kernels of ignis_matmul; gated: through `room`, [rows, 2 n]; added: through it, too. */
+/*  Whether IGNIS__ACTIVATION_PAIRED can be had for a product of op->steady, whatever rows there are. */
+static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                              const ignis__epilogue *epilogue)
+{
+    ignis_dtype dtype = (ignis_dtype)product->dtype;
+    ignis__epilogue paired = *epilogue;
+    char define[IGNIS__DEFINES];
+    ignis__gemm p;
+    paired.activation = IGNIS__ACTIVATION_PAIRED;
+    p = ignis__gemm_params(op, product, out, &paired);
+    if (!op->ok || !ignis__gemm_takes_wgmma(op, dtype, &p) || p.n < 256 || !ignis__gemm_direct(&p, 128) ||
+        !ignis__gemm_packed(dtype, ignis__op_read(op, a) | ignis__op_read(op, b), p.k, 0))
+        return false;
+    ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
+    return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+}
+
+/*  The same of many rows, by the kernels of ignis_matmul, without a norm; gated: perhaps through `room`, [rows, 2 n]. */
 static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
                                      ignis__array *weights, ignis__array *bias, ignis__array *room, ignis__array *numbers)
 {
-    ignis__array *to = gated || kind == IGNIS__GEMV_ADD ? room : out;
     ignis__address result, from;
     ignis__epilogue epilogue;
     ignis__product product;
-    int64_t n;
     int half = (int)(ignis__weight_rows(weights) / 2);
-    void *add[] = {&result, &from, &n}, *gate[] = {&result, &from, &half};
+    void *gate[] = {&result, &from, &half};
     memset(&product, 0, sizeof product);
     memset(&epilogue, 0, sizeof epilogue);
     product.m = count;
@@ -43898,19 +43926,19 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
     }
     epilogue.bias = bias;
     epilogue.activation = kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
+    if (gated && ignis__gemm_pairs(op, &product, out, x, weights, &epilogue)) {
+        epilogue.activation = IGNIS__ACTIVATION_PAIRED;
+        gated = false;
+    }
     if (op->ok)
-        (void)ignis__gemm_run(op, &product, to, x, weights, &epilogue);
+        (void)ignis__gemm_run(op, &product, gated ? room : out, x, weights, &epilogue);
     ignis__op_unmake(op, 0);
-    if (to == out)
+    if (!gated)
         return;
     result = ignis__op_write(op, out);
     from = ignis__op_write(op, room);
-    n = product.m * product.n;
-    if (gated)
-        ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1,
-                         256, 1, 0, gate);
-    else
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ADD, x->dtype, ignis__clamp(ignis__ceil_div(n, 1024), 1, 4096), 256, add);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256,
+                     1, 0, gate);
 }
 
 /*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
@@ -43922,8 +43950,8 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
     params[0] = p;
     params[1] = (void *)(uintptr_t)table;
     p->turns = frequencies != NULL;
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, ignis__ceil_div(p->heads + 2 * p->kv_heads, 4), count, 1, 128, 1, 0,
-                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, count, 1, 1, 256, 1,
+                     p->q_weight || p->k_weight ? (size_t)(p->heads + p->kv_heads) * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
 }
 
 /*  Bytes of wide numbers that the attention of so many rows takes. */
@@ -44001,20 +44029,20 @@ static void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_CUT, only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
-/*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa that have one order for any piece:
-    over keys and values in `gathered`, [2, tokens, kv_heads * head_dim]. */
-static void ignis__step_attention_many(ignis__op *op, int count, int end, ignis_dtype dtype, const ignis__paged *paged,
-                                       ignis__array *gathered)
+/*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa: over keys and values in `gathered`,
+    [2, tokens, kv_heads * head_dim], where those of the piece are by now. */
+static void ignis__step_attention_many(ignis__op *op, int count, int end, const ignis__paged *paged, ignis__array *gathered)
 {
+    const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
     ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size), k = paged->k,
                    v = paged->v, row = paged->rows;
-    int kv_heads = paged->kv_heads, head_dim = paged->head_dim;
-    void *params[] = {&k_to, &v_to, &k, &v, &row, &end, &kv_heads, &head_dim};
-    ignis__attention_variant variant;
+    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count;
+    void *params[] = {&k_to, &v_to, &k, &v, &row, &before, &kv_heads, &head_dim};
     ignis__attention p;
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_GATHER, dtype, ignis__ceil_div(end * width / ignis__pack_elements(dtype), 256), 256,
-                         params);
+    if (before > 0)
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_GATHER, dtype, ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256),
+                             256, params);
     memset(&p, 0, sizeof p);
     p.q.data = paged->q;
     p.q.row = paged->q_row;
@@ -44032,11 +44060,7 @@ static void ignis__step_attention_many(ignis__op *op, int count, int end, ignis_
     p.sk = p.window = end;
     p.causal = 1;
     p.scale = paged->scale;
-    if (!op->ok)
-        return;
-    variant = ignis__attention_choose(op, dtype, &p);
-    ignis__attention_cost(&p, dtype, 2, 2, 2);
-    ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, dtype, count, p.heads, &p);
+    ignis__sdpa_run(op, dtype, &p);
 }
 
 /*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
@@ -44544,19 +44568,30 @@ static void ignis__engine_sum(ignis__op *op, const ignis__engine *e, const ignis
         ignis__array_discard(op->work.call, &some);
 }
 
+/*  Adds what norm would, now. */
+static void ignis__engine_add_rest(ignis__op *op, int count, ignis__step_norms *norm)
+{
+    if (norm->other)
+        ignis__step_norm(op, count, NULL, norm);
+    norm->other = NULL;
+}
+
 /*  A product that is added to `sum`, of which each rank has a share of the inner elements: rank 0 adds its own, the others put theirs in place of
-    what they had, and all become the sum of these. */
+    what they had, and all become the sum of these. What many rows have found, norm adds, ahead of it, unless there are other ranks. */
 static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool many, ignis__array *x, ignis__array *weights,
-                              ignis__array *bias)
+                              ignis__array *bias, ignis__step_norms *norm)
 {
     bool others = e->model->parallel.rank > 0;
     ignis__gemv_kind kind = others && !many && e->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
     ignis__address sum = ignis__op_write(op, e->sum);
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
         op->ok = ignis__copy_zeros(&op->work, sum, count * e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size);
-    ignis__engine_product(op, e, count, many, kind, false, e->sum, x, weights, others ? NULL : bias, NULL);
-    if (e->model->parallel.size > 1)
+    ignis__engine_product(op, e, count, many, kind, false, many ? e->room : e->sum, x, weights, others ? NULL : bias, NULL);
+    norm->other = many ? e->room : NULL;
+    if (e->model->parallel.size > 1) {
+        ignis__engine_add_rest(op, count, norm);
         ignis__engine_sum(op, e, e->sum, count);
+    }
 }
 
 /*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. end: 0, they are of different sequences; or of one,
@@ -44574,6 +44609,10 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
     memset(&paged, 0, sizeof paged);
     memset(&direct, 0, sizeof direct);
     at = ignis__op_write(op, e->cache);
+    if (many) {
+        cache.k_too = ignis__op_write(op, e->gathered);
+        cache.v_too = cache.k_too + (ignis__address)(e->gathered->numel / 2 * ignis__dtypes[m->dtype].size);
+    }
     cache.qkv = paged.q = ignis__op_write(op, e->qkv);
     cache.rows = paged.rows = direct.places = ignis__op_write(op, e->rows);
     cache.eps = m->norm_eps;
@@ -44588,6 +44627,7 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
     paged.scale = m->attention_scale;
     paged.splits = e->splits;
     paged.settled = end == 0;
+    memset(&norm, 0, sizeof norm);
     norm.sum = e->sum;
     norm.eps = m->norm_eps;
     norm.rms = m->rms;
@@ -44610,16 +44650,17 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
             ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
         }
         if (many)
-            ignis__step_attention_many(op, count, end, m->dtype, &paged, e->gathered);
+            ignis__step_attention_many(op, count, end, &paged, e->gathered);
         else
             ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
-        ignis__engine_add(op, e, count, many, e->attended, l->o, l->o_bias);
+        ignis__engine_add(op, e, count, many, e->attended, l->o, l->o_bias, &norm);
         norm.weight = l->mlp_norm;
         norm.bias = l->mlp_norm_bias;
         ignis__engine_product(op, e, count, many, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up,
                               l->up_bias, &norm);
-        ignis__engine_add(op, e, count, many, e->inner, l->down, l->down_bias);
+        ignis__engine_add(op, e, count, many, e->inner, l->down, l->down_bias, &norm);
     }
+    ignis__engine_add_rest(op, count, &norm);
 }
 
 /*  The logits of a step of one row, which is there, by generate_step.cu. */
@@ -44701,6 +44742,7 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, i
         ignis__engine_whole_step(op, e);
     else if (!ready)
         ignis__engine_layers(op, e, count, 0, false);
+    memset(&norm, 0, sizeof norm);
     norm.sum = e->sum;
     norm.weight = e->norm;
     norm.bias = e->norm_bias;

@@ -7,7 +7,7 @@
         cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [llama-135m] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
         folder=path among the words: where models are written, and stay (/dev/shm); 8b takes 16 GB
         batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
-        of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json
+        of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json, and of a prompt
         weights=q4_0,q8_0,q4_k,q6_k among the words: those of a GGUF file whose matrices are random blocks
         drawn among the words: ignis_generate with ways of sampling, and with a grammar, for which the vocabulary has made up words
         start among the words: the time from a program's start to its first token behind 16, with kernels compiled before
@@ -481,6 +481,15 @@ static bool write_trace(const ignis_sequence *sequences, int count, const char *
     return ok_or_say(ignis_profile_end(path, NULL) == IGNIS_OK);
 }
 
+/*  A prompt and the first token behind it, likewise. */
+static bool write_prompt_trace(ignis_sequence sequence, const int32_t *ids, int prompt, const char *folder, const char *name)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s-prompt.json", folder, name);
+    return ok_or_say(ignis_profile_begin() == IGNIS_OK && first_seconds(sequence, ids, prompt, 0) >= 0 &&
+                     ignis_profile_end(path, NULL) == IGNIS_OK);
+}
+
 static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces, ignis_dtype dtype,
                 bool tiny)
 {
@@ -557,6 +566,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     if (!ok_or_say(seconds > 0))
         return false;
     printf("%-10s %3d tokens to the first one behind them %10.2f ms\n", s->name, prompt, seconds * 1e3);
+    if (traces && !write_prompt_trace(sequences[0], ids, prompt, traces, type ? type->name : s->name))
+        return false;
     if (timed_program && !type) {
         seconds = start_seconds(timed_program, path, rounds);
         if (!ok_or_say(seconds > 0))

@@ -255,9 +255,10 @@ __device__ inline void softmax_step(float (&s)[KEYS / 8][4], softmax &state, flo
     if (state.raised) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float top = fmaxf(state.top[r], most[r]);
+            float top = most[r];
             top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
             top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
+            top = top > state.top[r] + SLACK ? top : state.top[r]; /* so that a row has the same bits whatever rows are beside it */
             state.factor[r] = top > state.top[r] ? ignis_ptx_ex2_ftz(state.top[r] - top) : 1.0f;
             state.top[r] = top;
             state.sum[r] *= state.factor[r];
@@ -569,19 +570,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out, const Attention p,
                const forward_plan plan)
 {
-    ignis_grid_dependency();
     extern __shared__ __align__(1024) char memory[];
     const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0), warp = __shfl_sync(0xffffffff, threadIdx.x / 32 % 4, 0);
     const int team = group < ALL_GROUPS ? group / GROUPS : warp; /* a warp of the last group, the producer, copies for each */
     const bool produces = group == ALL_GROUPS && team < TEAMS && threadIdx.x % 32 == 0;
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory) + team * TEAM_BYTES;
     if (produces) {
+        ignis_ptx_prefetch_tensormap(&q);
+        ignis_ptx_prefetch_tensormap(&k);
+        ignis_ptx_prefetch_tensormap(&v);
         for (int i = 0; i < BARRIERS; i++) {
             const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);
             ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS * IGNIS_WARP_ARRIVALS);
         }
         ignis_ptx_fence_mbarrier_init();
     }
+    ignis_grid_dependency(); /* all that, while the kernel ahead runs */
     __syncthreads();
     if (group == ALL_GROUPS) {
         ignis_ptx_setmaxnreg_dec<PRODUCER_REGISTERS>();

@@ -14,7 +14,7 @@
 typedef ignis_wide<T> Wide;
 
 /*  As ignis_activation in ignis.h; and of a product without batches, which is the second one of a gated layer: silu(gate) times it. */
-enum { NO_ACTIVATION, RELU, GELU, GATED };
+enum { NO_ACTIVATION, RELU, GELU, GATED, PAIRED };
 
 #ifndef IGNIS_PATCHES
 #define IGNIS_PATCHES 0

@@ -4,7 +4,8 @@
     One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>
     -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64, 128, 192 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
     finished in registers and stored by the copy engine. They get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias
-    and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. Sums in float, in the order of k.
+    and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. With -DIGNIS_ACTIVATION=<PAIRED> the
+    result is silu of the first half of its columns, times the second: a tile has 64 columns of each. Sums in float, in the order of k.
     With -DIGNIS_PATCHES it is a convolution, whose patches the copy engine gathers: k of a patch, or its columns, are whole multiples of 64
     channels, beyond the last of which they are zero.
 
@@ -33,7 +34,7 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 /*  What a benchmark may vary: so many steps the second warpgroup lags behind the first, so that one multiplies while the other one's results are
     activated and stored. */
 #ifndef IGNIS_GEMM_LAG
-#define IGNIS_GEMM_LAG (IGNIS_ACTIVATION == GELU || IGNIS_OTHER ? 1 : 0)
+#define IGNIS_GEMM_LAG (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER ? 1 : 0)
 #endif
 
 #ifndef IGNIS_ROWS
@@ -46,6 +47,8 @@ constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER, 
 constexpr int STAGES = BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
 static_assert(AHEAD || IGNIS_ACTIVATION != GATED, "no other ones are gated in registers");
+constexpr bool IS_PAIRED = IGNIS_ACTIVATION == PAIRED;
+static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES), "a tile has two halves of 64 columns");
 static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES), "tiles of 192 columns are finished in registers");
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
 constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
@@ -124,12 +127,15 @@ struct Chunks {
     __device__ uint32_t at(int chunk) const { return line + chunk / 8 * SLAB + ((chunk % 8 + upper) ^ row) * 16; }
 };
 
+/*  The column of b behind one of the first half of a tile of pairs. */
+__device__ inline int second_half(const Product &p, int column) { return (int)(p.n / 2) + column; }
+
 /*  The bias of this thread's columns, two in a word. */
 template <int chunks> __device__ inline void load_bias(const Product &p, uint32_t (&bias)[chunks], int column)
 {
 #pragma unroll
     for (int c = 0; c < chunks; c++) {
-        const int at = column + 8 * c + threadIdx.x % 4 * 2;
+        const int at = (IS_PAIRED && c >= 8 ? second_half(p, column - 64) : column) + 8 * c + threadIdx.x % 4 * 2;
         bias[c] = at < (int)p.n ? *(const uint32_t *)(p.bias + at) : 0;
     }
 }
@@ -195,14 +201,14 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 words[c][i] = ignis_round_two<T>(sum[across / 8 * half + c][2 * i], sum[across / 8 * half + c][2 * i + 1]);
-        if (IGNIS_ACTIVATION && p.pre) {
+        if (IGNIS_ACTIVATION && !IS_PAIRED && p.pre) {
             begin();
 #pragma unroll
             for (int c = 0; c < across / 8; c += 2)
                 ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
             end(pre, column + across * half);
         }
-        if (IGNIS_ACTIVATION)
+        if (IGNIS_ACTIVATION && !IS_PAIRED)
 #pragma unroll
             for (int c = 0; c < across / 8; c++)
 #pragma unroll
@@ -214,6 +220,25 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
             ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
         end(out, column + across * half);
     }
+}
+
+/*  Stores silu of the first half of what a warpgroup has of a tile, times the second. */
+template <int N>
+__device__ inline void store_paired(const Product &p, const ignis_tensor_map *out, const Spot &place, int group, uint32_t room,
+                                    float (&sum)[N / 8][4])
+{
+    float x[N / 16][4];
+#pragma unroll
+    for (int c = 0; c < N / 16; c++)
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            const float gate[2] = {sum[c][i], sum[c][i + 1]};
+            float s[2];
+            sigmoid_two(s, gate);
+            x[c][i] = gate[0] * s[0] * sum[N / 16 + c][i];
+            x[c][i + 1] = gate[1] * s[1] * sum[N / 16 + c][i + 1];
+        }
+    store_direct<N / 2>(p, out, nullptr, place, group, room, x);
 }
 
 /*  Adds two numbers of the other matrix to two results, or multiplies these by the derivative there. */
@@ -408,6 +433,8 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     const auto walk = [&](Spot &place) {
         const bool is_there = next_tile < tiles;
         place = Spot(p, next_tile, BM, BN);
+        if (IS_PAIRED)
+            place.column /= 2;
         next_tile += gridDim.x;
         return is_there;
     };
@@ -470,7 +497,12 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
                     load_pixels(p.patches, to + A_BYTES + i * SLAB, &b, full(stage), pixel, taps[i]);
 #else
                 load<BM, A_BY_K>(to, &a, full(stage), row, k, p.batch_a ? place.batch : 0);
-                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, p.batch_b ? place.batch : 0);
+                if (IS_PAIRED) {
+                    load<64, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, 0);
+                    load<64, B_BY_K>(to + A_BYTES + SLAB, &b, full(stage), second_half(p, column), k, 0);
+                } else {
+                    load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, p.batch_b ? place.batch : 0);
+                }
 #endif
                 next(parity);
             }
@@ -644,6 +676,8 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
             add_bias(sum, bias);
         if constexpr (IGNIS_OTHER != NO_OTHER)
             store_with_other<N>(p, &out, &other, own, group, room, other_barriers, results + 2 * SLAB / 4, turn, sum);
+        else if constexpr (IS_PAIRED && N == BN)
+            store_paired<N>(p, &out, own, group, room, sum);
         else if constexpr (DIRECT)
             store_direct<N>(p, &out, &other, own, group, room, sum);
         else
@@ -651,7 +685,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     };
     while (has_next) {
         const Spot place = next_place;
-        if (NARROW || (place.column + BN / 2 < (int)p.n && place.row + 64 * group < (int)p.m))
+        if (NARROW || ((IS_PAIRED || place.column + BN / 2 < (int)p.n) && place.row + 64 * group < (int)p.m))
             multiply_tile(Constant < SIDE_BY_SIDE ? 64 : BN > (), place);
         else /* half of a tile at the right edge, or nothing at the lower one */
             multiply_tile(Constant < NARROW ? 64 : BN / 2 > (), place);

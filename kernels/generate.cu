@@ -65,44 +65,103 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-/*  rms_norm, or layer_norm; bias may be null. */
-extern "C" __global__ void __launch_bounds__(256)
-    ignis_generate_norm(T *out, const W *sum, const T *weight, const T *bias, int hidden, double eps, int rms)
+/*  A row, by packs of N of it. */
+template <int N>
+__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden, W eps, bool rms)
 {
-    const W *x = sum + (long long)blockIdx.x * hidden;
-    T *y = out + (long long)blockIdx.x * hidden;
-    W mean = 0, squares = 0;
-    ignis_grid_dependency();
-    if (!rms) {
-        for (int i = threadIdx.x; i < hidden; i += 256)
-            mean += x[i];
-        mean = ignis_block_sum(mean) / W(hidden);
-    }
-    for (int i = threadIdx.x; i < hidden; i += 256)
-        squares += (x[i] - mean) * (x[i] - mean);
-    const W factor = W(1) / sqrt(ignis_block_sum(squares) / W(hidden) + W(eps));
-    for (int i = threadIdx.x; i < hidden; i += 256)
-        y[i] = T((x[i] - mean) * factor * W(weight[i]) + (bias ? W(bias[i]) : W(0)));
-}
-
-/* --- behind the products of prompts: elements ------------------------------------------------------------------------------------- */
-
-extern "C" __global__ void __launch_bounds__(256) ignis_generate_add(W *sum, const T *x, long long n)
-{
-    constexpr int pack = 16 / sizeof(W);
-    const long long first = blockIdx.x * 256LL + threadIdx.x, step = gridDim.x * 256LL;
-    ignis_grid_dependency();
-    for (long long i = first; i < n / pack; i += step) {
-        auto all = ignis_load(sum + i * pack);
-        const auto some = ignis_load<pack>(x + i * pack);
+    typedef ignis_row<W, ignis_block_team, N, true> Row;
+    const Row row(sum, hidden);
+    typename Row::Batch xs;
+    W total = 0, mean = 0;
+    int last = 0;
+    for (int round = 0; row.has(round); round++) {
+        ignis_batch<T, N> others;
+        row.load(xs, sum, round);
+        if (other) {
+            row.each(round, [&](int column, auto &more) { more = ignis_load<ignis_pack_count<decltype(more)>>(other + column); }, others);
+            row.each(
+                round,
+                [&](int column, auto &x, auto &more) {
 #pragma unroll
-        for (int j = 0; j < pack; j++)
-            all[j] += W(some[j]);
-        ignis_store(sum + i * pack, all);
+                    for (int i = 0; i < x.count; i++)
+                        x[i] += W(more[i]);
+                    ignis_store(sum + column, x);
+                },
+                xs, others);
+        }
+        row.each(
+            round,
+            [&](int, auto &x) {
+#pragma unroll
+                for (int i = 0; i < x.count; i++)
+                    total += rms ? x[i] * x[i] : x[i];
+            },
+            xs);
+        last = round;
     }
-    for (long long i = n / pack * pack + first; i < n; i += step)
-        sum[i] += W(x[i]);
+    if (!y)
+        return;
+    total = ignis_block_sum(total) / W(hidden);
+    if (!rms) { /* the squares are summed around the mean: see norm.cuh */
+        mean = total;
+        total = 0;
+        for (int round = last; round >= 0; round--) {
+            if (round != last)
+                row.load(xs, sum, round);
+            row.each(
+                round,
+                [&](int, auto &x) {
+#pragma unroll
+                    for (int i = 0; i < x.count; i++)
+                        total += (x[i] - mean) * (x[i] - mean);
+                },
+                xs);
+        }
+        total = ignis_block_sum(total) / W(hidden);
+    }
+    const W factor = W(1) / sqrt(total + eps);
+    const int first = rms ? last : 0; /* the round that is in registers */
+    for (int i = 0; i <= last; i++) {
+        const int round = rms ? last - i : i;
+        if (round != first)
+            row.load(xs, sum, round);
+        row.each(
+            round,
+            [&](int column, auto &x) {
+                constexpr int count = ignis_pack_count<decltype(x)>;
+                const auto by = ignis_load<count>(weight + column);
+                W values[count];
+#pragma unroll
+                for (int i = 0; i < count; i++)
+                    values[i] = (x[i] - mean) * factor * W(by[i]);
+                if (bias) {
+                    const auto add = ignis_load<count>(bias + column);
+#pragma unroll
+                    for (int i = 0; i < count; i++)
+                        values[i] += W(add[i]);
+                }
+                ignis_store(y + column, ignis_pack_round<T>(values));
+            },
+            xs);
+    }
 }
+
+/*  What products have found is added to the sum, unless other is null; then out is its rms_norm, or layer_norm; null: it is not wanted. bias may be
+    null. packed: rows are packs of 16 bytes of the sum, and arrays are aligned to them. */
+extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1) ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden,
+                                                                      double eps, int rms, int packed)
+{
+    const long long at = (long long)blockIdx.x * hidden;
+    T *const y = out ? out + at : nullptr;
+    const T *const more = other ? other + at : nullptr;
+    ignis_grid_dependency();
+    if (packed)
+        add_and_norm<16 / sizeof(W)>(y, sum + at, more, weight, bias, hidden, W(eps), rms);
+    else
+        add_and_norm<1>(y, sum + at, more, weight, bias, hidden, W(eps), rms);
+}
+
+/* --- behind the products of prompts ----------------------------------------------------------------------------------------------- */
 
 /*  silu of the first half of each row, times the second. A row of blocks has a row. */
 extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half)
@@ -129,35 +188,92 @@ extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, cons
 
 /*  ignis.h has the same struct. */
 struct cache_params {
-    T *qkv;                      /* [rows, heads + 2 kv_heads, head_dim] */
-    T *k, *v;                    /* of the cache */
+    T *qkv;                       /* [rows, heads + 2 kv_heads, head_dim] */
+    T *k, *v;                     /* of the cache */
+    T *k_too, *v_too;             /* null, or where they go, too: [positions, kv_heads, head_dim], of one sequence */
     const T *q_weight, *k_weight; /* of an rms_norm of each head before it turns; null: none */
     const generate_row *rows;
     double eps;
     int heads, kv_heads, head_dim, turns;
 };
 
-/*  Heads of q turn where they are, those of k turn on their way to the cache, those of v go there. A warp has a head.
-    grid = (heads + 2 kv_heads) / 4, rows; 128 threads. */
-extern "C" __global__ void __launch_bounds__(128) ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table frequencies)
+/*  Heads of q turn where they are, those of k turn on their way to the cache, those of v go there. A block has a row; head_dim is a multiple of 8, up
+    to 256. With norms there is shared memory for what each head is multiplied with. Rows and pages are there since long before. */
+extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
+    ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table frequencies)
 {
-    const generate_row &row = p.rows[blockIdx.y];
-    const int head = blockIdx.x * 4 + threadIdx.x / 32;
-    T *from = p.qkv + ((long long)blockIdx.y * (p.heads + 2 * p.kv_heads) + head) * p.head_dim, *to = from;
-    ignis_grid_dependency();
-    if (row.position < 0 || head >= p.heads + 2 * p.kv_heads)
-        return;
-    const bool is_q = head < p.heads, is_v = head >= p.heads + p.kv_heads;
-    if (!is_q) {
-        const generate_cache<T> cache = {is_v ? p.v : p.k, p.kv_heads, p.head_dim};
-        to = cache.at(row.pages, row.position, (head - p.heads) % p.kv_heads);
+    constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3; /* of a pack; packs of both halves that a thread has at a time */
+    extern __shared__ double memory[];
+    W *const factors = (W *)memory;
+    __shared__ W sines[HALF], cosines[HALF];
+    const generate_row &row = p.rows[blockIdx.x];
+    const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads, packs = half / N;
+    T *const qkv = p.qkv + (long long)blockIdx.x * (turning + p.kv_heads) * p.head_dim;
+    const bool normed = p.q_weight || p.k_weight;
+    if (position >= 0 && threadIdx.x < half) {
+        sines[threadIdx.x] = 0;
+        cosines[threadIdx.x] = 1;
+        if (p.turns)
+            sine_cosine(W(position), W(frequencies.at[threadIdx.x]), sines[threadIdx.x], cosines[threadIdx.x]);
     }
-    const T *weight = is_q ? p.q_weight : is_v ? nullptr : p.k_weight;
-    const auto angle = [&](int i, W &sine, W &cosine) {
-        if (p.turns && !is_v)
-            sine_cosine(W(row.position), W(frequencies.at[i]), sine, cosine);
-    };
-    norm_and_turn<4>((const T *)from, weight, p.head_dim, p.eps, angle, [&](int i, T x) { to[i] = x; });
+    const int page = position < 0 ? 0 : row.pages[position / PAGE];
+    ignis_grid_dependency();
+    if (position < 0)
+        return;
+    for (int head = threadIdx.x / 32; normed && head < turning; head += 256 / 32) {
+        const W factor = head_factor<4>((const T *)qkv + head * p.head_dim, p.head_dim, p.eps);
+        if (threadIdx.x % 32 == 0)
+            factors[head] = factor;
+    }
+    __syncthreads();
+    const int all = (turning + p.kv_heads) * packs;
+    for (int first = threadIdx.x; first < all; first += 256 * TOGETHER) {
+        ignis_pack<T, N> a[TOGETHER], b[TOGETHER];
+#pragma unroll
+        for (int k = 0; k < TOGETHER; k++) {
+            const int at = first + 256 * k, head = at / packs, i = at % packs * N;
+            if (at < all) {
+                a[k] = ignis_load<N>(qkv + head * p.head_dim + i);
+                b[k] = ignis_load<N>(qkv + head * p.head_dim + half + i);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < TOGETHER; k++) {
+            const int at = first + 256 * k, head = at / packs, i = at % packs * N, kv = (head - p.heads) % p.kv_heads;
+            if (at >= all)
+                break;
+            T *to = qkv + head * p.head_dim, *too = nullptr;
+            const T *const weight = head < p.heads ? p.q_weight : p.k_weight;
+            if (head >= p.heads) {
+                const generate_cache<T> cache = {head < turning ? p.k : p.v, p.kv_heads, p.head_dim};
+                to = cache.data + cache.in_page(page, position, kv);
+                too = head < turning ? p.k_too : p.v_too;
+                too += too ? ((long long)position * p.kv_heads + kv) * p.head_dim : 0;
+            }
+            if (head < turning) {
+                W x[N], y[N];
+#pragma unroll
+                for (int j = 0; j < N; j++) {
+                    W one = W(a[k][j]), other = W(b[k][j]);
+                    if (weight) {
+                        one *= factors[head] * W(weight[i + j]);
+                        other *= factors[head] * W(weight[half + i + j]);
+                    }
+                    x[j] = turned(one, other, -sines[i + j], cosines[i + j]);
+                    y[j] = turned(other, one, sines[i + j], cosines[i + j]);
+                }
+                a[k] = ignis_pack_round<T>(x);
+                b[k] = ignis_pack_round<T>(y);
+            }
+            const auto put = [&](T *to) {
+                ignis_store(to + i, a[k]);
+                ignis_store(to + half + i, b[k]);
+            };
+            put(to);
+            if (too)
+                put(too);
+        }
+    }
 }
 
 /*  Keys and values of a sequence's first tokens, out of its pages: [tokens, kv_heads, head_dim]. head_dim is a multiple of 8. */
