@@ -311,6 +311,83 @@ TEST(products_of_every_kind)
     }
 }
 
+/*  A device with so many multiprocessors, from its next step on; 0: as many as it has. */
+static void pretend_multiprocessors(int count)
+{
+    static int own;
+    ignis_device_info *info = &ignis__device_get("test", 0)->info;
+    own = own ? own : info->multiprocessors;
+    info->multiprocessors = count ? count : own;
+}
+
+/*  The same by the kernels for prompts; what the first rows are has the same bits without the others, and however many multiprocessors there are: on
+    Hopper that chooses tiles of 128 and of 192 columns. */
+OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int k, ignis__gemv_kind kind, bool gated, bool biased)
+{
+    static const int processors[] = {0, 4, 8}; /* with 4, 256 rows and 384 columns, wide tiles pay */
+    int before = room_count, parts = gated ? 2 : 1, way, r, c, i;
+    double *x, *w, *b = NULL, *got[COUNT_OF(processors) + 1];
+    ignis__array *x_room = room_noise(IGNIS_SHAPE(rows, k), dtype, 1, 1, &x);
+    ignis__array *w_room = room_noise(IGNIS_SHAPE(parts * n, k), dtype, 2, 1, &w);
+    ignis__array *b_room = biased ? room_noise(IGNIS_SHAPE(parts * n), dtype, 3, 1, &b) : NULL;
+    ignis__array *between = gated ? room(IGNIS_SHAPE(rows, parts * n), dtype) : NULL;
+    for (way = 0; way <= COUNT_OF(processors); way++) {
+        bool fewer = way == COUNT_OF(processors);
+        ignis__array *out = room_noise(IGNIS_SHAPE(rows, n), dtype, 4, 1, NULL);
+        ignis__op op;
+        pretend_multiprocessors(fewer ? 0 : processors[way]);
+        op = step_begin();
+        ignis__step_product_many(&op, fewer ? (rows + 1) / 2 : rows, kind, gated, out, x_room, w_room, b_room, between, NULL);
+        step_end(&op);
+        pretend_multiprocessors(0);
+        got[way] = numbers_of(out);
+        CHECK(memcmp(got[0], got[way], sizeof(double) * (size_t)((fewer ? (rows + 1) / 2 : rows) * n)) == 0);
+    }
+    for (r = 0; r < rows; r += r % 64 == 1 ? 61 : 1)
+        for (c = 0; c < n; c++) {
+            double sum[2] = {0, 0}, y, size = 0;
+            for (i = 0; i < k * parts; i++) {
+                sum[i / k] += x[r * k + i % k] * w[(c + i / k * n) * k + i % k];
+                size += fabs(x[r * k + i % k] * w[(c + i / k * n) * k + i % k]);
+            }
+            y = sum[0] + (b ? b[c] : 0);
+            if (gated) /* in between, numbers may be rounded */
+                y = y * sigmoid_of(y) * (sum[1] + (b ? b[n + c] : 0));
+            if (kind == IGNIS__GEMV_GELU)
+                y *= sigmoid_of(1.5957691216057308 * (y + 0.044715 * y * y * y));
+            if (!is_close(got[0][r * n + c], y, 8 * tolerance_of(dtype) + (dtype == IGNIS_F64 ? 0 : 1e-7 * size))) {
+                char text[256];
+                snprintf(text, sizeof text, "dtype %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g", (int)dtype,
+                         rows, n, k, (int)kind, gated, r, c, got[0][r * n + c], y);
+                test__fail(__FILE__, __LINE__, text);
+                r = rows;
+                break;
+            }
+        }
+    for (way = 0; way <= COUNT_OF(processors); way++)
+        free(got[way]);
+    free(x), free(w), free(b);
+    rooms_end(before);
+}
+
+TEST(products_of_prompts)
+{
+    int d;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        ignis_dtype dtype = float_dtypes[d];
+        check_product_many(dtype, 65, 72, 104, IGNIS__GEMV_OUT, false, true);
+        check_product_many(dtype, 70, 24, 40, IGNIS__GEMV_GELU, false, true);
+        check_product_many(dtype, 67, 33, 17, IGNIS__GEMV_OUT, true, true); /* no packs */
+        check_product_many(dtype, 66, 128, 72, IGNIS__GEMV_OUT, true, false);
+        if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
+            continue;
+        check_product_many(dtype, 130, 136, 200, IGNIS__GEMV_OUT, true, true); /* the last tile's columns of both halves are not whole */
+        check_product_many(dtype, 193, 328, 72, IGNIS__GEMV_OUT, true, false);
+        check_product_many(dtype, 256, 384, 776, IGNIS__GEMV_OUT, false, d % 2);
+    }
+}
+
 /* cache and attention -------------------------------------------------------------------------------------------- */
 
 typedef struct cache_case {
@@ -363,6 +440,38 @@ static void attention_test_begin(attention_test *t, const cache_case *c, ignis_d
     t->ended = room(IGNIS_SHAPE(4 * c->heads), IGNIS_I32);
 }
 
+static ignis__generate_row attention_test_row(const attention_test *t, ignis__op *op, int sequence, int position)
+{
+    ignis__generate_row row;
+    memset(&row, 0, sizeof row);
+    row.ids = ignis__op_write(op, t->ids[sequence]);
+    row.pages = ignis__op_read(op, t->pages[sequence]);
+    row.position = position;
+    return row;
+}
+
+static void attention_test_params(const attention_test *t, ignis__op *op, ignis__generate_cache *cache, ignis__paged *paged)
+{
+    memset(cache, 0, sizeof *cache);
+    memset(paged, 0, sizeof *paged);
+    cache->qkv = paged->q = ignis__op_write(op, t->qkv);
+    cache->k = paged->k = ignis__op_write(op, t->k);
+    cache->v = paged->v = ignis__op_write(op, t->v);
+    cache->q_weight = t->q_weight ? ignis__op_read(op, t->q_weight) : 0;
+    cache->k_weight = t->k_weight ? ignis__op_read(op, t->k_weight) : 0;
+    cache->rows = paged->rows = ignis__op_write(op, t->rows);
+    cache->eps = 1e-6;
+    cache->heads = paged->heads = t->c->heads;
+    cache->kv_heads = paged->kv_heads = t->c->kv_heads;
+    cache->head_dim = paged->head_dim = t->c->head_dim;
+    paged->out = ignis__op_write(op, t->out);
+    paged->scratch = ignis__op_write(op, t->scratch);
+    paged->q_row = width_of(t->c);
+    paged->scale = 1 / sqrt((double)t->c->head_dim);
+    paged->ended = ignis__op_write(op, t->ended);
+    paged->splits = SPLITS;
+}
+
 /*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. few: as on a device of so many multiprocessors,
     where a block has many splits; 0: as it is. */
 static void attention_test_run(attention_test *t, int count, const int *sequence, const int *position, int few)
@@ -373,29 +482,9 @@ static void attention_test_run(attention_test *t, int count, const int *sequence
     ignis__op op = step_begin();
     int i, all = op.work.device->info.multiprocessors;
     memset(rows, 0, sizeof rows);
-    for (i = 0; i < count; i++) {
-        rows[i].ids = ignis__op_write(&op, t->ids[sequence[i]]);
-        rows[i].pages = ignis__op_read(&op, t->pages[sequence[i]]);
-        rows[i].position = position[i];
-    }
-    memset(&cache, 0, sizeof cache);
-    memset(&paged, 0, sizeof paged);
-    cache.qkv = paged.q = ignis__op_write(&op, t->qkv);
-    cache.k = paged.k = ignis__op_write(&op, t->k);
-    cache.v = paged.v = ignis__op_write(&op, t->v);
-    cache.q_weight = t->q_weight ? ignis__op_read(&op, t->q_weight) : 0;
-    cache.k_weight = t->k_weight ? ignis__op_read(&op, t->k_weight) : 0;
-    cache.rows = paged.rows = ignis__op_write(&op, t->rows);
-    cache.eps = 1e-6;
-    cache.heads = paged.heads = t->c->heads;
-    cache.kv_heads = paged.kv_heads = t->c->kv_heads;
-    cache.head_dim = paged.head_dim = t->c->head_dim;
-    paged.out = ignis__op_write(&op, t->out);
-    paged.scratch = ignis__op_write(&op, t->scratch);
-    paged.q_row = width_of(t->c);
-    paged.scale = 1 / sqrt((double)t->c->head_dim);
-    paged.ended = ignis__op_write(&op, t->ended);
-    paged.splits = SPLITS;
+    for (i = 0; i < count; i++)
+        rows[i] = attention_test_row(t, &op, sequence[i], position[i]);
+    attention_test_params(t, &op, &cache, &paged);
     ignis__step_rows(&op, t->dtype, t->rows, rows, count);
     ignis__step_cache(&op, count, t->dtype, &cache, t->c->turns ? t->frequencies : NULL);
     if (few)
@@ -543,6 +632,71 @@ TEST(attention_over_pages)
     check_attention(&cache_cases[2], IGNIS_F64, lengths[2]);
     check_attention(&cache_cases[6], IGNIS_F16, lengths[2]);  /* more heads than a block has */
     check_attention(&cache_cases[7], IGNIS_BF16, lengths[3]); /* splits of several tiles */
+}
+
+/*  A prompt at once, and in pieces, each behind keys that are in pages by then: the same bits. */
+static void check_prompt(const cache_case *c, ignis_dtype dtype, int length)
+{
+    const int pieces[2][4] = {{length}, {length / 2 + 3, 65, length - length / 2 - 68}};
+    int before = room_count, way, i, h, d, at, own = c->heads * c->head_dim;
+    double *qkv, *got[2];
+    attention_test t;
+    ignis__array *all, *gathered;
+    attention_test_begin(&t, c, dtype, length);
+    all = room_noise(IGNIS_SHAPE(length, width_of(c)), dtype, 20, 2, &qkv); /* so that bounds of scores are raised */
+    gathered = room(IGNIS_SHAPE(2, length, c->kv_heads * c->head_dim), dtype);
+    for (way = 0; way < 2; way++) {
+        got[way] = (double *)calloc((size_t)(length * own), sizeof *got[way]);
+        for (at = i = 0; at < length; at += pieces[way][i++]) {
+            int count = pieces[way][i];
+            ignis_array some = ignis_array_slice(handle_of(all), 0, at, count), to = ignis_array_slice(handle_of(t.qkv), 0, 0, count);
+            ignis__generate_cache cache;
+            ignis__paged paged;
+            ignis__generate_row row;
+            ignis__op op;
+            double *out;
+            CHECK_OK(ignis_array_copy(to, some));
+            drop(some), drop(to);
+            CHECK_OK(ignis_array_fill(handle_of(gathered), 77)); /* what is not written there again is not read */
+            op = step_begin();
+            row = attention_test_row(&t, &op, way, at);
+            attention_test_params(&t, &op, &cache, &paged);
+            cache.k_too = ignis__op_write(&op, gathered);
+            cache.v_too = cache.k_too + (ignis__address)(gathered->numel / 2 * ignis__dtypes[dtype].size);
+            ignis__step_chunk(&op, dtype, t.rows, &row, count);
+            ignis__step_cache(&op, count, dtype, &cache, c->turns ? t.frequencies : NULL);
+            ignis__step_attention_many(&op, count, at + count, &paged, gathered);
+            step_end(&op);
+            out = numbers_of(t.out);
+            memcpy(got[way] + at * own, out, sizeof *out * (size_t)(count * own));
+            free(out);
+        }
+    }
+    CHECK(memcmp(got[0], got[1], sizeof(double) * (size_t)(length * own)) == 0);
+    for (i = 0; i < length; i += i % 64 == 1 ? 31 : 1)
+        for (h = 0; h < c->heads; h++) {
+            double expected[256];
+            attention_reference(&t, qkv, i, h, expected);
+            for (d = 0; d < c->head_dim; d++)
+                CHECK_CLOSE(got[0][i * own + h * c->head_dim + d], expected[d], tolerance_of(dtype) * 4);
+        }
+    free(qkv), free(got[0]), free(got[1]), free(t.q_norm), free(t.k_norm);
+    rooms_end(before);
+}
+
+TEST(attention_of_prompts)
+{
+    static const cache_case cases[] = {{4, 2, 64, true, false},   {3, 3, 80, true, true},   {2, 1, 128, true, false},
+                                       {1, 1, 136, false, false}, {2, 1, 256, true, false}, {2, 1, 192, false, false},
+                                       {4, 1, 40, true, true},    {2, 1, 8, true, false}};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        check_prompt(&cases[i], i % 2 ? IGNIS_F16 : IGNIS_BF16, 197 + 64 * (i % 2));
+        if (i % 3 == 0)
+            check_prompt(&cases[i], i % 2 ? IGNIS_F64 : IGNIS_F32, 150);
+    }
+    check_prompt(&cases[2], IGNIS_F16, 450);
 }
 
 /*  q, k and v that go where they belong from the product itself: of many rows as of each alone. */
@@ -1197,15 +1351,6 @@ static const test_shape whole_shapes[] = {
     {2, 20, 1, 80, 264, 64, 45, false, true, true, IGNIS_F16},    {1, 12, 1, 32, 264, 328, 300, false, false, false, IGNIS_BF16},
     {1, 4, 2, 80, 1032, 72, 50, false, true, false, IGNIS_BF16},  {2, 8, 4, 48, 72, 2056, 64, false, false, false, IGNIS_F16},
 };
-
-/*  A device with so many multiprocessors, from its next step on; 0: as many as it has. */
-static void pretend_multiprocessors(int count)
-{
-    static int own;
-    ignis_device_info *info = &ignis__device_get("test", 0)->info;
-    own = own ? own : info->multiprocessors;
-    info->multiprocessors = count ? count : own;
-}
 
 /*  Draws tokens of both models by steps of one row: by that kernel, and by one for each product. */
 static void check_whole(const test_shape *shape, int context, int prompt, int drawn, int blocks)
