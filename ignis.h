@@ -21040,11 +21040,12 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
-    int64_t wide = ignis__gemm_tiles(p, 128, 192), rounds_wide = ignis__ceil_div(wide, processors), /* one after the other */
-        rounds_other = ignis__ceil_div(ignis__gemm_tiles(p, 128, 128), processors);
-    bool ahead = ignis__gemm_ahead(p, epilogue) && ignis__gemm_ahead_exists(op, dtype, p) &&
-                 (op->steady ? 3 * rounds_wide < 2 * rounds_other : wide >= 2 * processors); /* a block needs a next tile */
-    unsigned staging;                                                                        /* bytes of a row */
+    int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
+    bool ahead = ignis__gemm_ahead(p, epilogue) &&
+                 (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
+                             : wide >= 2 * processors) && /* a block needs a next tile */
+                 ignis__gemm_ahead_exists(op, dtype, p);
+    unsigned staging; /* bytes of a row */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
@@ -21225,7 +21226,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     ignis__gemm p = *product;
     char define[IGNIS__DEFINES];
     int i, direct;
-    if (!ignis__requests.path[0])
+    if (!ignis__requests.path[0] || p.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_pairs */
         return;
     p.row_sums = epilogue->row_sums != NULL;
     p.column_sums = epilogue->column_sums != NULL;
@@ -28134,7 +28135,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
         ignis__op_save(&op, lse);
         ignis__op_save_inputs(&op, 3, op.count);
     }
-    ignis__sdpa_run(&op, out->dtype, &p);
+    ignis__sdpa_run(&op, op.in[0]->dtype, &p);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
 }
 
@@ -28280,7 +28281,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         if (own) /* through a view: the array itself stays the caller's */
             ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
     }
-    ignis__sdpa_run(&op, out->dtype, p);
+    ignis__sdpa_run(&op, op.in[0]->dtype, p);
     result = ignis__op_end_recorded(&op, out, "sdpa_packed", ignis__sdpa_packed_backward, &packed, sizeof packed);
     if (own)
         ignis__array_drop(call, own);
@@ -43884,7 +43885,7 @@ static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind,
     }
 }
 
-/*  Whether IGNIS__ACTIVATION_PAIRED can be had for a product of op->steady, whatever rows there are. */
+/*  Whether IGNIS__ACTIVATION_PAIRED can be had for a product, whatever rows there are. */
 static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                               const ignis__epilogue *epilogue)
 {
@@ -43894,11 +43895,13 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
     ignis__gemm p;
     paired.activation = IGNIS__ACTIVATION_PAIRED;
     p = ignis__gemm_params(op, product, out, &paired);
-    if (!op->ok || !ignis__gemm_takes_wgmma(op, dtype, &p) || p.n < 256 || !ignis__gemm_direct(&p, 128) ||
+    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 || !ignis__gemm_direct(&p, 128) ||
         !ignis__gemm_packed(dtype, ignis__op_read(op, a) | ignis__op_read(op, b), p.k, 0))
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
-    return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+    if (ignis__requests.path[0])
+        ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+    return ignis__gemm_takes_wgmma(op, dtype, &p) && ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
 /*  The same of many rows, by the kernels of ignis_matmul, without a norm; gated: perhaps through `room`, [rows, 2 n]. */
