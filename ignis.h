@@ -41192,6 +41192,7 @@ static ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids,
 
 #define IGNIS__MODEL_SLOTS 8
 #define IGNIS__MODEL_THREADS 4 /* below the slots: a piece whose turn has come finds its slot free */
+#define IGNIS__MODEL_TURNED 64 /* columns of a file that become rows at a time: a cache line or more of each */
 
 typedef struct ignis__model_piece {
     int part;
@@ -41205,9 +41206,9 @@ typedef struct ignis__model_loading {
     ignis__model_part *parts;
     ignis__model_piece *pieces;
     int64_t count;
-    int64_t staging_bytes, source_bytes,
-        number_bytes; /* of the largest piece, on the device, in the file, and as numbers to be quantised */
-    char *staging;    /* pinned: a slot each */
+    int64_t staging_bytes, source_bytes, number_bytes, turned_bytes; /* of the largest piece, on the device, in the file, as numbers to be
+                                                                        quantised; and of columns, some at a time */
+    char *staging;                                                   /* pinned: a slot each */
     ignis__mutex lock;
     ignis__condition changed;
     int64_t next;                     /* piece that nobody reads yet */
@@ -41222,6 +41223,7 @@ typedef struct ignis__model_loading {
 typedef struct ignis__model_reader {
     int file, descriptor; /* -1: none */
     unsigned char *bytes, *row;
+    char *turned;   /* columns on their way to rows */
     float *numbers; /* a piece's, on their way into blocks */
 } ignis__model_reader;
 
@@ -41277,6 +41279,44 @@ static void ignis__model_pack(const ignis__model_part *part, const unsigned char
                        records + ignis__blocks_row(part->blocks, row, part->columns), scales + 2 * row * (part->columns / 256));
 }
 
+/*  Elements of so many bytes, [columns, rows], to [rows, columns] of a matrix whose rows are `stride` elements apart. */
+static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_t rows, int64_t columns, int64_t size)
+{
+#define IGNIS__TURN_AS(type)          \
+    for (row = 0; row < rows; row++)  \
+        for (k = 0; k < columns; k++) \
+    ((type *)(void *)to)[row * stride + k] = ((const type *)(const void *)from)[k * rows + row]
+    int64_t row, k;
+    if (size == 2)
+        IGNIS__TURN_AS(uint16_t);
+    else if (size == 4)
+        IGNIS__TURN_AS(uint32_t);
+    else
+        IGNIS__TURN_AS(uint64_t);
+#undef IGNIS__TURN_AS
+}
+
+/*  Reads and converts a piece whose rows are columns of the file. */
+static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *to,
+                                     ignis_dtype dtype)
+{
+    const ignis__model_part *part = &loading->parts[piece->part];
+    const ignis__model_source *source = part->from;
+    int64_t size = ignis__dtypes[dtype].size, first = ignis__model_file_row(part, piece->first), k, i, some;
+    for (k = 0; k < part->columns; k += some) {
+        some = ignis__clamp(part->columns - k, 0, IGNIS__MODEL_TURNED);
+        for (i = 0; i < some; i++) {
+            if (!ignis__model_read_at(loading, reader, source->file,
+                                      source->begin + ((part->skip_columns + k + i) * part->file_rows + first) * source->bytes,
+                                      reader->bytes, piece->rows * source->bytes))
+                return false;
+            ignis__model_source_row(source, reader->bytes, piece->rows, reader->turned + i * piece->rows * size, dtype);
+        }
+        ignis__model_turn(to + k * size, part->columns, reader->turned, piece->rows, some, size);
+    }
+    return true;
+}
+
 /*  Reads and converts a piece. */
 static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *out)
 {
@@ -41284,22 +41324,15 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
     const ignis__model_source *source = part->from;
     ignis_dtype dtype = part->blocks ? IGNIS_F32 : loading->model->dtype;
     char *to = part->blocks ? (char *)reader->numbers : out;
-    int64_t size = ignis__dtypes[dtype].size, row, k;
-    int64_t row_bytes = part->columns / source->elements * source->bytes, width = piece->rows * source->bytes;
+    int64_t size = ignis__dtypes[dtype].size, row, row_bytes = part->columns / source->elements * source->bytes;
     int64_t file_row = part->file_columns / source->elements * source->bytes, first = ignis__model_file_row(part, piece->first);
     int64_t begin = source->begin + first * file_row + part->skip_columns / source->elements * source->bytes;
     unsigned char *read;
     bool direct;
     bool pairs = loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
-    if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) { /* columns of the file become rows */
-        for (k = 0; k < part->columns; k++) {
-            if (!ignis__model_read_at(loading, reader, source->file,
-                                      source->begin + ((part->skip_columns + k) * part->file_rows + first) * source->bytes, reader->bytes,
-                                      width))
-                return false;
-            for (row = 0; row < piece->rows; row++)
-                ignis__model_source_row(source, reader->bytes + row * source->bytes, 1, to + (row * part->columns + k) * size, dtype);
-        }
+    if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
+        if (!ignis__model_fill_turned(loading, reader, piece, to, dtype))
+            return false;
         for (row = 0; part->blocks && row < piece->rows; row++)
             ignis__model_pack(part, NULL, reader->numbers + row * part->columns, reader, row, piece->rows, out);
         return true;
@@ -41337,7 +41370,8 @@ static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model
     reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
     reader->numbers = (float *)ignis__alloc((size_t)loading->number_bytes + 4);
     reader->row = (unsigned char *)ignis__alloc((size_t)loading->number_bytes + 4); /* blocks of a row have fewer */
-    return (reader->bytes && reader->numbers && reader->row) ||
+    reader->turned = (char *)ignis__alloc((size_t)loading->turned_bytes + 8);
+    return (reader->bytes && reader->numbers && reader->row && reader->turned) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
 }
 
@@ -41348,6 +41382,7 @@ static void ignis__model_reader_close(ignis__model_reader *reader)
     ignis__free(reader->bytes);
     ignis__free(reader->numbers);
     ignis__free(reader->row);
+    ignis__free(reader->turned);
 }
 
 /*  A thread: takes the next piece, waits for its slot, fills it. */
@@ -41394,7 +41429,7 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
         bool turned = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
-        int64_t first, bytes, packed, numbers, here;
+        int64_t first, bytes, packed, numbers, columns, here;
         unit *= part->blocks ? 8 : 1; /* rows that lie together */
         rows = rows < unit ? unit : rows / unit * unit;
         for (first = 0; first < part->rows; first += here, made++) {
@@ -41406,6 +41441,8 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
             loading->staging_bytes = packed > loading->staging_bytes ? packed : loading->staging_bytes;
             loading->number_bytes = numbers > loading->number_bytes ? numbers : loading->number_bytes;
+            columns = turned ? IGNIS__MODEL_TURNED * here * (part->blocks ? 4 : size) : 0;
+            loading->turned_bytes = columns > loading->turned_bytes ? columns : loading->turned_bytes;
             if (!pieces)
                 continue;
             pieces[made].part = i;
@@ -41477,7 +41514,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
     ignis__spare_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
-    ignis__model_reader reader = {-1, -1, NULL, NULL, NULL};
+    ignis__model_reader reader = {-1, -1, NULL, NULL, NULL, NULL};
     int started = 0, wanted = ignis__core_count();
     int64_t piece, done = 0;
     bool ok = true, alone;
