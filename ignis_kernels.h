@@ -50,7 +50,7 @@
         generate_step_blocks.cuh   297 lines   14651 bytes
         generate_step_dense.cuh    132 lines    5863 bytes
         grouped_mma.cu             282 lines   14084 bytes
-        hopper.cuh                 470 lines   27703 bytes
+        hopper.cuh                 487 lines   28786 bytes
         image.cuh                   63 lines    2688 bytes
         map.cuh                    281 lines   12059 bytes
         mma.cuh                    109 lines    5244 bytes
@@ -5028,6 +5028,9 @@ static const char *const ignis__lines_hopper_cuh[] = {
     "",
     "__device__ inline void ignis_ptx_cluster_wait() { asm volatile(\"barrier.cluster.wait.aligned;\" ::: \"memory\"); }",
     "",
+    "/*  Arrives, and says nothing of what was written. */",
+    "__device__ inline void ignis_ptx_cluster_arrive_relaxed() { asm volatile(\"barrier.cluster.arrive.relaxed.aligned;\" ::: \"memory\"); }",
+    "",
     "/*  What an address of this block's shared memory is in a block of the cluster; and a store there. That block has begun, and has not ended. */",
     "__device__ inline uint32_t ignis_ptx_mapa(uint32_t at, uint32_t block)",
     "{",
@@ -5039,6 +5042,12 @@ static const char *const ignis__lines_hopper_cuh[] = {
     "__device__ inline void ignis_ptx_st_cluster(uint32_t to, float2 x)",
     "{",
     "    asm volatile(\"st.shared::cluster.v2.f32 [%0], {%1, %2};\" ::\"r\"(to), \"f\"(x.x), \"f\"(x.y) : \"memory\");",
+    "}",
+    "",
+    "/*  Arrives at an mbarrier there, and says nothing of what was written: with .release.cluster it would first wait for all memory that is on its way. */",
+    "__device__ inline void ignis_ptx_mbarrier_arrive_cluster(uint32_t barrier)",
+    "{",
+    "    asm volatile(\"mbarrier.arrive.shared::cluster.b64 _, [%0];\" ::\"r\"(barrier) : \"memory\");",
     "}",
     "",
     "/*  The same, with its bytes announced and counted as those of bulk copies at a barrier of that block: who waits there sees them. What is ahead of it",
@@ -5167,6 +5176,14 @@ static const char *const ignis__lines_hopper_cuh[] = {
     "__device__ inline void ignis_ptx_bulk_prefetch(const void *from, uint32_t bytes)",
     "{",
     "    asm volatile(\"cp.async.bulk.prefetch.L2.global [%0], %1;\" ::\"l\"(from), \"r\"(bytes) : \"memory\");",
+    "}",
+    "",
+    "/*  A tile of three dimensions for blocks of a cluster, those whose bits are set: to the same place in each, and counted at the barrier there. */",
+    "__device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, uint16_t blocks, int x, int y, int z)",
+    "{",
+    "    asm volatile(\"cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;\" ::\"r\"(to),",
+    "                 \"l\"(map), \"r\"(barrier), \"r\"(x), \"r\"(y), \"r\"(z), \"h\"(blocks)",
+    "                 : \"memory\");",
     "}",
     "",
     "/*  From shared memory to that of another block of the cluster, and to a barrier there. */",
@@ -20894,7 +20911,7 @@ static const ignis__source ignis__sources[] = {
     {"generate_step_blocks.cuh", 0x4d1bf1f2fdd55db2ULL, ignis__lines_generate_step_blocks_cuh, 297},
     {"generate_step_dense.cuh", 0x9a98dd571dc5dd97ULL, ignis__lines_generate_step_dense_cuh, 132},
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
-    {"hopper.cuh", 0xa98ad392f7573b16ULL, ignis__lines_hopper_cuh, 470},
+    {"hopper.cuh", 0xdd848d881a02f1eeULL, ignis__lines_hopper_cuh, 487},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
     {"map.cuh", 0x803c9519219ed514ULL, ignis__lines_map_cuh, 281},
     {"mma.cuh", 0x12c0d9f913365691ULL, ignis__lines_mma_cuh, 109},

@@ -151,6 +151,9 @@ __device__ inline void ignis_ptx_cluster_arrive() { asm volatile("barrier.cluste
 
 __device__ inline void ignis_ptx_cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
+/*  Arrives, and says nothing of what was written. */
+__device__ inline void ignis_ptx_cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
 /*  What an address of this block's shared memory is in a block of the cluster; and a store there. That block has begun, and has not ended. */
 __device__ inline uint32_t ignis_ptx_mapa(uint32_t at, uint32_t block)
 {
@@ -162,6 +165,12 @@ __device__ inline uint32_t ignis_ptx_mapa(uint32_t at, uint32_t block)
 __device__ inline void ignis_ptx_st_cluster(uint32_t to, float2 x)
 {
     asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x.x), "f"(x.y) : "memory");
+}
+
+/*  Arrives at an mbarrier there, and says nothing of what was written: with .release.cluster it would first wait for all memory that is on its way. */
+__device__ inline void ignis_ptx_mbarrier_arrive_cluster(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 /*  The same, with its bytes announced and counted as those of bulk copies at a barrier of that block: who waits there sees them. What is ahead of it
@@ -290,6 +299,14 @@ __device__ inline void ignis_ptx_bulk_load(uint32_t to, const void *from, uint32
 __device__ inline void ignis_ptx_bulk_prefetch(const void *from, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
+/*  A tile of three dimensions for blocks of a cluster, those whose bits are set: to the same place in each, and counted at the barrier there. */
+__device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, uint16_t blocks, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
+                 : "memory");
 }
 
 /*  From shared memory to that of another block of the cluster, and to a barrier there. */

@@ -940,9 +940,20 @@ static void runtime_bulk_source(const void *from, unsigned bytes, sim_place at)
     check_readable(w, (const char *)from, bytes, "a bulk copy", at);
 }
 
-static void runtime_cluster_store(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at)
+static unsigned cluster_rank(worker *w, sim_place at)
 {
-    worker *w = this_worker;
+    struct cluster *c = cluster_of(w, at);
+    unsigned rank = 0;
+    pthread_mutex_lock(&c->lock);
+    while (c->members[rank] != w)
+        rank++;
+    pthread_mutex_unlock(&c->lock);
+    return rank;
+}
+
+/* from: NULL: an arrival. */
+static void send_to_block(worker *w, unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at)
+{
     struct cluster *c = cluster_of(w, at);
     (void)runtime_cluster_memory(block, offset, bytes, at);
     mbarrier *b = (mbarrier *)runtime_cluster_memory(block, counted_at, sizeof *b, at);
@@ -950,11 +961,12 @@ static void runtime_cluster_store(unsigned block, unsigned offset, const void *f
     if (!l)
         abort();
     *l = bulk_load{NULL, b, NULL, bytes, {0}};
-    memcpy(l->data, from, bytes);
+    if (from)
+        memcpy(l->data, from, bytes);
     pthread_mutex_lock(&c->lock);
     worker *to = c->members[block];
     if (to) {
-        l->to = to->dynamic_shared + offset;
+        l->to = from ? to->dynamic_shared + offset : NULL;
         l->next = to->inbox;
         to->inbox = l;
     }
@@ -966,7 +978,17 @@ static void runtime_cluster_store(unsigned block, unsigned offset, const void *f
     count_progress(w);
 }
 
-/* Those that have come are loads that are under way. */
+static void runtime_cluster_store(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at)
+{
+    send_to_block(this_worker, block, offset, from, bytes, counted_at, at);
+}
+
+static void runtime_cluster_signal(unsigned block, unsigned barrier, sim_place at)
+{
+    send_to_block(this_worker, block, barrier, NULL, 0, barrier, at);
+}
+
+/* Loads that have come are under way; arrivals count. */
 static void take_inbox(worker *w)
 {
     if (!w->cluster)
@@ -978,8 +1000,17 @@ static void take_inbox(worker *w)
     while (l) {
         bulk_load *next = l->next;
         l->next = NULL;
-        *w->async->last_load = l;
-        w->async->last_load = &l->next;
+        if (l->to) {
+            *w->async->last_load = l;
+            w->async->last_load = &l->next;
+        } else {
+            mbarrier *b = mbarrier_at(w, l->barrier, sim_place{NULL, 0});
+            free(l);
+            if (!b->pending)
+                give_up_at(w, b, "more arrivals at this mbarrier than it expects", sim_place{NULL, 0});
+            b->pending--;
+            mbarrier_settle(w, b);
+        }
         l = next;
     }
 }
@@ -1053,7 +1084,9 @@ static sim_runtime runtime = {0,
                               runtime_cluster_wait,
                               runtime_cluster_memory,
                               runtime_bulk_source,
-                              runtime_cluster_store};
+                              runtime_cluster_store,
+                              runtime_cluster_signal,
+                              runtime_tensor_multicast};
 
 /* A thread is through. Others may have waited for it only. */
 static void thread_exit(worker *w)

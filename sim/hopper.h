@@ -40,7 +40,7 @@ typedef struct mbarrier {
 typedef struct bulk_load {
     struct bulk_load *next;
     mbarrier *barrier;
-    char *to;
+    char *to; /* NULL: no load, but an arrival of another block of the cluster */
     unsigned bytes;
     char data[1];
 } bulk_load;
@@ -847,6 +847,28 @@ static void runtime_tensor_load(void *to, const void *map, sim_coordinates where
     bulk_load *l = begin_load(w, (char *)to, tile_bytes(m), swizzle_period(m->swizzle), counter, at);
     move_tile(m, &where, l->data, TILE_LOAD);
     end_load(w, l);
+}
+
+static unsigned cluster_rank(worker *w, sim_place at);
+static void send_to_block(worker *w, unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at);
+
+/* For each block of the cluster whose bit is set, at the same places. */
+static void runtime_tensor_multicast(void *to, const void *map, sim_coordinates where, int rank, void *counter, unsigned blocks,
+                                     sim_place at)
+{
+    worker *w = this_worker;
+    quietly no_accesses(w);
+    const sim_tensor_map *m = tensor_map_at(w, map, rank, at);
+    unsigned own = cluster_rank(w, at), bytes = tile_bytes(m);
+    bulk_load *l = begin_load(w, (char *)to, bytes, swizzle_period(m->swizzle), counter, at);
+    move_tile(m, &where, l->data, TILE_LOAD);
+    for (unsigned block = 0; block < 16; block++)
+        if (blocks >> block & 1 && block != own)
+            send_to_block(w, block, (unsigned)shared_offset(w, to), l->data, bytes, (unsigned)shared_offset(w, counter), at);
+    if (blocks >> own & 1)
+        end_load(w, l);
+    else
+        free(l);
 }
 
 static void read_source(bulk_store *s)

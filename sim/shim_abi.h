@@ -104,6 +104,9 @@ typedef struct sim_runtime {
     void (*bulk_source)(const void *from, unsigned bytes, sim_place at);
     /* Bytes for a block, counted as those of a copy at an mbarrier there. */
     void (*cluster_store)(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned barrier, sim_place at);
+    /* An arrival at an mbarrier of a block. */
+    void (*cluster_signal)(unsigned block, unsigned barrier, sim_place at);
+    void (*tensor_multicast)(void *to, const void *map, sim_coordinates where, int rank, void *barrier, unsigned blocks, sim_place at);
 } sim_runtime;
 
 typedef struct sim_entry_point {

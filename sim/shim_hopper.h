@@ -51,6 +51,7 @@ SIM_DEVICE void sim_ptx_setmaxnreg_dec_sync_u32(unsigned n, SIM_AT) { sim_set_re
 SIM_QUIET void sim_cluster_arrive(sim_place at) { SIM_WAIT(sim_rt->cluster_arrive(at)); }
 SIM_QUIET void sim_cluster_wait(sim_place at) { SIM_WAIT(sim_rt->cluster_wait(at)); }
 SIM_DEVICE void sim_ptx_bar_cluster_arrive(SIM_AT) { sim_cluster_arrive(SIM_HERE); }
+SIM_DEVICE void sim_ptx_bar_cluster_arrive_relaxed(SIM_AT) { sim_cluster_arrive(SIM_HERE); }
 SIM_DEVICE void sim_ptx_bar_cluster_wait(SIM_AT) { sim_cluster_wait(SIM_HERE); }
 SIM_DEVICE void sim_ptx_mapa_shared__cluster_u32(unsigned &d, unsigned a, unsigned block, SIM_AT)
 {
@@ -70,6 +71,14 @@ SIM_DEVICE void sim_ptx_st_shared__cluster_v2_b32(sim_address a, float s0, float
         sim_fail(716, "misaligned address in st.shared::cluster.v2", SIM_HERE);
     p[0] = s0;
     p[1] = s1;
+}
+
+SIM_DEVICE void sim_ptx_mbarrier_arrive_shared__cluster_b64(sim_address a, SIM_AT)
+{
+    unsigned block = (unsigned)a.value >> 24 & 0x3f;
+    if (!block)
+        sim_fail(719, "mbarrier.arrive.shared::cluster: the simulator takes addresses of mapa", SIM_HERE);
+    sim_rt->cluster_signal(block - 1, (unsigned)a.value & 0xffffff, SIM_HERE);
 }
 
 SIM_DEVICE void sim_ptx_st_async_shared__cluster_mbarrier__complete_tx__bytes_v2_b32(sim_address a, float s0, float s1, sim_address barrier,
@@ -123,6 +132,11 @@ SIM_DEVICE void sim_ptx_cp_reduce_async_bulk_shared_bulk_group_add_f32(sim_addre
         sim_address to, sim_address map, sim_coordinates where, sim_address barrier, SIM_AT)                                         \
     {                                                                                                                                \
         sim_rt->tensor_load(sim_shared(to), sim_generic(map), where, rank, sim_shared(barrier), SIM_HERE);                           \
+    }                                                                                                                                \
+    SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_##rank##d_shared__cluster_tile_mbarrier__complete_tx__bytes_multicast__cluster(     \
+        sim_address to, sim_address map, sim_coordinates where, sim_address barrier, unsigned short blocks, SIM_AT)                  \
+    {                                                                                                                                \
+        sim_rt->tensor_multicast(sim_shared(to), sim_generic(map), where, rank, sim_shared(barrier), blocks, SIM_HERE);              \
     }                                                                                                                                \
     SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_##rank##d_shared_tile_bulk_group(sim_address map, sim_coordinates where,            \
                                                                                   sim_address from, SIM_AT)                          \

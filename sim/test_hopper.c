@@ -276,6 +276,33 @@ static void test_pixels(build *b)
     free(in), free(out);
 }
 
+/* Rows of 64 numbers of two matrices: each block gets those of all blocks of its cluster. */
+static void test_multicasts(build *b, float *out, int cluster, int blocks)
+{
+    const unsigned dims[] = {64, (unsigned)blocks, 2}, box[] = {64, 1, 1};
+    static const char *const says[] = {"shared memory of block 4 of a cluster: there are 4 blocks",
+                                       "the simulator takes addresses of mapa"};
+    float *rows = aligned_alloc(64, (size_t)blocks * 64 * 2 * sizeof *rows);
+    _Alignas(64) sim_tensor_map m = map_of(rows, 7, 4, 3, dims, box);
+    int fault = 0, wrong = 0, bytes = cluster * 256 + 16;
+    m.swizzle = 0;
+    for (int i = 0; i < blocks * 64 * 2; i++)
+        rows[i] = (float)(i % 8191);
+    CHECK(run(b, "multicasts", (unsigned)blocks, 64, (unsigned)bytes, (void *[]){&m, &out, &fault}) == 0);
+    for (int i = 0; i < blocks * 64; i++) {
+        float sum = 0;
+        for (int k = 0; k < 2 * cluster; k++)
+            sum += rows[k / cluster * blocks * 64 + (i / 64 / cluster * cluster + k % cluster) * 64 + i % 64];
+        wrong += out[i] != sum;
+    }
+    CHECK(wrong == 0);
+    for (fault = 1; fault <= 2; fault++) {
+        CHECK(run(b, "multicasts", (unsigned)cluster, 64, (unsigned)bytes, (void *[]){&m, &out, &fault}) != 0);
+        CHECK_HAS(failure, says[fault - 1]);
+    }
+    free(rows);
+}
+
 /* More clusters than run at the same time; then what must not be. */
 static void test_clusters(build *b)
 {
@@ -315,6 +342,7 @@ static void test_clusters(build *b)
             CHECK(run(b, kernels[k], CLUSTER, 64, BYTES + 16 + 64 * 8, (void *[]){&out, &fault}) != 0);
             CHECK_HAS(failure, astray[k - 1][fault - 1]);
         }
+    test_multicasts(b, out, CLUSTER, BLOCKS);
     for (fault = 1; fault <= (int)(sizeof faulty / sizeof *faulty); fault++) {
         CHECK(run(b, faulty[fault - 1].kernel, (unsigned)faulty[fault - 1].blocks, 64, BYTES, (void *[]){&out, &fault}) != 0);
         CHECK_HAS(failure, faulty[fault - 1].says);

@@ -318,6 +318,43 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
     put_sum(out, slots);
 }
 
+/*  Tiles that each block loads for all of its cluster, twice, the second time when all have read the first ones: out is [blocks][64], what has come added
+    up. A fault: for a block that is not there, or an arrival that is sent nowhere. */
+enum { NOT_THERE = 1, NOWHERE };
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
+    multicasts(const __grid_constant__ ignis_tensor_map map, float *out, int fault)
+{
+    extern __shared__ __align__(1024) float tiles[]; /* [CLUSTER][64], and the barriers: full, and empty */
+    const int rank = blockIdx.x % CLUSTER;
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(tiles), full = base + CLUSTER * 256, empty = full + 8;
+    float sum = 0;
+    if (threadIdx.x == 0) {
+        ignis_ptx_mbarrier_init(full, 1);
+        ignis_ptx_mbarrier_init(empty, CLUSTER);
+        ignis_ptx_fence_mbarrier_init();
+    }
+    __syncthreads();
+    ignis_ptx_cluster_arrive_relaxed();
+    ignis_ptx_cluster_wait();
+    for (int round = 0; round < 2; round++) {
+        if (threadIdx.x == 0) {
+            ignis_mbarrier_wait(empty, 1 ^ round); /* at first all are empty */
+            ignis_ptx_mbarrier_arrive_expect(full, CLUSTER * 256);
+            ignis_ptx_tensor_multicast(base + rank * 256, &map, full, fault == NOT_THERE ? 1 << CLUSTER : (1 << CLUSTER) - 1, 0, blockIdx.x, round);
+        }
+        ignis_mbarrier_wait(full, round);
+        for (int i = 0; i < CLUSTER; i++)
+            sum += tiles[i * 64 + threadIdx.x];
+        __syncthreads();
+        if (threadIdx.x < CLUSTER)
+            ignis_ptx_mbarrier_arrive_cluster(fault == NOWHERE ? empty : ignis_ptx_mapa(empty, threadIdx.x));
+    }
+    out[blockIdx.x * 64 + threadIdx.x] = sum;
+    ignis_ptx_cluster_arrive_relaxed(); /* nobody sends to one that has ended */
+    ignis_ptx_cluster_wait();
+}
+
 /*  The same by copies of all that a block has. A fault: they count at a barrier of another block, or come ahead of the fence. */
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) bulk_sends(float *out, int fault)
 {
