@@ -27458,7 +27458,8 @@ static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 2, 
                                                                         {256, 1, 2, 80, 2}};
 
 /*  The fastest shape, as measured on an H200. ranged: with a variant of the program, which three groups have no registers for, or do not pay for
-    where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times. */
+    where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times.
+    Steady: the same one for any number of queries and keys. */
 static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op, const ignis__attention *p, bool ranged)
 {
     const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;

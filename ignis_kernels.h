@@ -42,7 +42,7 @@
         gemv_cluster.cuh           225 lines   11192 bytes
         gemv_cluster_blocks.cu     103 lines    5526 bytes
         gemv_mma.cu                393 lines   18795 bytes
-        generate.cu                300 lines   13141 bytes
+        generate.cu                300 lines   13075 bytes
         generate.cuh                41 lines    1947 bytes
         generate_draw.cu           772 lines   33109 bytes
         generate_step.cu           708 lines   35615 bytes
@@ -14905,8 +14905,8 @@ static const char *const ignis__lines_generate_cu[] = {
     "",
     "/*  What products have found is added to the sum, unless other is null; then out is its rms_norm, or layer_norm; null: it is not wanted. bias may be",
     "    null. packed: rows are packs of 16 bytes of the sum, and arrays are aligned to them. */",
-    "extern \"C\" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1) ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden,",
-    "                                                                      double eps, int rms, int packed)",
+    "extern \"C\" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)",
+    "    ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden, double eps, int rms, int packed)",
     "{",
     "    const long long at = (long long)blockIdx.x * hidden;",
     "    T *const y = out ? out + at : nullptr;",
@@ -20903,7 +20903,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_cluster.cuh", 0xf1b99141adfe086fULL, ignis__lines_gemv_cluster_cuh, 225},
     {"gemv_cluster_blocks.cu", 0x3887f5c4f779b87fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cluster_blocks_cu, 103)},
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
-    {"generate.cu", 0xda26f510658b6ffdULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 300)},
+    {"generate.cu", 0x71df73c108dccc51ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 300)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
     {"generate_draw.cu", 0x217687631b84ac41ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
     {"generate_step.cu", 0x595e73c8844f22ceULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 708)},

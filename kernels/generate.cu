@@ -148,8 +148,8 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
 
 /*  What products have found is added to the sum, unless other is null; then out is its rms_norm, or layer_norm; null: it is not wanted. bias may be
     null. packed: rows are packs of 16 bytes of the sum, and arrays are aligned to them. */
-extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1) ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden,
-                                                                      double eps, int rms, int packed)
+extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
+    ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden, double eps, int rms, int packed)
 {
     const long long at = (long long)blockIdx.x * hidden;
     T *const y = out ? out + at : nullptr;

@@ -388,6 +388,57 @@ TEST(products_of_prompts)
     }
 }
 
+/*  Rows to which results of products are added, or none, and their norms, which may not be wanted. */
+static void check_norm(ignis_dtype dtype, int rows, int hidden, bool rms, bool adds, bool wanted)
+{
+    int before = room_count, r, i;
+    ignis_dtype wide = ignis__wide_dtype(dtype);
+    double *start, *more, *by, *shift, *sums, *got;
+    ignis__array *sum = room_noise(IGNIS_SHAPE(rows, hidden), wide, 1, 3, &start);
+    ignis__array *other = room_noise(IGNIS_SHAPE(rows, hidden), dtype, 2, 1, &more);
+    ignis__array *weight = room_noise(IGNIS_SHAPE(hidden), dtype, 3, 1, &by), *bias = room_noise(IGNIS_SHAPE(hidden), dtype, 4, 1, &shift);
+    ignis__array *out = room(IGNIS_SHAPE(rows, hidden), dtype);
+    ignis__step_norms norm;
+    ignis__op op = step_begin();
+    memset(&norm, 0, sizeof norm);
+    norm.sum = sum, norm.weight = weight, norm.eps = 1e-5, norm.rms = rms;
+    norm.other = adds ? other : NULL;
+    norm.bias = rms ? NULL : bias;
+    ignis__step_norm(&op, rows, wanted ? out : NULL, &norm);
+    step_end(&op);
+    sums = numbers_of(sum), got = numbers_of(out);
+    for (r = 0; r < rows; r++) {
+        double mean = 0, squares = 0;
+        for (i = 0; i < hidden; i++) {
+            double *x = &start[r * hidden + i];
+            *x += adds ? more[r * hidden + i] : 0;
+            CHECK_CLOSE(sums[r * hidden + i], *x, wide == IGNIS_F64 ? 1e-15 : 1e-6);
+            mean += rms ? 0 : *x / hidden;
+        }
+        for (i = 0; i < hidden; i++)
+            squares += (start[r * hidden + i] - mean) * (start[r * hidden + i] - mean) / hidden;
+        for (i = 0; i < hidden; i++)
+            CHECK_CLOSE(got[r * hidden + i],
+                        wanted ? (start[r * hidden + i] - mean) / sqrt(squares + 1e-5) * by[i] + (rms ? 0 : shift[i]) : 0,
+                        tolerance_of(dtype) * 4);
+    }
+    free(start), free(more), free(by), free(shift), free(sums), free(got);
+    rooms_end(before);
+}
+
+TEST(sums_and_their_norms)
+{
+    static const int sizes[] = {1, 5, 64, 1027, 4096, 4104, 8201, 9000}; /* rows of one round of packs, and of several */
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(sizes); i++) {
+            check_norm(float_dtypes[d], 3, sizes[i], true, i % 2, true);
+            check_norm(float_dtypes[d], 2, sizes[i], false, i % 2 == 0, true);
+            check_norm(float_dtypes[d], 2, sizes[i], i % 2, true, false);
+        }
+}
+
 /* cache and attention -------------------------------------------------------------------------------------------- */
 
 typedef struct cache_case {
