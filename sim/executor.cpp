@@ -983,9 +983,9 @@ static void runtime_cluster_store(unsigned block, unsigned offset, const void *f
     send_to_block(this_worker, block, offset, from, bytes, counted_at, at);
 }
 
-static void runtime_cluster_signal(unsigned block, unsigned barrier, sim_place at)
+static void runtime_cluster_signal(unsigned block, unsigned counted_at, sim_place at)
 {
-    send_to_block(this_worker, block, barrier, NULL, 0, barrier, at);
+    send_to_block(this_worker, block, counted_at, NULL, 0, counted_at, at);
 }
 
 /* Loads that have come are under way; arrivals count. */
