@@ -43987,12 +43987,15 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
 {
     static const float none[IGNIS__ROPE_HALF] = {0};
     const float *table = frequencies ? frequencies : none;
+    /* a block has 8 heads at least, one for each warp; fewer blocks where rows alone fill the device twice */
+    int64_t heads = p->heads + 2 * (int64_t)p->kv_heads, blocks = ignis__ceil_div(2 * op->work.device->info.multiprocessors, count);
+    int64_t share = ignis__ceil_div(heads, ignis__clamp(blocks, 1, ignis__ceil_div(heads, 8)));
     void *params[2];
     params[0] = p;
     params[1] = (void *)(uintptr_t)table;
     p->turns = frequencies != NULL;
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, count, 1, 1, 256, 1,
-                     p->q_weight || p->k_weight ? (size_t)(p->heads + p->kv_heads) * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
+                     p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
 }
 
 /*  Bytes of wide numbers that the attention of so many rows takes. */

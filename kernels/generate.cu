@@ -197,8 +197,9 @@ struct cache_params {
     int heads, kv_heads, head_dim, turns;
 };
 
-/*  Heads of q turn where they are, those of k turn on their way to the cache, those of v go there. A block has a row; head_dim is a multiple of 8, up
-    to 256. With norms there is shared memory for what each head is multiplied with. Rows and pages are there since long before. */
+/*  Heads of q turn where they are, those of k turn on their way to the cache, those of v go there. grid = rows, blocks that share out a row's heads;
+    head_dim is a multiple of 8, up to 256. With norms there is shared memory for what each head of a block is multiplied with. Rows and pages are there
+    since long before. */
 extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
     ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table frequencies)
 {
@@ -207,8 +208,9 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
     W *const factors = (W *)memory;
     __shared__ W sines[HALF], cosines[HALF];
     const generate_row &row = p.rows[blockIdx.x];
-    const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads, packs = half / N;
-    T *const qkv = p.qkv + (long long)blockIdx.x * (turning + p.kv_heads) * p.head_dim;
+    const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads, all = turning + p.kv_heads, packs = half / N;
+    const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share, end_head = min(all, first_head + share);
+    T *const qkv = p.qkv + (long long)blockIdx.x * all * p.head_dim;
     const bool normed = p.q_weight || p.k_weight;
     if (position >= 0 && threadIdx.x < half) {
         sines[threadIdx.x] = 0;
@@ -220,19 +222,19 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
     ignis_grid_dependency();
     if (position < 0)
         return;
-    for (int head = threadIdx.x / 32; normed && head < turning; head += 256 / 32) {
+    for (int head = first_head + threadIdx.x / 32; normed && head < min(turning, end_head); head += 256 / 32) {
         const W factor = head_factor<4>((const T *)qkv + head * p.head_dim, p.head_dim, p.eps);
         if (threadIdx.x % 32 == 0)
-            factors[head] = factor;
+            factors[head - first_head] = factor;
     }
     __syncthreads();
-    const int all = (turning + p.kv_heads) * packs;
-    for (int first = threadIdx.x; first < all; first += 256 * TOGETHER) {
+    const int end = end_head * packs;
+    for (int first = first_head * packs + threadIdx.x; first < end; first += 256 * TOGETHER) {
         ignis_pack<T, N> a[TOGETHER], b[TOGETHER];
 #pragma unroll
         for (int k = 0; k < TOGETHER; k++) {
             const int at = first + 256 * k, head = at / packs, i = at % packs * N;
-            if (at < all) {
+            if (at < end) {
                 a[k] = ignis_load<N>(qkv + head * p.head_dim + i);
                 b[k] = ignis_load<N>(qkv + head * p.head_dim + half + i);
             }
@@ -240,7 +242,7 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
 #pragma unroll
         for (int k = 0; k < TOGETHER; k++) {
             const int at = first + 256 * k, head = at / packs, i = at % packs * N, kv = (head - p.heads) % p.kv_heads;
-            if (at >= all)
+            if (at >= end)
                 break;
             T *to = qkv + head * p.head_dim, *too = nullptr;
             const T *const weight = head < p.heads ? p.q_weight : p.k_weight;
@@ -256,8 +258,8 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
                 for (int j = 0; j < N; j++) {
                     W one = W(a[k][j]), other = W(b[k][j]);
                     if (weight) {
-                        one *= factors[head] * W(weight[i + j]);
-                        other *= factors[head] * W(weight[half + i + j]);
+                        one *= factors[head - first_head] * W(weight[i + j]);
+                        other *= factors[head - first_head] * W(weight[half + i + j]);
                     }
                     x[j] = turned(one, other, -sines[i + j], cosines[i + j]);
                     y[j] = turned(other, one, sines[i + j], cosines[i + j]);
