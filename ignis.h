@@ -21060,7 +21060,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
             (is_ahead && !ahead) ||
             (hopper && (!wgmma || !(packed || may_pack) || tile->columns != ignis__gemm_columns(p, tile->columns) ||
                         tile->rows != ignis__gemm_rows(p))) ||
-            (op->steady && (is_tiny || best || tile->columns > (is_ahead ? 192 : 128)))) /* k is in one order in all that are left */
+            (op->steady && (is_tiny || best || tile->columns > 192))) /* k is in one order in all that are left */
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead ? 0 : 3); turn++) {

@@ -42,10 +42,10 @@
         gemv_cluster.cuh           225 lines   11192 bytes
         gemv_cluster_blocks.cu     103 lines    5526 bytes
         gemv_mma.cu                393 lines   18795 bytes
-        generate.cu                302 lines   13335 bytes
+        generate.cu                301 lines   13358 bytes
         generate.cuh                41 lines    1947 bytes
         generate_draw.cu           772 lines   33109 bytes
-        generate_step.cu           708 lines   35615 bytes
+        generate_step.cu           717 lines   36070 bytes
         generate_step.cuh           75 lines    3516 bytes
         generate_step_blocks.cuh   297 lines   14651 bytes
         generate_step_dense.cuh    132 lines    5863 bytes
@@ -67,7 +67,7 @@
         random.cu                  148 lines    6695 bytes
         reduce.cu                  202 lines    9983 bytes
         rope.cu                     68 lines    3330 bytes
-        rope.cuh                   106 lines    5234 bytes
+        rope.cuh                    85 lines    4299 bytes
         scan.cu                    316 lines   13240 bytes
         shape.cu                   203 lines    9830 bytes
         softmax.cu                 711 lines   32549 bytes
@@ -6368,30 +6368,9 @@ static const char *const ignis__lines_rope_cuh[] = {
     "#pragma unroll AT_A_TIME",
     "    for (int i = threadIdx.x % 32; i < head_dim; i += 32)",
     "        squares += Wide(from[i]) * Wide(from[i]);",
-    "    squares = ignis_warp_sum(squares);",
-    "    __syncwarp();",
-    "    return Wide(1) / sqrt(squares / Wide(head_dim) + Wide(eps));",
-    "}",
-    "",
-    "/*  By a warp: a head of q or k through its norm, unless weight is null, and turned: element i by put(i, value). angle(i, sine, cosine): those of pair",
-    "    i. AT_A_TIME: elements of a lane. put may write where `from` is. */",
-    "template <int AT_A_TIME, typename T, typename Angle, typename Put>",
-    "__device__ inline void norm_and_turn(const T *from, const T *weight, int head_dim, double eps, Angle angle, Put put)",
-    "{",
-    "    typedef ignis_wide<T> Wide;",
-    "    const int half = head_dim / 2;",
-    "    const Wide factor = weight ? head_factor<AT_A_TIME>(from, head_dim, eps) : Wide(1);",
-    "#pragma unroll AT_A_TIME",
-    "    for (int i = threadIdx.x % 32; i < half; i += 32) {",
-    "        Wide a = Wide(from[i]), b = Wide(from[i + half]), sine = 0, cosine = 1;",
-    "        if (weight) {",
-    "            a *= factor * Wide(weight[i]);",
-    "            b *= factor * Wide(weight[i + half]);",
-    "        }",
-    "        angle(i, sine, cosine);",
-    "        put(i, T(turned(a, b, -sine, cosine)));",
-    "        put(i + half, T(turned(b, a, sine, cosine)));",
-    "    }",
+    "    const Wide factor = Wide(1) / sqrt(ignis_warp_sum(squares) / Wide(head_dim) + Wide(eps));",
+    "    __syncwarp(); /* nothing is written where others still read */",
+    "    return factor;",
     "}",
     "",
     "#endif /* IGNIS_ROPE_CUH */",
@@ -14877,10 +14856,9 @@ static const char *const ignis__lines_generate_cu[] = {
     "        total = ignis_block_sum(total) / W(hidden);",
     "    }",
     "    const W factor = W(1) / sqrt(total + eps);",
-    "    const int first = rms ? last : 0; /* the round that is in registers */",
-    "    for (int i = 0; i <= last; i++) {",
-    "        const int round = rms ? last - i : i;",
-    "        if (round != first)",
+    "    for (int walked = 0; walked <= last; walked++) { /* back the way that the last walk came, whose last round is in registers */",
+    "        const int round = rms ? last - walked : walked;",
+    "        if (walked > 0)",
     "            row.load(xs, sum, round);",
     "        row.each(",
     "            round,",
@@ -16304,15 +16282,24 @@ static const char *const ignis__lines_generate_step_cu[] = {
     "            const T *const weight = p.layers[layer].head_norm[is_key] ? m.head_norms[team.number][is_key] : nullptr;",
     "            const generate_cache<T> cache = {keys(layer), p.kv_heads, p.head_dim};",
     "            T *const to = is_key && first % (p.heads / p.kv_heads) == 0 ? cache.at(p.row->pages, last, team.kv) : nullptr;",
-    "            const auto angle = [&](int i, float &sine, float &cosine) {",
-    "                sine = m.sines[i];",
-    "                cosine = m.cosines[i];",
-    "            };",
-    "            norm_and_turn<1>((const T *)row, weight, p.head_dim, p.eps, angle, [&](int i, T x) {",
+    "            const int half = p.head_dim / 2;",
+    "            const float factor = weight ? head_factor<1>((const T *)row, p.head_dim, p.eps) : 1;",
+    "            const auto put = [&](int i, T x) {",
     "                row[i] = x;",
     "                if (to)",
     "                    to[i] = x;",
-    "            });",
+    "            };",
+    "#pragma unroll 1",
+    "            for (int i = threadIdx.x % 32; i < half; i += 32) {",
+    "                float x = (float)row[i], other = (float)row[i + half];",
+    "                if (weight) {",
+    "                    x *= factor * (float)weight[i];",
+    "                    other *= factor * (float)weight[i + half];",
+    "                }",
+    "                const float sine = m.sines[i], cosine = m.cosines[i];",
+    "                put(i, T(turned(x, other, -sine, cosine)));",
+    "                put(i + half, T(turned(other, x, sine, cosine)));",
+    "            }",
     "        }",
     "    }",
     "",
@@ -20905,10 +20892,10 @@ static const ignis__source ignis__sources[] = {
     {"gemv_cluster.cuh", 0xf1b99141adfe086fULL, ignis__lines_gemv_cluster_cuh, 225},
     {"gemv_cluster_blocks.cu", 0x3887f5c4f779b87fULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cluster_blocks_cu, 103)},
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
-    {"generate.cu", 0x11ef662350268505ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 302)},
+    {"generate.cu", 0xdc8fb719d847c199ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 301)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
     {"generate_draw.cu", 0x217687631b84ac41ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
-    {"generate_step.cu", 0x595e73c8844f22ceULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 708)},
+    {"generate_step.cu", 0x00a5207dbdf3b0beULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 717)},
     {"generate_step.cuh", 0x493efc266dd64f45ULL, ignis__lines_generate_step_cuh, 75},
     {"generate_step_blocks.cuh", 0x4d1bf1f2fdd55db2ULL, ignis__lines_generate_step_blocks_cuh, 297},
     {"generate_step_dense.cuh", 0x9a98dd571dc5dd97ULL, ignis__lines_generate_step_dense_cuh, 132},
@@ -20930,7 +20917,7 @@ static const ignis__source ignis__sources[] = {
     {"random.cu", 0x0791f3b055b13b06ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_random_cu, 148)},
     {"reduce.cu", 0x8096ba4da84cac18ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_reduce_cu, 202)},
     {"rope.cu", 0x961f5228abf8073eULL, IGNIS__LINES_OF_TENSORS(ignis__lines_rope_cu, 68)},
-    {"rope.cuh", 0xb2789f190938bb6bULL, ignis__lines_rope_cuh, 106},
+    {"rope.cuh", 0x163a3ebba60e87d9ULL, ignis__lines_rope_cuh, 85},
     {"scan.cu", 0x35ba7cdab930cbc6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_scan_cu, 316)},
     {"shape.cu", 0x8d1599a5b7cecb2cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_shape_cu, 203)},
     {"softmax.cu", 0x21cf719425ba2e36ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_softmax_cu, 711)},

@@ -120,10 +120,9 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
         total = ignis_block_sum(total) / W(hidden);
     }
     const W factor = W(1) / sqrt(total + eps);
-    const int first = rms ? last : 0; /* the round that is in registers */
-    for (int i = 0; i <= last; i++) {
-        const int round = rms ? last - i : i;
-        if (round != first)
+    for (int walked = 0; walked <= last; walked++) { /* back the way that the last walk came, whose last round is in registers */
+        const int round = rms ? last - walked : walked;
+        if (walked > 0)
             row.load(xs, sum, round);
         row.each(
             round,

@@ -467,15 +467,24 @@ struct step_block {
             const T *const weight = p.layers[layer].head_norm[is_key] ? m.head_norms[team.number][is_key] : nullptr;
             const generate_cache<T> cache = {keys(layer), p.kv_heads, p.head_dim};
             T *const to = is_key && first % (p.heads / p.kv_heads) == 0 ? cache.at(p.row->pages, last, team.kv) : nullptr;
-            const auto angle = [&](int i, float &sine, float &cosine) {
-                sine = m.sines[i];
-                cosine = m.cosines[i];
-            };
-            norm_and_turn<1>((const T *)row, weight, p.head_dim, p.eps, angle, [&](int i, T x) {
+            const int half = p.head_dim / 2;
+            const float factor = weight ? head_factor<1>((const T *)row, p.head_dim, p.eps) : 1;
+            const auto put = [&](int i, T x) {
                 row[i] = x;
                 if (to)
                     to[i] = x;
-            });
+            };
+#pragma unroll 1
+            for (int i = threadIdx.x % 32; i < half; i += 32) {
+                float x = (float)row[i], other = (float)row[i + half];
+                if (weight) {
+                    x *= factor * (float)weight[i];
+                    other *= factor * (float)weight[i + half];
+                }
+                const float sine = m.sines[i], cosine = m.cosines[i];
+                put(i, T(turned(x, other, -sine, cosine)));
+                put(i + half, T(turned(other, x, sine, cosine)));
+            }
         }
     }
 

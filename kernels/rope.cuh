@@ -77,30 +77,9 @@ template <int AT_A_TIME, typename T> __device__ inline ignis_wide<T> head_factor
 #pragma unroll AT_A_TIME
     for (int i = threadIdx.x % 32; i < head_dim; i += 32)
         squares += Wide(from[i]) * Wide(from[i]);
-    squares = ignis_warp_sum(squares);
-    __syncwarp();
-    return Wide(1) / sqrt(squares / Wide(head_dim) + Wide(eps));
-}
-
-/*  By a warp: a head of q or k through its norm, unless weight is null, and turned: element i by put(i, value). angle(i, sine, cosine): those of pair
-    i. AT_A_TIME: elements of a lane. put may write where `from` is. */
-template <int AT_A_TIME, typename T, typename Angle, typename Put>
-__device__ inline void norm_and_turn(const T *from, const T *weight, int head_dim, double eps, Angle angle, Put put)
-{
-    typedef ignis_wide<T> Wide;
-    const int half = head_dim / 2;
-    const Wide factor = weight ? head_factor<AT_A_TIME>(from, head_dim, eps) : Wide(1);
-#pragma unroll AT_A_TIME
-    for (int i = threadIdx.x % 32; i < half; i += 32) {
-        Wide a = Wide(from[i]), b = Wide(from[i + half]), sine = 0, cosine = 1;
-        if (weight) {
-            a *= factor * Wide(weight[i]);
-            b *= factor * Wide(weight[i + half]);
-        }
-        angle(i, sine, cosine);
-        put(i, T(turned(a, b, -sine, cosine)));
-        put(i + half, T(turned(b, a, sine, cosine)));
-    }
+    const Wide factor = Wide(1) / sqrt(ignis_warp_sum(squares) / Wide(head_dim) + Wide(eps));
+    __syncwarp(); /* nothing is written where others still read */
+    return factor;
 }
 
 #endif /* IGNIS_ROPE_CUH */

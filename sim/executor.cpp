@@ -815,16 +815,12 @@ static void runtime_mbarrier_arrive(void *p, unsigned bytes, sim_place at)
     worker *w = this_worker;
     refuse_in_loop(w, "an mbarrier", at);
     mbarrier *b = mbarrier_at(w, p, at);
-    if (!b->pending)
-        give_up_at(w, p, "more arrivals at this mbarrier than it expects", at);
     if (bytes >= 1u << 20)
         give_up_at(w, p, "an mbarrier counts less than 2^20 bytes", at);
     if (__tsan_release)
         __tsan_release(b);
     unsigned phase = b->phase;
-    b->pending--;
-    b->bytes += bytes;
-    mbarrier_settle(w, b);
+    mbarrier_arrival(w, b, bytes, at);
     if (b->phase != phase)
         step_back(w);
 }
@@ -1006,10 +1002,7 @@ static void take_inbox(worker *w)
         } else {
             mbarrier *b = mbarrier_at(w, l->barrier, sim_place{NULL, 0});
             free(l);
-            if (!b->pending)
-                give_up_at(w, b, "more arrivals at this mbarrier than it expects", sim_place{NULL, 0});
-            b->pending--;
-            mbarrier_settle(w, b);
+            mbarrier_arrival(w, b, 0, sim_place{NULL, 0});
         }
         l = next;
     }

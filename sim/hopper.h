@@ -322,6 +322,16 @@ static void mbarrier_settle(worker *w, mbarrier *b)
     }
 }
 
+/* An arrival, which announces so many bytes. */
+static void mbarrier_arrival(worker *w, mbarrier *b, unsigned bytes, sim_place at)
+{
+    if (!b->pending)
+        give_up_at(w, b, "more arrivals at this mbarrier than it expects", at);
+    b->pending--;
+    b->bytes += bytes;
+    mbarrier_settle(w, b);
+}
+
 static void runtime_mbarrier_init(void *p, unsigned arrivals, sim_place at)
 {
     worker *w = this_worker;

@@ -151,6 +151,17 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
 /*  Of the device, as products see it; 0: those that there are. With few, clusters are smaller, and have several groups of rows of weights. */
 static int multiprocessors;
 
+/*  What a product of these sums is: with its bias, and what is done to it. */
+static double finished(const double sum[2], const double *b, int n, int c, ignis__gemv_kind kind, bool gated)
+{
+    double y = sum[0] + (b ? b[c] : 0);
+    if (gated)
+        y = y * sigmoid_of(y) * (sum[1] + (b ? b[n + c] : 0));
+    if (kind == IGNIS__GEMV_GELU)
+        y *= sigmoid_of(1.5957691216057308 * (y + 0.044715 * y * y * y));
+    return y;
+}
+
 /*  type: of blocks, or 0; other: of the second half of the rows. */
 OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, int rows, int n, int k, ignis__gemv_kind kind, bool gated,
                                        bool biased)
@@ -201,11 +212,7 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
                 size += fabs(term);
                 rounded += fabs(w[(c + i / k * n) * k + i % k]) * most[r * groups + i % k / 32];
             }
-            y = sum[0] + (b ? b[c] : 0);
-            if (gated)
-                y = y * sigmoid_of(y) * (sum[1] + (b ? b[n + c] : 0));
-            if (kind == IGNIS__GEMV_GELU)
-                y *= sigmoid_of(1.5957691216057308 * (y + 0.044715 * y * y * y));
+            y = finished(sum, b, n, c, kind, gated);
             if (kind == IGNIS__GEMV_ADD)
                 y += start[r * width + c];
             allowed = (out_dtype == dtype ? tolerance_of(dtype) : 2e-6) + (dtype == IGNIS_F64 ? 0 : 1e-8 * size); /* sums have 24 bits */
@@ -350,11 +357,7 @@ OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int
                 sum[i / k] += x[r * k + i % k] * w[(c + i / k * n) * k + i % k];
                 size += fabs(x[r * k + i % k] * w[(c + i / k * n) * k + i % k]);
             }
-            y = sum[0] + (b ? b[c] : 0);
-            if (gated) /* in between, numbers may be rounded */
-                y = y * sigmoid_of(y) * (sum[1] + (b ? b[n + c] : 0));
-            if (kind == IGNIS__GEMV_GELU)
-                y *= sigmoid_of(1.5957691216057308 * (y + 0.044715 * y * y * y));
+            y = finished(sum, b, n, c, kind, gated); /* in between, numbers may be rounded */
             if (!is_close(got[0][r * n + c], y, 8 * tolerance_of(dtype) + (dtype == IGNIS_F64 ? 0 : 1e-7 * size))) {
                 char text[256];
                 snprintf(text, sizeof text, "dtype %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g", (int)dtype,
