@@ -408,7 +408,8 @@ TEST(weights_stay_quantised_as_in_the_file)
             scores_of(model, &m, scores);
             scores_of(numbers, &m, wanted);
             CHECK_INT(memcmp(scores, wanted, sizeof *scores * (size_t)(BATCH * SEQ * m.vocab)), 0);
-            CHECK_TEXTS(model, &m, k ? 0.05 : 5e-6);
+            /* random blocks make scores of up to 45, where the last place of f32 is 4e-6: a sum of them is off by a few, and so are probabilities */
+            CHECK_TEXTS(model, &m, k ? 0.05 : 2e-5);
             CHECK(!kept || ignis_model_weights(model, weights, 64) == 3); /* norms */
             CHECK_OK(ignis_model_free(model));
             CHECK_OK(ignis_model_free(numbers));
