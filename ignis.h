@@ -20873,7 +20873,10 @@ typedef struct ignis__gemm {
     int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
     int64_t images, weights; /* of these; and the channels of the weights */
     bool folded;             /* pairs of pixels are one with twice the channels */
+    int pairs;               /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
 } ignis__gemm;
+
+enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
 
 /*  A kernel: the tile of a block, its threads, blocks of a multiprocessor at a time, and nanoseconds: of 64 elements of k of a tile for a
     multiprocessor, and for a block at least; between two tiles; before the first. On an H200, of 16-bit elements, and of f32 in plain CUDA C. */
@@ -20889,6 +20892,7 @@ static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 300, 600, 800},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 1, 220, 165, 600, 700}, /* in pairs */
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 250, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 64, 128, 384, 2, 240, 400, 600, 800},
     {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 1000, 1000, 1000, 1500},
@@ -20932,13 +20936,19 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
            p->batch < most;
 }
 
+/*  Whether pairs of blocks with tiles of 64 columns may share a; and whether such tiles are theirs. */
+static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
+
+static bool ignis__gemm_shares_a(int columns, int blocks) { return columns == 64 && blocks == 1; }
+
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
     that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond. ignis_gemm_finish has 8 loads under way a thread. */
 static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
     int64_t size = ignis__dtypes[dtype].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
     int64_t blocks = ignis__gemm_tiles(p, tile->rows, tile->columns) * splits, rounds = ignis__ceil_div(blocks, room);
-    double bytes = 64.0 * (double)(size * (ignis__clamp(p->m, 0, tile->rows) + ignis__clamp(p->n, 0, tile->columns)));
+    int64_t rows = ignis__clamp(p->m, 0, tile->rows) >> ignis__gemm_shares_a(tile->columns, tile->blocks);
+    double bytes = 64.0 * (double)(size * (rows + ignis__clamp(p->n, 0, tile->columns)));
     double scale =
         tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
             ? size == 8 ? 2 : 1
@@ -21005,7 +21015,16 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
              : p->gradient          ? 2
              : ignis__gemm_gates(p) ? 3
                                     : ignis__gemm_other(p) != p->pre,
-             ignis__gemm_rows(p) == 64 ? " -DIGNIS_ROWS=64" : "");
+             ignis__gemm_rows(p) == 64    ? " -DIGNIS_ROWS=64"
+             : p->pairs == IGNIS__SHARE_A ? " -DIGNIS_PAIRS=1"
+             : p->pairs                   ? " -DIGNIS_PAIRS=2"
+                                          : "");
+}
+
+/*  Whether pairs of blocks that share b pay: rows are not whole sectors of the L2 cache, of 32 bytes. */
+static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
+{
+    return columns > 64 && !p->patches_of && p->m > 128 && (p->row_a % 16 != 0 || p->row_b % 16 != 0);
 }
 
 /*  Whether a tile may be finished beside the next one, 12 steps of k long: kernels/gemm_hopper_ahead.cuh. */
@@ -21016,13 +21035,17 @@ static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue 
     return !p.patches_of && !epilogue->row_sums && p.k > 11 * 64 && ignis__gemm_direct(&p, 192);
 }
 
-/*  Whether the device has the variant for that: where nothing is compiled, others may have been recorded. */
-static bool ignis__gemm_ahead_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+/*  Whether the device has the variant with so many columns: where nothing is compiled, others may have been recorded. */
+static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue,
+                               int columns, int pairs)
 {
+    ignis__gemm p = *product;
     char define[IGNIS__DEFINES];
     if (!ignis__compile_never)
         return true;
-    ignis__gemm_hopper_define(define, sizeof define, p, 192, true);
+    p.column_sums = epilogue->column_sums != NULL;
+    p.pairs = pairs;
+    ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_direct(&p, columns));
     return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
@@ -21043,9 +21066,11 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
     bool ahead = ignis__gemm_ahead(p, epilogue) &&
                  (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
-                             : wide >= 2 * processors) && /* a block needs a next tile */
-                 ignis__gemm_ahead_exists(op, dtype, p);
-    unsigned staging; /* bytes of a row */
+                             : wide > processors) && /* a block needs a next tile */
+                 ignis__gemm_exists(op, dtype, p, epilogue, 192, 0);
+    bool pairs = wgmma && op->work.device->clusters && processors > 1 && !op->steady && ignis__gemm_may_share_a(p) &&
+                 ignis__gemm_exists(op, dtype, p, epilogue, 64, IGNIS__SHARE_A);
+    unsigned staging, stages; /* bytes of a row; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
@@ -21055,10 +21080,11 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
         bool is_ahead = tile->columns == 192;
+        bool shares_a = ignis__gemm_shares_a(tile->columns, tile->blocks);
         int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) ||
-            (hopper && (!wgmma || !(packed || may_pack) || tile->columns != ignis__gemm_columns(p, tile->columns) ||
+            (hopper && (!wgmma || !(packed || may_pack) || (shares_a ? !pairs : tile->columns != ignis__gemm_columns(p, tile->columns)) ||
                         tile->rows != ignis__gemm_rows(p))) ||
             (op->steady && (is_tiny || best || tile->columns > 192))) /* k is in one order in all that are left */
             continue;
@@ -21095,8 +21121,8 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         kernel.stays = true;
         /* steps of both operands, 64 rows of staging for two warpgroups, and the barriers: kernels/gemm_hopper.cu */
         staging = kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
-        kernel.shared = (kernel.columns > 128 || kernel.blocks == 2 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) +
-                        2 * 64 * staging + 48;
+        stages = ignis__gemm_shares_a(kernel.columns, kernel.blocks) ? 8 : kernel.columns > 128 || kernel.blocks == 2 ? 4 : 6;
+        kernel.shared = stages * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * staging + 48;
     } else {
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
     }
@@ -21240,14 +21266,18 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
              p.patches_of);
     if (rounds)
         ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
-    for (i = 0; halves && (!p.patches_of || p.wgmma_k) && i < IGNIS__COUNT(widths); i++) {
-        if (ignis__gemm_columns(&p, widths[i]) != widths[i] || (widths[i] == 192 && !ignis__gemm_ahead(product, epilogue)))
-            continue;
-        for (direct = widths[i] == 192; direct <= ignis__gemm_direct(&p, widths[i]); direct++) {
-            ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
-            ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+    for (i = 0; halves && (!p.patches_of || p.wgmma_k) && i < IGNIS__COUNT(widths); i++)
+        for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
+            if (p.pairs == IGNIS__SHARE_A
+                    ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
+                    : ignis__gemm_columns(&p, widths[i]) != widths[i] || (widths[i] == 192 && !ignis__gemm_ahead(product, epilogue)) ||
+                          (p.pairs && !ignis__gemm_shares_b(&p, widths[i])))
+                continue;
+            for (direct = widths[i] == 192; direct <= ignis__gemm_direct(&p, widths[i]); direct++) {
+                ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
+                ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+            }
         }
-    }
 }
 
 /*  A tiny product that waits for another one, to be launched with it. */
@@ -21303,35 +21333,51 @@ static void ignis__gemm_join_end(ignis__op *op)
 /*  Launches the product itself; ends: as above. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits, processors = op->work.device->info.multiprocessors;
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_other(p);
     bool direct = ignis__gemm_direct(p, kernel->columns), gated = ignis__gemm_gates(p);
+    bool skips = !p->patches_of && kernel->columns <= 128; /* what has no rows */
+    int rows_a = p->transpose_a ? 64 : !skips ? kernel->rows : p->m < 64 && !p->column_sums ? (int)p->m : 64;
+    int rows_b = p->transpose_b && !skips ? kernel->columns : 64; /* that are loaded at a time */
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
         ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
         return;
     }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
+        p->pairs = ignis__gemm_shares_a(kernel->columns, kernel->blocks)                                     ? IGNIS__SHARE_A
+                   : op->work.device->clusters && processors > 1 && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
+                                                                                                             : 0;
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+        if (p->pairs == IGNIS__SHARE_B && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
+            p->pairs = 0;
+            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+        }
         if (direct && !p->patches.apart && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
-        blocks = ignis__clamp(blocks, 1, kernel->blocks * op->work.device->info.multiprocessors);
+        if (p->pairs) {
+            blocks = 2 * p->splits *
+                     (p->pairs == IGNIS__SHARE_A ? ignis__gemm_tiles(p, kernel->rows, 2 * kernel->columns)
+                                                 : ignis__gemm_tiles(p, 2 * kernel->rows, kernel->columns));
+            processors &= ~(int64_t)1;
+        }
+        blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
         if (p->patches_of == 1)
             ignis__patches_map(op, &a, dtype, p, kernel->rows);
         else
             ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
-                            p->transpose_a ? 64 : kernel->rows);
+                            rows_a);
         if (p->patches_of == 1) /* weights: a tap is a matrix */
             ignis__gemm_map(op, &b, dtype, p->b, p->weights, p->patches.weight_row, p->transpose_b ? p->n : p->patches.weight_channels,
-                            p->patches.weight_row / p->weights, p->weights, p->transpose_b ? kernel->columns : 64);
+                            p->patches.weight_row / p->weights, p->weights, rows_b);
         else if (p->patches_of == 2)
             ignis__patches_map(op, &b, dtype, p, 64);
         else
             ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                            p->transpose_b && p->activation != IGNIS__ACTIVATION_PAIRED ? kernel->columns : 64);
+                            p->pairs == IGNIS__SHARE_B ? rows_b / 2 : rows_b);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
             ignis__patches_out_map(op, &out, dtype, p);

@@ -13,6 +13,10 @@
     room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes. A multiprocessor
     has two blocks with tiles of 64 columns, so that one multiplies while the other one stores; and with -DIGNIS_ROWS=64, where a tile has
     64 rows and 128 columns, of which each warpgroup has 64. Tiles of 192 columns are finished beside the next one (gemm_hopper_ahead.cuh).
+
+    With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for both. Those that share b have tiles one
+    below the other: the L2 cache gives a quarter to a third less, which counts where rows are not whole sectors of it. Those that share a have
+    tiles of 64 columns side by side: small products keep more multiprocessors busy, and read no more than with 128 columns.
 */
 #include "ignis.cuh"
 #include "mma.cuh"
@@ -40,12 +44,20 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 #ifndef IGNIS_ROWS
 #define IGNIS_ROWS 128
 #endif
+/*  What the two blocks of a pair share. */
+enum { SHARE_NOTHING, SHARE_A, SHARE_B };
+
+#ifndef IGNIS_PAIRS
+#define IGNIS_PAIRS SHARE_NOTHING
+#endif
+constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
 constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
 constexpr bool SIDE_BY_SIDE = BM == 64, NARROW = BN == 64 || SIDE_BY_SIDE;   /* are the warpgroups; a warpgroup has 64 x 64 results */
-constexpr int BLOCKS = NARROW ? 2 : 1;                                       /* of a multiprocessor */
+constexpr int BLOCKS = NARROW && !SHARES_A ? 2 : 1;                                       /* of a multiprocessor */
 constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER, AHEAD = BN == 192; /* a tile is finished beside the next one */
-constexpr int STAGES = BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
+constexpr int STAGES = SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
+static_assert(!IN_PAIRS || (BM == 128 && !IGNIS_PATCHES && SHARES_A == (BN == 64)), "pairs that share a have tiles of 64 columns, others have wide ones");
 static_assert(AHEAD || IGNIS_ACTIVATION != GATED, "no other ones are gated in registers");
 constexpr bool IS_PAIRED = IGNIS_ACTIVATION == PAIRED;
 static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES), "a tile has two halves of 64 columns");
@@ -55,21 +67,31 @@ constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_ST
 constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + 2 * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
-constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED, A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
+constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
+constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B, SKIPS = !IGNIS_PATCHES && BN <= 128;
+constexpr int BOX_A = SKIPS || !A_BY_K ? 64 : BM, BOX_B = SKIPS || !B_BY_K ? 64 : BN; /* rows that are loaded at a time */
 
 typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */
 
-/*  Loads a step of an operand: by k as rows of 64 k, else as slabs of 64 rows at each k. */
-template <int rows, bool by_k>
-__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int row, int k, int batch)
+/*  Loads a step of an operand in so many boxes: by k as rows of 64 k, else as 64 rows at each k. What a pair shares is loaded for both. */
+template <int rows, int box, bool by_k, bool shared>
+__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int count, int row, int k, int batch)
 {
-    if constexpr (by_k)
-        ignis_ptx_tensor_load<3>(to, map, barrier, k, row, batch);
-    else
 #pragma unroll
-        for (int i = 0; i < rows / 64; i++)
-            ignis_ptx_tensor_load<3>(to + i * SLAB, map, barrier, row + 64 * i, k, batch);
+    for (int i = 0; i < rows / box; i++) {
+        if (i >= count)
+            break;
+        const int x = by_k ? k : row + box * i, y = by_k ? row + box * i : k;
+        if constexpr (shared)
+            ignis_ptx_tensor_multicast(to + i * box * 128, map, barrier, 3, x, y, batch);
+        else
+            ignis_ptx_tensor_load<3>(to + i * box * 128, map, barrier, x, y, batch);
+    }
 }
+
+/*  How many slabs of a step have rows of an operand: those beyond its end are not loaded where tiles are small, as the copy engine takes longer to
+    make zeros than to read. What is multiplied instead is not stored. */
+__device__ inline int slabs_of(int most, int first, long long rows) { return max(0, min(most, ((int)rows - first + 63) / 64)); }
 
 #if IGNIS_PATCHES
 /*  Of some pixels of the grid, 64 channels of a tap. */
@@ -417,7 +439,12 @@ template <int N> struct Constant {
 #include "gemm_hopper_ahead.cuh"
 #endif
 
-extern "C" __global__ void __launch_bounds__(384, BLOCKS)
+#if IGNIS_PAIRS
+#define IGNIS_CLUSTERED __cluster_dims__(2, 1, 1)
+#else /* no cluster is not the same as one of one block, which needs a device that has them */
+#define IGNIS_CLUSTERED
+#endif
+extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
     ignis_gemm_hopper(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b,
                       const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map other,
                       const __grid_constant__ Product p)
@@ -427,16 +454,31 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };
     const auto empty = [&](int stage) { return base + BARRIERS + 16 * stage + 8; };
     const int group = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0) - 1;
-    const unsigned tiles = (unsigned)((p.m + BM - 1) / BM * ((p.n + BN - 1) / BN) * p.batch * p.splits);
-    unsigned next_tile = blockIdx.x;
-    /* to the block's next tile; false: there is none */
+    constexpr int PAIR = IN_PAIRS ? 2 : 1, ROWS = SHARES_B ? 2 * BM : BM, COLUMNS = SHARES_A ? 2 * BN : BN; /* the tiles of a pair are one */
+    const int rank = blockIdx.x % PAIR;
+    const unsigned tiles = (unsigned)((p.m + ROWS - 1) / ROWS * ((p.n + COLUMNS - 1) / COLUMNS) * p.batch * p.splits);
+    unsigned next_tile = blockIdx.x / PAIR;
+    /* to the block's next tile, which may have no elements for the second one of a pair; false: there is none */
     const auto walk = [&](Spot &place) {
         const bool is_there = next_tile < tiles;
-        place = Spot(p, next_tile, BM, BN);
+        place = Spot(p, next_tile, ROWS, COLUMNS);
+        if (SHARES_A)
+            place.column += rank * BN;
+        if (SHARES_B)
+            place.row += rank * BM;
         if (IS_PAIRED)
             place.column /= 2;
-        next_tile += gridDim.x;
+        next_tile += gridDim.x / PAIR;
         return is_there;
+    };
+    const auto meet = [&] { /* all of a pair do; else of the block */
+        if (IN_PAIRS) {
+            __syncwarp();
+            ignis_ptx_cluster_arrive_relaxed();
+            ignis_ptx_cluster_wait();
+        } else {
+            __syncthreads();
+        }
     };
 
     if (threadIdx.x == 0) { /* while the kernel ahead runs */
@@ -444,14 +486,14 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         ignis_ptx_prefetch_tensormap(&b);
         for (int i = 0; i < STAGES; i++) {
             ignis_ptx_mbarrier_init(full(i), 1);
-            ignis_ptx_mbarrier_init(empty(i), 8); /* warps */
+            ignis_ptx_mbarrier_init(empty(i), 8 * PAIR); /* warps */
         }
         for (int i = 0; IGNIS_OTHER && i < (AHEAD ? 6 : 4); i++)
             ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);
         ignis_ptx_fence_mbarrier_init();
     }
     ignis_grid_dependency();
-    __syncthreads();
+    meet();
 
     int stage = 0;
     const auto next = [&](int &parity) {
@@ -462,11 +504,12 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     };
     if (group < 0) {
         ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : 40>();
-        if (threadIdx.x != 0)
-            return;
         int parity = 1; /* the first round finds all stages empty */
-        for (Spot place; walk(place);) {
+        for (Spot place; threadIdx.x == 0 && walk(place);) {
             const int row = place.row, column = place.column, end_k = place.end_k;
+            const int of_a = SKIPS ? slabs_of(BM / 64, row, p.m) : BM / BOX_A;
+            const int of_b = SKIPS && !IS_PAIRED ? slabs_of(BN / 64, column, p.n) : BN / BOX_B;
+            const int bytes = !SKIPS ? STAGE_BYTES : of_a * (A_BY_K && p.m < 64 && !p.column_sums ? (int)p.m * 128 : SLAB) + of_b * SLAB;
 #if IGNIS_PATCHES == 1
             const Pixel pixel = p.patches.grid(row);
             Tap tap = p.patches.tap(place.first_k);
@@ -480,10 +523,10 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
             for (int k = place.first_k; k < end_k; k += BK) {
                 const uint32_t to = base + stage * STAGE_BYTES;
                 ignis_mbarrier_wait(empty(stage), parity);
-                ignis_ptx_mbarrier_arrive_expect(full(stage), STAGE_BYTES);
+                ignis_ptx_mbarrier_arrive_expect(full(stage), bytes);
 #if IGNIS_PATCHES == 1
                 load_pixels(p.patches, to, &a, full(stage), pixel, tap);
-                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, tap.channel, p.patches.weight_of(tap));
+                load<BN, BOX_B, B_BY_K, false>(to + A_BYTES, &b, full(stage), of_b, column, tap.channel, p.patches.weight_of(tap));
                 if ((tap.channel += BK) == (int)p.patches.channels.size) {
                     tap.channel = 0;
                     if (++tap.column == (int)p.patches.across.size)
@@ -491,22 +534,29 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
                 }
 #elif IGNIS_PATCHES == 2
                 const Pixel pixel = p.patches.grid(k);
-                load<BM, A_BY_K>(to, &a, full(stage), row, k, p.batch_a ? place.batch : 0);
+                load<BM, BOX_A, A_BY_K, false>(to, &a, full(stage), of_a, row, k, p.batch_a ? place.batch : 0);
 #pragma unroll
                 for (int i = 0; i < BN / 64; i++)
                     load_pixels(p.patches, to + A_BYTES + i * SLAB, &b, full(stage), pixel, taps[i]);
 #else
-                load<BM, A_BY_K>(to, &a, full(stage), row, k, p.batch_a ? place.batch : 0);
+                const int batch_a = p.batch_a ? place.batch : 0, batch_b = p.batch_b ? place.batch : 0, half = SHARES_B ? rank * (BOX_B / 2) : 0;
+                if (SHARES_A) /* one of two slabs */
+                    load<64, 64, A_BY_K, true>(to + rank * SLAB, &a, full(stage), of_a - rank, row + 64 * rank, k, batch_a);
+                else
+                    load<BM, BOX_A, A_BY_K, false>(to, &a, full(stage), of_a, row, k, batch_a);
                 if (IS_PAIRED) {
-                    load<64, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, 0);
-                    load<64, B_BY_K>(to + A_BYTES + SLAB, &b, full(stage), second_half(p, column), k, 0);
-                } else {
-                    load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, p.batch_b ? place.batch : 0);
+                    load<64, 64, true, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), 1, column + half, k, 0);
+                    load<64, 64, true, SHARES_B>(to + A_BYTES + SLAB + half * 128, &b, full(stage), 1, second_half(p, column) + half, k, 0);
+                } else { /* of a pair half of each box */
+                    load<BN, BOX_B, B_BY_K, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), of_b, B_BY_K ? column + half : column,
+                                                      B_BY_K ? k : k + half, batch_b);
                 }
 #endif
                 next(parity);
             }
         }
+        if (IN_PAIRS)
+            meet(); /* nobody sends anything to a block that has ended */
         return;
     }
 
@@ -518,8 +568,10 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
     const uint64_t first_b = ignis_wgmma_descriptor(own_b, B_BY_K ? 0 : SLAB, 1024);
     const auto at = [&](uint64_t first) { return ignis_wgmma_ahead(first, stage * STAGE_BYTES); };
     const auto release = [&](int stage) {
-        if (threadIdx.x % 32 == 0)
+        if (!IN_PAIRS && threadIdx.x % 32 == 0)
             ignis_ptx_mbarrier_arrive(empty(stage));
+        if (IN_PAIRS && threadIdx.x % 32 < 2) /* each loads half of what both have */
+            ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(empty(stage), threadIdx.x % 32));
     };
 
 #if IGNIS_COLUMNS == 192
@@ -616,7 +668,7 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
         constexpr int N = width.value;
         const int steps = (place.end_k - place.first_k + BK - 1) / BK;
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
-        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group);
+        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) && !(SHARES_A && place.column >= (int)p.n);
         const int across = ((int)p.n + BN - 1) / BN, share = place.column / BN; /* the tiles of a row share out the steps whose rows are added up */
         int until = share;
         Spot own = place;
@@ -693,4 +745,6 @@ extern "C" __global__ void __launch_bounds__(384, BLOCKS)
 #endif
     if (DIRECT && threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();
+    if (IN_PAIRS)
+        meet();
 }

@@ -536,6 +536,55 @@ TEST(a_tile_is_finished_beside_the_next_one)
     CHECK(chosen_for(IGNIS__ACTIVATION_GATED, IGNIS_BF16, 8192, 64, 2048, 132).columns == 64);
 }
 
+/*  What is asked of both kinds of pairs: every form of a product. */
+static scenario asked_of_pairs(const int64_t size[3], int part)
+{
+    scenario s = plain(size[0], size[1], size[2]);
+    s.transpose_a = part % 4 == 2, s.transpose_b = part % 2, s.batch = part == 0 ? 2 : 0;
+    s.bias = part == 1 || part == 3 || part == 4 || part == 7, s.pre = part == 3 || part == 5 || part == 6;
+    s.activation = part < 3 || part > 6 ? 0 : part == 6 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
+    s.gradient = part == 5 || part == 6, s.column_sums = part == 5 || part == 9;
+    s.residual = part == 7, s.accumulate = part == 2, s.row_sums = part >= 8;
+    return s;
+}
+
+/*  Pairs of blocks share b where rows are not whole sectors: of each width, tiles of which the second of a pair may have no row; split; with few
+    multiprocessors blocks do several. */
+TEST(pairs_of_blocks_share_a_factor)
+{
+    static const int64_t sizes[][3] = {{136, 72, 40}, {264, 136, 328}, {392, 264, 72}, {200, 568, 776}};
+    ignis_device_info info;
+    int d, i, part;
+    SETUP_OWN();
+    CHECK_OK(ignis_device_query(0, &info));
+    if (info.compute_major != 9 || !ignis__devices[0].clusters)
+        SKIP("the device has no wgmma, or no clusters");
+    for (d = test_takes_all() ? 2 : 3; d < 4; d++)
+        for (i = 0; i < COUNT_OF(sizes); i++)
+            for (part = 0; part < 10; part++)
+                check(asked_of_pairs(sizes[i], part), float_dtypes[d], 2 + 5 * (part % 3));
+}
+
+/*  Tiles of 64 columns in pairs share a: the second of a pair may have no column, a may have few rows; split. */
+TEST(pairs_of_blocks_are_side_by_side)
+{
+    static const int64_t sizes[][3] = {{64, 128, 512}, {100, 136, 776}, {200, 72, 1032}, {17, 264, 640}, {1, 80, 16}};
+    ignis_device_info info;
+    int d, i, part;
+    SETUP_OWN();
+    CHECK_OK(ignis_device_query(0, &info));
+    if (info.compute_major != 9 || !ignis__devices[0].clusters)
+        SKIP("the device has no wgmma, or no clusters");
+    for (d = test_takes_all() ? 2 : 3; d < 4; d++)
+        for (i = 0; i < COUNT_OF(sizes); i++)
+            for (part = 0; part < 10; part++) {
+                scenario s = asked_of_pairs(sizes[i], part);
+                ignis__gemm_kernel kernel = chosen(float_dtypes[d], s.m, s.n, s.k, 132);
+                CHECK(ignis__gemm_shares_a(kernel.columns, kernel.blocks));
+                check(s, float_dtypes[d], 132);
+            }
+}
+
 TEST(the_kernel_follows_device_type_and_size)
 {
     ignis_device_info info;
@@ -556,21 +605,22 @@ TEST(the_kernel_follows_device_type_and_size)
     CHECK(chosen(IGNIS_F32, 1024, 1024, 64, 64).splits == 1 && chosen(IGNIS_F32, 64, 64, 4096, 64).splits > 4);
     if (info.compute_major == 9) {
         CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
-        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).columns, 128);
+        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).columns, 64); /* 128 of them */
         CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).columns, 192);
         CHECK(chosen(IGNIS_F16, 8192, 8192, 8192, 132).shared <= 232448);
         CHECK(!chosen(IGNIS_F16, 8192, 8192, 8192, 132).packs && chosen(IGNIS_F16, 8192, 8192, 8192, 132).splits == 1);
-        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).splits, 1); /* half of the machine, but one kernel */
+        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).splits, 1);
         CHECK_INT(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
         CHECK(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).packs);
         CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 50257, 132).builtin, IGNIS__BUILTIN_GEMM_MMA); /* a copy would take 6 GB */
         CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 768, 132).columns, 192);                       /* finished beside the next one */
         CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256);                       /* 18 tiles, 7 parts: one round */
         CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 7);
-        CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).columns, 128); /* 64 tiles, not 32 */
+        CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).columns, 64); /* 128 tiles, not 64 */
+        CHECK_INT(chosen(IGNIS_BF16, 1024, 4096, 4096, 132).columns, 256);
         CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).splits, 1);
         CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits >= 16);
-        CHECK_INT(chosen(IGNIS_BF16, 64, 1024, 1024, 132).columns, 128);
+        CHECK_INT(chosen(IGNIS_BF16, 64, 1024, 1024, 132).columns, 64);
     }
 }
 
