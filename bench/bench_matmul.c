@@ -8,9 +8,10 @@
     the errors of both against a sum in double of some elements; -1: not done, for more to it or a large product.
 
         cc -O2 -I. bench/bench_matmul.c -o bench_matmul -lm -ldl -lpthread
-        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64] [rounds] [only=65536] [form=gelu] [8192x4800x1600 ...]
+        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64] [rounds] [only=65536] [form=gelu] [graph] [8192x4800x1600 ...]
 
-    only, form: products and forms with this text in what is printed of them; several are alternatives. Sizes, m x n x k: instead of the table.
+    only, form: products and forms with this text in what is printed of them; several are alternatives. graph: microseconds of products in CUDA
+    graphs of 20, so that small ones do not wait for the CPU. Sizes, m x n x k: instead of the table.
 
     The other side, with a fused gelu: python3 bench/peer_matmul.py
 */
@@ -27,6 +28,7 @@
 
 #define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 #define MAX_ROUNDS 100
+enum { IN_GRAPH = 20 }; /* products */
 
 typedef struct shape {
     int64_t batch, m, n, k;
@@ -57,6 +59,7 @@ static const struct form {
 /*  What the command line has of "only=" and "form=". */
 static int word_count;
 static char **words;
+static bool in_graphs;
 
 static bool is_asked(const char *option, const char *name)
 {
@@ -119,6 +122,27 @@ static double seconds_of(const struct form *form, const shape *s, ignis_dtype dt
     return ignis_synchronize() == IGNIS_OK ? (now() - start) / runs : 0;
 }
 
+/*  The same of products in a graph, which is launched so often. */
+static double graph_seconds_of(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_by by,
+                               int launches)
+{
+    ignis_graph graph;
+    double start, seconds = 0;
+    bool ok = ignis_graph_begin() == IGNIS_OK;
+    int i;
+    for (i = 0; i < IN_GRAPH && ok; i++)
+        ok = multiply(form, s, dtype, tensors, by);
+    graph = ignis_graph_end();
+    ok = ok && ignis_graph_launch(graph) == IGNIS_OK && ignis_synchronize() == IGNIS_OK; /* the first one uploads it */
+    start = now();
+    for (i = 0; i < launches && ok; i++)
+        ok = ignis_graph_launch(graph) == IGNIS_OK;
+    if (ok && ignis_synchronize() == IGNIS_OK)
+        seconds = (now() - start) / (launches * IN_GRAPH);
+    ignis_graph_free(graph);
+    return seconds;
+}
+
 /*  The largest error of some elements of the first matrix, in units of the last place of the largest one. */
 static double error_of(const struct form *form, const shape *s, const ignis_tensor *tensors)
 {
@@ -149,7 +173,7 @@ static double error_of(const struct form *form, const shape *s, const ignis_tens
 static void bench(const shape *s, const struct form *form, ignis_dtype dtype, int rounds, bool has_cublaslt)
 {
     static const ignis_matmul_by ways[2] = {IGNIS_MATMUL_OWN, IGNIS_MATMUL_CUBLASLT};
-    double seconds[2][MAX_ROUNDS], middle[2] = {0, 0}, error[2] = {0, 0},
+    double seconds[2][MAX_ROUNDS], middle[2] = {0, 0}, error[2] = {0, 0}, figure[2],
                                    flop = 2.0 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
     int64_t batch = s->batch;
     ignis_tensor_desc desc;
@@ -183,12 +207,14 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     }
     for (round = 0; round < rounds; round++)
         for (way = 0; way < (has_cublaslt ? 2 : 1); way++)
-            seconds[way][round] = seconds_of(form, s, dtype, tensors, ways[way], runs > 1000 ? 1000 : runs);
+            seconds[way][round] = in_graphs ? graph_seconds_of(form, s, dtype, tensors, ways[way], runs > 400 ? 20 : runs / IN_GRAPH + 1)
+                                            : seconds_of(form, s, dtype, tensors, ways[way], runs > 1000 ? 1000 : runs);
     for (way = 0; way < (has_cublaslt ? 2 : 1); way++)
         middle[way] = median(seconds[way], rounds);
-    printf("%-26s %-18s %9.1f %9.1f %6.2f   %.2g %.2g%s\n", name, form->name, middle[0] > 0 ? flop / middle[0] * 1e-12 : 0,
-           middle[1] > 0 ? flop / middle[1] * 1e-12 : 0, middle[0] > 0 ? middle[1] / middle[0] : 0, error[0], error[1],
-           ignis_status_last() == IGNIS_OK ? "" : "  FAILED");
+    for (way = 0; way < 2; way++)
+        figure[way] = in_graphs ? middle[way] * 1e6 : middle[way] > 0 ? flop / middle[way] * 1e-12 : 0;
+    printf("%-26s %-18s %9.1f %9.1f %6.2f   %.2g %.2g%s\n", name, form->name, figure[0], figure[1],
+           middle[0] > 0 ? middle[1] / middle[0] : 0, error[0], error[1], ignis_status_last() == IGNIS_OK ? "" : "  FAILED");
     if (ignis_status_last() != IGNIS_OK) {
         printf("    %s\n", ignis_status_message());
         ignis_status_clear();
@@ -210,6 +236,7 @@ int main(int argc, char **argv)
     memset(&desc, 0, sizeof desc);
     words = argv + 1, word_count = argc - 1;
     for (i = 1; i < argc; i++) {
+        in_graphs = in_graphs || strcmp(argv[i], "graph") == 0;
         desc.allow_tf32 = desc.allow_tf32 || strcmp(argv[i], "tf32") == 0;
         dtype = strcmp(argv[i], "f16") == 0                                   ? IGNIS_F16
                 : strcmp(argv[i], "f32") == 0 || strcmp(argv[i], "tf32") == 0 ? IGNIS_F32
@@ -243,8 +270,9 @@ int main(int argc, char **argv)
     }
     has_cublaslt = ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &library) == IGNIS_OK;
     ignis_status_clear();
-    printf("%s, %s%s; TFLOP/s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(dtype), desc.allow_tf32 ? " by tf32" : "",
-           "m x n x k", "", "own", "cuBLASLt", "ratio", "errors, as parts of the root of the sum of squares");
+    printf("%s, %s%s; %s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(dtype), desc.allow_tf32 ? " by tf32" : "",
+           in_graphs ? "microseconds" : "TFLOP/s", "m x n x k", "", "own", "cuBLASLt", "ratio",
+           "errors, as parts of the root of the sum of squares");
     for (i = 0; i < count; i++)
         for (f = 0; f < COUNT_OF(forms); f++)
             if ((!forms[f].gelu && !forms[f].residual && !forms[f].sums && !forms[f].gated) || table[i].batch == 1)
