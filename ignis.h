@@ -20866,7 +20866,7 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, keeps, packed_a, packed_b, packed_out;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, keeps, packed_a, packed_b, packed_out, box_a, box_b;
     ignis__patches patches;
     /* what kernels do not see */
     int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
@@ -21330,6 +21330,27 @@ static void ignis__gemm_join_end(ignis__op *op)
         ignis__gemm_launch_tiny(op, held->dtype, NULL, &held->p, held->blocks, false);
 }
 
+/*  Rows of an operand that the copy engine loads at a time: 128 of a tile in one piece, where its last tile has more than 64, so that nothing is loaded
+    of what does not exist. */
+static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 > 64 ? 128 : 64; }
+
+/*  The same of both, where the variant is known: tiles of more than 128 columns and of patches are loaded whole; of a single tile just what there is of a,
+    in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
+static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
+{
+    bool whole = p->patches_of || columns > 128, few = p->m < 128 && !p->column_sums, shares_a = p->pairs == IGNIS__SHARE_A;
+    p->box_a = p->transpose_a      ? 64
+               : whole             ? rows
+               : few && p->m <= 64 ? (int)p->m
+               : few && shares_a   ? (int)ignis__ceil_div(p->m, 16) * 8
+               : shares_a          ? 64
+                                   : ignis__gemm_box(p->m);
+    p->box_b = !p->transpose_b                                              ? 64
+               : whole                                                      ? columns
+               : columns == 64 || p->activation == IGNIS__ACTIVATION_PAIRED ? 64
+                                                                            : ignis__gemm_box(p->n);
+}
+
 /*  Launches the product itself; ends: as above. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
@@ -21337,9 +21358,6 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_other(p);
     bool direct = ignis__gemm_direct(p, kernel->columns), gated = ignis__gemm_gates(p);
-    bool skips = !p->patches_of && kernel->columns <= 128; /* what has no rows */
-    int rows_a = p->transpose_a ? 64 : !skips ? kernel->rows : p->m < 64 && !p->column_sums ? (int)p->m : 64;
-    int rows_b = p->transpose_b && !skips ? kernel->columns : 64; /* that are loaded at a time */
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
         ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
@@ -21365,19 +21383,20 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
             processors &= ~(int64_t)1;
         }
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
+        ignis__gemm_boxes(p, kernel->rows, kernel->columns);
         if (p->patches_of == 1)
             ignis__patches_map(op, &a, dtype, p, kernel->rows);
         else
             ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
-                            rows_a);
+                            p->box_a);
         if (p->patches_of == 1) /* weights: a tap is a matrix */
             ignis__gemm_map(op, &b, dtype, p->b, p->weights, p->patches.weight_row, p->transpose_b ? p->n : p->patches.weight_channels,
-                            p->patches.weight_row / p->weights, p->weights, rows_b);
+                            p->patches.weight_row / p->weights, p->weights, p->box_b);
         else if (p->patches_of == 2)
             ignis__patches_map(op, &b, dtype, p, 64);
         else
             ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                            p->pairs == IGNIS__SHARE_B ? rows_b / 2 : rows_b);
+                            p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
             ignis__patches_out_map(op, &out, dtype, p);

@@ -94,6 +94,7 @@ struct Product {
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
     int accumulate, keeps;                /* out is added to the result; see pre */
     int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
+    int box_a, box_b;                     /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */
 #if IGNIS_PATCHES
     Patches patches;
 #endif

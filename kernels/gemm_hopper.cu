@@ -69,16 +69,15 @@ constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
 constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
 constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B, SKIPS = !IGNIS_PATCHES && BN <= 128;
-constexpr int BOX_A = SKIPS || !A_BY_K ? 64 : BM, BOX_B = SKIPS || !B_BY_K ? 64 : BN; /* rows that are loaded at a time */
 
 typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */
 
-/*  Loads a step of an operand in so many boxes: by k as rows of 64 k, else as 64 rows at each k. What a pair shares is loaded for both. */
-template <int rows, int box, bool by_k, bool shared>
-__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int count, int row, int k, int batch)
+/*  Loads a step of an operand in so many boxes of some rows: by k as rows of 64 k, else as 64 rows at each k. What a pair shares is loaded for both. */
+template <int most, bool by_k, bool shared>
+__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int count, int box, int row, int k, int batch)
 {
 #pragma unroll
-    for (int i = 0; i < rows / box; i++) {
+    for (int i = 0; i < most; i++) {
         if (i >= count)
             break;
         const int x = by_k ? k : row + box * i, y = by_k ? row + box * i : k;
@@ -89,9 +88,9 @@ __device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t b
     }
 }
 
-/*  How many slabs of a step have rows of an operand: those beyond its end are not loaded where tiles are small, as the copy engine takes longer to
-    make zeros than to read. What is multiplied instead is not stored. */
-__device__ inline int slabs_of(int most, int first, long long rows) { return max(0, min(most, ((int)rows - first + 63) / 64)); }
+/*  How many boxes of a tile's rows an operand has: those beyond its end are not loaded, as the copy engine takes longer to make zeros than to read. What is
+    multiplied instead is not stored. */
+__device__ inline int boxes_of(int rows, int first, long long all, int box) { return (max(0, min(rows, (int)all - first)) + box - 1) / box; }
 
 #if IGNIS_PATCHES
 /*  Of some pixels of the grid, 64 channels of a tap. */
@@ -507,9 +506,10 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
         int parity = 1; /* the first round finds all stages empty */
         for (Spot place; threadIdx.x == 0 && walk(place);) {
             const int row = place.row, column = place.column, end_k = place.end_k;
-            const int of_a = SKIPS ? slabs_of(BM / 64, row, p.m) : BM / BOX_A;
-            const int of_b = SKIPS && !IS_PAIRED ? slabs_of(BN / 64, column, p.n) : BN / BOX_B;
-            const int bytes = !SKIPS ? STAGE_BYTES : of_a * (A_BY_K && p.m < 64 && !p.column_sums ? (int)p.m * 128 : SLAB) + of_b * SLAB;
+            const int box_a = SKIPS ? p.box_a : A_BY_K ? BM : 64, box_b = SKIPS ? p.box_b : B_BY_K ? BN : 64;
+            const int of_a = SKIPS ? boxes_of(BM, row, p.m, box_a) : BM / box_a;
+            const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : BN / box_b;
+            const int bytes = SKIPS ? (of_a * box_a + of_b * box_b) * 128 : STAGE_BYTES;
 #if IGNIS_PATCHES == 1
             const Pixel pixel = p.patches.grid(row);
             Tap tap = p.patches.tap(place.first_k);
@@ -526,7 +526,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
                 ignis_ptx_mbarrier_arrive_expect(full(stage), bytes);
 #if IGNIS_PATCHES == 1
                 load_pixels(p.patches, to, &a, full(stage), pixel, tap);
-                load<BN, BOX_B, B_BY_K, false>(to + A_BYTES, &b, full(stage), of_b, column, tap.channel, p.patches.weight_of(tap));
+                load<BN / 64, B_BY_K, false>(to + A_BYTES, &b, full(stage), of_b, box_b, column, tap.channel, p.patches.weight_of(tap));
                 if ((tap.channel += BK) == (int)p.patches.channels.size) {
                     tap.channel = 0;
                     if (++tap.column == (int)p.patches.across.size)
@@ -534,22 +534,22 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
                 }
 #elif IGNIS_PATCHES == 2
                 const Pixel pixel = p.patches.grid(k);
-                load<BM, BOX_A, A_BY_K, false>(to, &a, full(stage), of_a, row, k, p.batch_a ? place.batch : 0);
+                load<BM / 64, A_BY_K, false>(to, &a, full(stage), of_a, box_a, row, k, p.batch_a ? place.batch : 0);
 #pragma unroll
                 for (int i = 0; i < BN / 64; i++)
                     load_pixels(p.patches, to + A_BYTES + i * SLAB, &b, full(stage), pixel, taps[i]);
 #else
-                const int batch_a = p.batch_a ? place.batch : 0, batch_b = p.batch_b ? place.batch : 0, half = SHARES_B ? rank * (BOX_B / 2) : 0;
-                if (SHARES_A) /* one of two slabs */
-                    load<64, 64, A_BY_K, true>(to + rank * SLAB, &a, full(stage), of_a - rank, row + 64 * rank, k, batch_a);
+                const int batch_a = p.batch_a ? place.batch : 0, batch_b = p.batch_b ? place.batch : 0, half = SHARES_B ? rank * (box_b / 2) : 0;
+                if (SHARES_A) /* one of two boxes */
+                    load<1, A_BY_K, true>(to + rank * box_a * 128, &a, full(stage), of_a - rank, box_a, row + rank * box_a, k, batch_a);
                 else
-                    load<BM, BOX_A, A_BY_K, false>(to, &a, full(stage), of_a, row, k, batch_a);
+                    load<BM / 64, A_BY_K, false>(to, &a, full(stage), of_a, box_a, row, k, batch_a);
                 if (IS_PAIRED) {
-                    load<64, 64, true, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), 1, column + half, k, 0);
-                    load<64, 64, true, SHARES_B>(to + A_BYTES + SLAB + half * 128, &b, full(stage), 1, second_half(p, column) + half, k, 0);
+                    load<1, true, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), 1, box_b, column + half, k, 0);
+                    load<1, true, SHARES_B>(to + A_BYTES + SLAB + half * 128, &b, full(stage), 1, box_b, second_half(p, column) + half, k, 0);
                 } else { /* of a pair half of each box */
-                    load<BN, BOX_B, B_BY_K, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), of_b, B_BY_K ? column + half : column,
-                                                      B_BY_K ? k : k + half, batch_b);
+                    load<BN / 64, B_BY_K, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), of_b, box_b, B_BY_K ? column + half : column,
+                                                    B_BY_K ? k : k + half, batch_b);
                 }
 #endif
                 next(parity);
