@@ -32,7 +32,7 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   332 lines   16037 bytes
-        gemm_hopper.cu             750 lines   36107 bytes
+        gemm_hopper.cu             753 lines   36335 bytes
         gemm_hopper_ahead.cuh      203 lines    9403 bytes
         gemm_mma.cu                271 lines   13610 bytes
         gemv.cu                    109 lines    4464 bytes
@@ -12682,7 +12682,8 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "",
     "    With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for both. Those that share b have tiles one",
     "    below the other: the L2 cache gives a quarter to a third less, which counts where rows are not whole sectors of it. Those that share a have",
-    "    tiles of 64 columns side by side: small products keep more multiprocessors busy, and read no more than with 128 columns.",
+    "    tiles of 64 columns side by side: small products keep more multiprocessors busy, and read no more than with 128 columns. Of these a",
+    "    multiprocessor has one block, with more steps on their way, as small products wait for memory and not for each other.",
     "*/",
     "#include \"ignis.cuh\"",
     "#include \"mma.cuh\"",
@@ -12710,6 +12711,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "#ifndef IGNIS_ROWS",
     "#define IGNIS_ROWS 128",
     "#endif",
+    "",
     "/*  What the two blocks of a pair share. */",
     "enum { SHARE_NOTHING, SHARE_A, SHARE_B };",
     "",
@@ -12719,7 +12721,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;",
     "constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */",
     "constexpr bool SIDE_BY_SIDE = BM == 64, NARROW = BN == 64 || SIDE_BY_SIDE;   /* are the warpgroups; a warpgroup has 64 x 64 results */",
-    "constexpr int BLOCKS = NARROW && !SHARES_A ? 2 : 1;                                       /* of a multiprocessor */",
+    "constexpr int BLOCKS = NARROW && !SHARES_A ? 2 : 1;                          /* of a multiprocessor */",
     "constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER, AHEAD = BN == 192; /* a tile is finished beside the next one */",
     "constexpr int STAGES = SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;",
     "static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), \"a tile of 64 rows has 128 columns\");",
@@ -12734,7 +12736,8 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "constexpr int LAG = IGNIS_GEMM_LAG;",
     "static_assert(LAG < STAGES, \"the first warpgroup gets so far alone\");",
     "constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;",
-    "constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B, SKIPS = !IGNIS_PATCHES && BN <= 128;",
+    "constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;",
+    "constexpr bool SKIPS = !IGNIS_PATCHES && BN <= 128; /* what has no rows: with wide tiles there are no registers to count, nor many such rows */",
     "",
     "typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */",
     "",
@@ -20937,7 +20940,7 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8f98f104f0c4d16aULL, ignis__lines_gemm_cuh, 332},
-    {"gemm_hopper.cu", 0x96dd96806f6aaaa1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 750)},
+    {"gemm_hopper.cu", 0xc7615b0f125ba218ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 753)},
     {"gemm_hopper_ahead.cuh", 0xa622415dd5aa218bULL, ignis__lines_gemm_hopper_ahead_cuh, 203},
     {"gemm_mma.cu", 0xfa887f079775828dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 271)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},

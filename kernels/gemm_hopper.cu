@@ -16,7 +16,8 @@
 
     With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for both. Those that share b have tiles one
     below the other: the L2 cache gives a quarter to a third less, which counts where rows are not whole sectors of it. Those that share a have
-    tiles of 64 columns side by side: small products keep more multiprocessors busy, and read no more than with 128 columns.
+    tiles of 64 columns side by side: small products keep more multiprocessors busy, and read no more than with 128 columns. Of these a
+    multiprocessor has one block, with more steps on their way, as small products wait for memory and not for each other.
 */
 #include "ignis.cuh"
 #include "mma.cuh"
@@ -44,6 +45,7 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 #ifndef IGNIS_ROWS
 #define IGNIS_ROWS 128
 #endif
+
 /*  What the two blocks of a pair share. */
 enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 
@@ -53,7 +55,7 @@ enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
 constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
 constexpr bool SIDE_BY_SIDE = BM == 64, NARROW = BN == 64 || SIDE_BY_SIDE;   /* are the warpgroups; a warpgroup has 64 x 64 results */
-constexpr int BLOCKS = NARROW && !SHARES_A ? 2 : 1;                                       /* of a multiprocessor */
+constexpr int BLOCKS = NARROW && !SHARES_A ? 2 : 1;                          /* of a multiprocessor */
 constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER, AHEAD = BN == 192; /* a tile is finished beside the next one */
 constexpr int STAGES = SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
@@ -68,7 +70,8 @@ constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + 2 * STAGING_B
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
 constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
-constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B, SKIPS = !IGNIS_PATCHES && BN <= 128;
+constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
+constexpr bool SKIPS = !IGNIS_PATCHES && BN <= 128; /* what has no rows: with wide tiles there are no registers to count, nor many such rows */
 
 typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */
 
