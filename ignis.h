@@ -21330,12 +21330,12 @@ static void ignis__gemm_join_end(ignis__op *op)
         ignis__gemm_launch_tiny(op, held->dtype, NULL, &held->p, held->blocks, false);
 }
 
-/*  Rows of an operand that the copy engine loads at a time: 128 of a tile in one piece, where its last tile has more than 64, so that nothing is loaded
-    of what does not exist. */
+/*  Rows of an operand that the copy engine loads at a time: 128 of a tile in one piece, where its last tile has more than 64, so that nothing is
+    loaded of what does not exist. */
 static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 > 64 ? 128 : 64; }
 
-/*  The same of both, where the variant is known: tiles of more than 128 columns and of patches are loaded whole; of a single tile just what there is of a,
-    in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
+/*  The same of both, where the variant is known: tiles of more than 128 columns and of patches are loaded whole; of a single tile just what there
+    is of a, in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
 static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 {
     bool whole = p->patches_of || columns > 128, few = p->m < 128 && !p->column_sums, shares_a = p->pairs == IGNIS__SHARE_A;
