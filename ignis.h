@@ -20936,6 +20936,9 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
            p->batch < most;
 }
 
+/*  Whether blocks can come in pairs. */
+static bool ignis__gemm_has_pairs(const ignis__op *op) { return op->work.device->clusters && op->work.device->info.multiprocessors > 1; }
+
 /*  Whether pairs of blocks with tiles of 64 columns may share a; and whether such tiles are theirs. */
 static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
 
@@ -21068,7 +21071,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
                  (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
                              : wide > processors) && /* a block needs a next tile */
                  ignis__gemm_exists(op, dtype, p, epilogue, 192, 0);
-    bool pairs = wgmma && op->work.device->clusters && processors > 1 && !op->steady && ignis__gemm_may_share_a(p) &&
+    bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
                  ignis__gemm_exists(op, dtype, p, epilogue, 64, IGNIS__SHARE_A);
     unsigned staging, stages; /* bytes of a row; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
@@ -21364,9 +21367,9 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         return;
     }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
-        p->pairs = ignis__gemm_shares_a(kernel->columns, kernel->blocks)                                     ? IGNIS__SHARE_A
-                   : op->work.device->clusters && processors > 1 && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
-                                                                                                             : 0;
+        p->pairs = ignis__gemm_shares_a(kernel->columns, kernel->blocks)                   ? IGNIS__SHARE_A
+                   : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
+                                                                                           : 0;
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         if (p->pairs == IGNIS__SHARE_B && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             p->pairs = 0;

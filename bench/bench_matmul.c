@@ -207,7 +207,7 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     }
     for (round = 0; round < rounds; round++)
         for (way = 0; way < (has_cublaslt ? 2 : 1); way++)
-            seconds[way][round] = in_graphs ? graph_seconds_of(form, s, dtype, tensors, ways[way], runs > 400 ? 20 : runs / IN_GRAPH + 1)
+            seconds[way][round] = in_graphs ? graph_seconds_of(form, s, dtype, tensors, ways[way], (runs < 400 ? runs : 400) / IN_GRAPH + 1)
                                             : seconds_of(form, s, dtype, tensors, ways[way], runs > 1000 ? 1000 : runs);
     for (way = 0; way < (has_cublaslt ? 2 : 1); way++)
         middle[way] = median(seconds[way], rounds);

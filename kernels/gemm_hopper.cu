@@ -14,8 +14,8 @@
     has two blocks with tiles of 64 columns, so that one multiplies while the other one stores; and with -DIGNIS_ROWS=64, where a tile has
     64 rows and 128 columns, of which each warpgroup has 64. Tiles of 192 columns are finished beside the next one (gemm_hopper_ahead.cuh).
 
-    With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for both. Those that share b have tiles one
-    below the other: the L2 cache gives a quarter to a third less, which counts where rows are not whole sectors of it. Those that share a have
+    With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for both. Those that share b have tiles
+    one below the other: the L2 cache gives a quarter to a third less, which counts where rows are not whole sectors of it. Those that share a have
     tiles of 64 columns side by side: small products keep more multiprocessors busy, and read no more than with 128 columns. Of these a
     multiprocessor has one block, with more steps on their way, as small products wait for memory and not for each other.
 */
@@ -91,8 +91,8 @@ __device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t b
     }
 }
 
-/*  How many boxes of a tile's rows an operand has: those beyond its end are not loaded, as the copy engine takes longer to make zeros than to read. What is
-    multiplied instead is not stored. */
+/*  How many boxes of a tile's rows an operand has: those beyond its end are not loaded, as the copy engine takes longer to make zeros than to
+    read. What is multiplied instead is not stored. */
 __device__ inline int boxes_of(int rows, int first, long long all, int box) { return (max(0, min(rows, (int)all - first)) + box - 1) / box; }
 
 #if IGNIS_PATCHES

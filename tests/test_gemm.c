@@ -505,6 +505,18 @@ static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_
     return chosen_for(0, dtype, m, n, k, processors);
 }
 
+/*  What may be done to a product: one form for each part from 0 to 7; others are plain. */
+static scenario form_of(const int64_t size[3], int part)
+{
+    scenario s = plain(size[0], size[1], size[2]);
+    s.transpose_a = part == 2, s.transpose_b = part % 2;
+    s.bias = part == 1 || part == 3 || part == 4 || part == 7, s.pre = part == 3 || part == 5 || part == 6;
+    s.activation = part < 3 || part > 6 ? 0 : part == 6 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
+    s.gradient = part == 5 || part == 6, s.column_sums = part == 5;
+    s.residual = part == 7, s.accumulate = part == 2;
+    return s;
+}
+
 /*  A tile is finished beside the next one: as many steps of k as that takes, and more; edges, and batches. */
 TEST(a_tile_is_finished_beside_the_next_one)
 {
@@ -518,12 +530,8 @@ TEST(a_tile_is_finished_beside_the_next_one)
     for (d = test_takes_all() ? 2 : 3; d < 4; d++)
         for (i = 0; i < COUNT_OF(sizes); i++)
             for (part = 0; part < 9; part++) {
-                scenario s = plain(sizes[i][0], sizes[i][1], sizes[i][2]);
-                s.transpose_a = part == 2, s.transpose_b = part % 2, s.batch = part == 8 ? 2 : 0;
-                s.bias = part == 1 || part == 3 || part == 4 || part == 7, s.pre = part == 3 || part == 5 || part == 6;
-                s.activation = part < 3 || part > 6 ? 0 : part == 6 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
-                s.gradient = part == 5 || part == 6, s.column_sums = part == 5;
-                s.residual = part == 7, s.accumulate = part == 2;
+                scenario s = form_of(sizes[i], part);
+                s.batch = part == 8 ? 2 : 0;
                 CHECK_INT(chosen(float_dtypes[d], s.m, s.n, s.k, FEW).columns, 192);
                 check(s, float_dtypes[d], FEW);
                 if (part >= 3)
@@ -536,16 +544,29 @@ TEST(a_tile_is_finished_beside_the_next_one)
     CHECK(chosen_for(IGNIS__ACTIVATION_GATED, IGNIS_BF16, 8192, 64, 2048, 132).columns == 64);
 }
 
-/*  What is asked of both kinds of pairs: every form of a product. */
-static scenario asked_of_pairs(const int64_t size[3], int part)
+static bool has_pairs(void)
 {
-    scenario s = plain(size[0], size[1], size[2]);
-    s.transpose_a = part % 4 == 2, s.transpose_b = part % 2, s.batch = part == 0 ? 2 : 0;
-    s.bias = part == 1 || part == 3 || part == 4 || part == 7, s.pre = part == 3 || part == 5 || part == 6;
-    s.activation = part < 3 || part > 6 ? 0 : part == 6 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
-    s.gradient = part == 5 || part == 6, s.column_sums = part == 5 || part == 9;
-    s.residual = part == 7, s.accumulate = part == 2, s.row_sums = part >= 8;
-    return s;
+    ignis_device_info info;
+    CHECK_OK(ignis_device_query(0, &info));
+    return info.compute_major == 9 && ignis__devices[0].clusters;
+}
+
+/*  Products in pairs of blocks, of every form. processors: of the device; 0: few, of which blocks do several tiles, and pairs share b. */
+static void check_pairs(const int64_t (*sizes)[3], int count, int processors)
+{
+    int d, i, part;
+    for (d = test_takes_all() ? 2 : 3; d < 4; d++)
+        for (i = 0; i < count; i++)
+            for (part = 0; part < 10; part++) {
+                scenario s = form_of(sizes[i], part);
+                s.transpose_a |= part == 6, s.batch = part == 0 ? 2 : 0;
+                s.column_sums |= part == 9, s.row_sums = part >= 8;
+                if (processors) {
+                    ignis__gemm_kernel kernel = chosen(float_dtypes[d], s.m, s.n, s.k, processors);
+                    CHECK(ignis__gemm_shares_a(kernel.columns, kernel.blocks));
+                }
+                check(s, float_dtypes[d], processors ? processors : 2 + 5 * (part % 3));
+            }
 }
 
 /*  Pairs of blocks share b where rows are not whole sectors: of each width, tiles of which the second of a pair may have no row; split; with few
@@ -553,36 +574,20 @@ static scenario asked_of_pairs(const int64_t size[3], int part)
 TEST(pairs_of_blocks_share_a_factor)
 {
     static const int64_t sizes[][3] = {{136, 72, 40}, {264, 136, 328}, {392, 264, 72}, {200, 568, 776}};
-    ignis_device_info info;
-    int d, i, part;
     SETUP_OWN();
-    CHECK_OK(ignis_device_query(0, &info));
-    if (info.compute_major != 9 || !ignis__devices[0].clusters)
+    if (!has_pairs())
         SKIP("the device has no wgmma, or no clusters");
-    for (d = test_takes_all() ? 2 : 3; d < 4; d++)
-        for (i = 0; i < COUNT_OF(sizes); i++)
-            for (part = 0; part < 10; part++)
-                check(asked_of_pairs(sizes[i], part), float_dtypes[d], 2 + 5 * (part % 3));
+    check_pairs(sizes, COUNT_OF(sizes), 0);
 }
 
 /*  Tiles of 64 columns in pairs share a: the second of a pair may have no column, a may have few rows; split. */
 TEST(pairs_of_blocks_are_side_by_side)
 {
     static const int64_t sizes[][3] = {{64, 128, 512}, {100, 136, 776}, {200, 72, 1032}, {17, 264, 640}, {1, 80, 16}};
-    ignis_device_info info;
-    int d, i, part;
     SETUP_OWN();
-    CHECK_OK(ignis_device_query(0, &info));
-    if (info.compute_major != 9 || !ignis__devices[0].clusters)
+    if (!has_pairs())
         SKIP("the device has no wgmma, or no clusters");
-    for (d = test_takes_all() ? 2 : 3; d < 4; d++)
-        for (i = 0; i < COUNT_OF(sizes); i++)
-            for (part = 0; part < 10; part++) {
-                scenario s = asked_of_pairs(sizes[i], part);
-                ignis__gemm_kernel kernel = chosen(float_dtypes[d], s.m, s.n, s.k, 132);
-                CHECK(ignis__gemm_shares_a(kernel.columns, kernel.blocks));
-                check(s, float_dtypes[d], 132);
-            }
+    check_pairs(sizes, COUNT_OF(sizes), 132);
 }
 
 TEST(the_kernel_follows_device_type_and_size)
