@@ -14158,17 +14158,25 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                  \
     X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
     X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                       \
+    X(LAYER_NORM_ROW, NORM_CU, "ignis_layer_norm_row")                                         \
+    X(LAYER_NORM_LONG, NORM_CU, "ignis_layer_norm_long")                                       \
     X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                     \
     X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")             \
     X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")               \
     X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                           \
+    X(RMS_NORM_ROW, NORM_CU, "ignis_rms_norm_row")                                             \
+    X(RMS_NORM_LONG, NORM_CU, "ignis_rms_norm_long")                                           \
     X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                         \
     X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
     X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
     X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
     X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                           \
+    X(ADD_LAYER_NORM_ROW, NORM_ADD_CU, "ignis_add_layer_norm_row")                             \
+    X(ADD_LAYER_NORM_LONG, NORM_ADD_CU, "ignis_add_layer_norm_long")                           \
     X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
     X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
+    X(ADD_RMS_NORM_ROW, NORM_ADD_CU, "ignis_add_rms_norm_row")                                 \
+    X(ADD_RMS_NORM_LONG, NORM_ADD_CU, "ignis_add_rms_norm_long")                               \
     X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
     X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
     X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
@@ -25078,13 +25086,18 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, add_warp, add_block, averages, columns, rows, rows_backward; /* of the last two the first of four */
+    ignis__builtin warp, add_warp, averages, columns, rows, rows_backward; /* but for averages and columns each the first of four */
 } ignis__norm;
 
-#define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
-    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,        \
-        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+#define IGNIS__NORM_KERNELS(NAME)                                                                              \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+enum {
+    IGNIS__NORM_WARP,
+    IGNIS__NORM_ROW,
+    IGNIS__NORM_LONG,
+    IGNIS__NORM_BLOCK
+}; /* kernels of norm.cu and norm_add.cu, behind that named _warp */
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
@@ -25105,9 +25118,9 @@ typedef struct ignis__norm_plan {
     size_t shared;
 } ignis__norm_plan;
 
-#define IGNIS__NORM_FLIGHT 4   /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_ANYWHERE 2 /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
-#define IGNIS__NORM_PACKS 1024 /* of an even row; longer ones are for the kernels of norm_odd.cu, too */
+#define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
+#define IGNIS__NORM_ANYWHERE 2   /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
+#define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row that a thread has */
 
 /*  How many blocks a multiprocessor holds at a time, 1 at least. */
 static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads, size_t shared)
@@ -25179,7 +25192,22 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
 /*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
 static bool ignis__norm_is_odd(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
 {
-    return (!packed || ignis__norm_is_even(dtype, n, false) || n > IGNIS__NORM_PACKS * ignis__pack_elements(dtype)) && addresses % 16 == 0;
+    return (!packed || ignis__norm_is_even(dtype, n, false)) && addresses % 16 == 0;
+}
+
+/*  Which kernel of norm.cu, or norm_add.cu, and how it is launched. */
+static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, bool anywhere,
+                              ignis__rows *plan)
+{
+    int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
+    int kernel = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
+    *plan = ignis__rows_plan(op, dtype, rows, n, packed || anywhere, 1, 2);
+    plan->packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
+    if (plan->warp || !packed || packs > 512 * IGNIS__NORM_LONG_PACKS)
+        return plan->warp ? IGNIS__NORM_WARP : IGNIS__NORM_BLOCK;
+    plan->threads = ignis__row_threads(packs, kernel == IGNIS__NORM_ROW ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS, 512);
+    plan->shared = 0;
+    return kernel;
 }
 
 static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
@@ -25344,6 +25372,7 @@ static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
 static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
 {
     bool packed, anywhere;
+    int kernel;
     ignis__rows plan;
     ignis__norm_plan odd = IGNIS__ZERO;
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
@@ -25367,14 +25396,12 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         work->sum = work->other = 0;
     }
     anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
-    plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed || anywhere, 1, 2);
-    plan.packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
+    kernel = ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
     if (odd.threads)
         ignis__op_launch(op, odd.builtin, dtype, NULL, odd.blocks, 1, 1, odd.threads, 1, odd.shared, adding);
-    else if (work->sum)
-        ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
     else
-        ignis__rows_launch(op, &plan, norm->warp, norm->block, dtype, plain);
+        ignis__op_launch(op, (ignis__builtin)((int)(work->sum ? norm->add_warp : norm->warp) + kernel), dtype, NULL, plan.blocks, 1, 1,
+                         plan.threads, 1, plan.shared, work->sum ? adding : plain);
 }
 
 /*  The tensor of a sum of the operation's first and last input. */

@@ -3,7 +3,8 @@
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 
-        forward             any grid; _warp: packed only; _block: blocks of 32 to 512 threads, kept rounds in dynamic shared memory
+        forward             any grid; _warp, _row and _long: packed only; _row: 4 packs a thread at most, _long: 8; _block: blocks of 32 to
+                            512 threads, kept rounds in dynamic shared memory
         backward_averages, backward_columns
                             backward for rows that are too long for those of norm_grad.cu, or that begin at other addresses
                             modulo 16 in one array than in another. columns: few blocks of rows, each of which leaves one row of
@@ -20,13 +21,23 @@
         ignis_grid_dependency();                                                                                                         \
         forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                       \
     }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(512, FORWARD_ROW_BLOCKS)                                                                \
+        ignis_##name##_row(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)    \
+    {                                                                                                                                    \
+        ignis_grid_dependency();                                                                                                         \
+        forward_row<rms, false, IGNIS_ROW_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                            \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS)                                                                    \
+        ignis_##name##_long(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)   \
+    {                                                                                                                                    \
+        ignis_grid_dependency();                                                                                                         \
+        forward_row<rms, false, LONG_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                                 \
+    }                                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                              \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, int kept) \
     {                                                                                                                                    \
         ignis_grid_dependency();                                                                                                         \
-        if (packed == 1 && n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                          \
-            forward<rms, false, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                              \
-        else if (packed)                                                                                                                 \
+        if (packed)                                                                                                                      \
             forward<rms, false, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept);                               \
         else                                                                                                                             \
             forward<rms, false, ignis_block_team, 1>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                     \

@@ -11,7 +11,8 @@
         dw = sum of dy * h over the rows, db = sum of dy
 
     Compiled with -DIGNIS_T=<1 to 4>, the element type. Statistics are ignis_wide<T>, [rows]. Rows are shorter than 2^30.
-    See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers.
+    See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers, _row for those that a
+    block has there.
     packed: rows of all arrays, and w and b, begin at multiples of 16 bytes, and hold whole packs (1); or all rows begin at the same
     addresses modulo 16, in all arrays (ANYWHERE).
 */
@@ -31,6 +32,9 @@ typedef ignis_wide<T> Wide;
     work. Wider types need more registers. */
 #define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
 #define FORWARD_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* of 512 threads, or 8 of 128 */
+#define FORWARD_ROW_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 3 : 1)
+
+#define LONG_PACKS 8 /* of a long row that a thread has, if it is packed; the host computes with it, too */
 
 /*  N elements of w or b, which has n, from this column on. A pack that does not begin at a multiple of 16 bytes is put together
     from the two that have its elements. */
@@ -146,11 +150,11 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
                 round,
                 [&](int column, auto &pack) {
                     constexpr int count = ignis_pack_count<decltype(pack)>;
-                    const auto load = [&](const T *from) {
-                        if constexpr (Team::one_round)
-                            return ignis_load<count>(from + column);
-                        else
+                    const auto load = [&](const T *from) { /* those of a warp begin at multiples of 16 bytes */
+                        if constexpr (Team::is_block)
                             return load_columns<count>(from, column, n);
+                        else
+                            return ignis_load<count>(from + column);
                     };
                     const ignis_pack<T, count> ws = load(w);
                     Wide values[count];
@@ -167,6 +171,74 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
                 },
                 xs);
         }
+    }
+}
+
+/*  The same for packed rows, of which each thread of a block has so many packs at most: as the words of memory, which are taken apart for each
+    walk, so that they need few registers, and a multiprocessor has many rows in flight. */
+template <bool rms, bool add, int packs>
+__device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
+                            T *sum_out = nullptr, const T *other = nullptr)
+{
+    const auto column_of = [](int p) { return (p * (int)blockDim.x + (int)threadIdx.x) * PACK; };
+    for (long long r = blockIdx.x; r < rows; r += gridDim.x) {
+        uint4 words[packs];
+        Wide mean = 0;
+        /* f(p, column) for the packs that this thread has, from number first on so many */
+        const auto each = [&](int first, int count, auto f) {
+#pragma unroll
+            for (int p = first; p < first + count; p++)
+                if (column_of(p) < (int)n)
+                    f(p, column_of(p));
+        };
+        each(0, packs, [&](int p, int column) { words[p] = *(const uint4 *)(x + r * n + column); });
+        const auto add_up = [&](auto f) { /* f(x) over the row */
+            Wide sum = 0;
+            each(0, packs, [&](int p, int) {
+                const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]);
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    sum += f(ignis_wide_at(pack, i));
+            });
+            return ignis_block_sum(sum);
+        };
+#pragma unroll
+        for (int first = 0; add && first < packs; first += IGNIS_ROW_PACKS) {
+            uint4 others[IGNIS_ROW_PACKS];
+            each(first, IGNIS_ROW_PACKS, [&](int p, int column) { others[p - first] = *(const uint4 *)(other + r * n + column); });
+            each(first, IGNIS_ROW_PACKS, [&](int p, int column) {
+                const auto one = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), two = ignis_pack_of<ignis_pack<T, PACK>>(others[p - first]);
+                Wide values[PACK];
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    values[i] = ignis_wide_at(one, i) + ignis_wide_at(two, i);
+                const auto both = ignis_pack_round<T>(values);
+                ignis_store(sum_out + r * n + column, both);
+                words[p] = ignis_word(both);
+            });
+        }
+        if constexpr (!rms)
+            mean = add_up([](Wide x) { return x; }) / Wide(n);
+        const Wide square = add_up([&](Wide x) { return (x - mean) * (x - mean); }) / Wide(n), rstd = Wide(1) / sqrt(square + eps);
+        if (threadIdx.x == 0) {
+            rstds[r] = rstd;
+            if (!rms)
+                means[r] = mean;
+        }
+        each(0, packs, [&](int p, int column) {
+            const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), ws = ignis_load<PACK>(w + column);
+            Wide values[PACK];
+#pragma unroll
+            for (int i = 0; i < PACK; i++)
+                values[i] = (ignis_wide_at(pack, i) - mean) * rstd * ignis_wide_at(ws, i);
+            if constexpr (!rms) {
+                const auto bs = ignis_load<PACK>(b + column);
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    values[i] += ignis_wide_at(bs, i);
+            }
+            ignis_store(y + r * n + column, ignis_pack_round<T>(values));
+        });
     }
 }
 

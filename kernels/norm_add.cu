@@ -10,6 +10,7 @@
 
 #define ADD_WARP_BLOCKS \
     (sizeof(T) == 2 ? 5 : 4) /* on a multiprocessor; a row in flight takes twice the registers of one without an addend */
+#define ADD_ROW_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1)
 
 #define KERNELS(name, rms)                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(128, ADD_WARP_BLOCKS) ignis_add_##name##_warp(                                            \
@@ -18,15 +19,24 @@
         ignis_grid_dependency();                                                                                                           \
         forward<rms, true, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                              \
     }                                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(512, ADD_ROW_BLOCKS) ignis_add_##name##_row(                                              \
+        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
+    {                                                                                                                                      \
+        ignis_grid_dependency();                                                                                                           \
+        forward_row<rms, true, IGNIS_ROW_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                   \
+    }                                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(512, 1) ignis_add_##name##_long(                                                          \
+        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
+    {                                                                                                                                      \
+        ignis_grid_dependency();                                                                                                           \
+        forward_row<rms, true, LONG_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                        \
+    }                                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                                                   \
         ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n,            \
                                  double eps, T *sum, const T *other, int kept)                                                             \
     {                                                                                                                                      \
         ignis_grid_dependency();                                                                                                           \
-        if (n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                                           \
-            forward<rms, true, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                     \
-        else                                                                                                                               \
-            forward<rms, true, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept, sum, other);                      \
+        forward<rms, true, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept, sum, other);                          \
     }
 KERNELS(layer_norm, false)
 KERNELS(rms_norm, true) /* mean and b are not used */

@@ -446,7 +446,7 @@ static const struct {
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0}},
-    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_90: rms_norm_block of bf16, in 64 registers */
+    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, {0, 0, 20}}, /* sm_90: rms_norm_block of bf16, in 64 registers */
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, {4, 0, 24}},   /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
     {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, {24, 0, 40}}, /* layer_norm_rows_backward of 16 bits, likewise */
