@@ -14401,7 +14401,7 @@ static struct ignis__builtin_code {
     uint64_t functions[IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
 } ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
-#define IGNIS__DEFINES 160 /* characters of options that make a variant, with the end */
+#define IGNIS__DEFINES 176 /* characters of options that make a variant, with the end */
 
 /*  Compiles a source for a dtype, with more options (null: none), and loads it on an entered device; of a bundle a part (null: all). */
 IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, const char *part, ignis_dtype dtype,
@@ -20881,6 +20881,7 @@ typedef struct ignis__gemm {
     int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
     int64_t images, weights; /* of these; and the channels of the weights */
     bool folded;             /* pairs of pixels are one with twice the channels */
+    int rows;                /* of a tile by wgmma that is as large as can be: 192; else 0 */
     int pairs;               /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
 } ignis__gemm;
 
@@ -20899,6 +20900,7 @@ typedef struct ignis__gemm_tile {
 static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 300, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 1, 220, 165, 600, 700}, /* in pairs */
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 250, 600, 800},
@@ -20989,7 +20991,7 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
 static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 
 /*  Rows of a tile by wgmma: fewer where a convolution's gradient of w has no more. */
-static int ignis__gemm_rows(const ignis__gemm *p) { return p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128; }
+static int ignis__gemm_rows(const ignis__gemm *p) { return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128; }
 
 /*  Its columns: 64 where there are no more, else 128, or 256 if that is asked for. */
 static int ignis__gemm_columns(const ignis__gemm *p, int columns)
@@ -21020,16 +21022,18 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
 {
     snprintf(define, size,
              "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d "
-             "-DIGNIS_OTHER=%d%s",
+             "-DIGNIS_OTHER=%d%s%s",
              p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
              !direct                ? 0
              : p->gradient          ? 2
              : ignis__gemm_gates(p) ? 3
                                     : ignis__gemm_other(p) != p->pre,
-             ignis__gemm_rows(p) == 64    ? " -DIGNIS_ROWS=64"
-             : p->pairs == IGNIS__SHARE_A ? " -DIGNIS_PAIRS=1"
-             : p->pairs                   ? " -DIGNIS_PAIRS=2"
-                                          : "");
+             ignis__gemm_rows(p) == 64 ? " -DIGNIS_ROWS=64"
+             : p->rows                 ? " -DIGNIS_ROWS=192"
+                                       : "",
+             p->pairs == IGNIS__SHARE_A ? " -DIGNIS_PAIRS=1"
+             : p->pairs                 ? " -DIGNIS_PAIRS=2"
+                                        : "");
 }
 
 /*  Whether pairs of blocks that share b pay: rows are not whole sectors of the L2 cache, of 32 bytes. */
@@ -21046,15 +21050,23 @@ static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue 
     return !p.patches_of && !epilogue->row_sums && p.k > 11 * 64 && ignis__gemm_direct(&p, 192);
 }
 
-/*  Whether the device has the variant with so many columns: where nothing is compiled, others may have been recorded. */
+/*  Whether a tile may have 192 rows and columns: nothing else is read, nor written but what an activation is applied to. */
+static bool ignis__gemm_large(const ignis__gemm *p, const ignis__epilogue *epilogue)
+{
+    return !p->patches_of && p->m > 128 && p->n > 128 && !p->gradient && !p->residual && !p->accumulate && !epilogue->row_sums &&
+           !epilogue->column_sums && ignis__gemm_direct(p, 192) && !ignis__gemm_gates(p);
+}
+
+/*  Whether the device has the variant with so many columns, and rows: where nothing is compiled, others may have been recorded. */
 static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue,
-                               int columns, int pairs)
+                               int rows, int columns, int pairs)
 {
     ignis__gemm p = *product;
     char define[IGNIS__DEFINES];
     if (!ignis__compile_never)
         return true;
     p.column_sums = epilogue->column_sums != NULL;
+    p.rows = rows;
     p.pairs = pairs;
     ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_direct(&p, columns));
     return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
@@ -21078,10 +21090,11 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool ahead = ignis__gemm_ahead(p, epilogue) &&
                  (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
                              : wide > processors) && /* a block needs a next tile */
-                 ignis__gemm_exists(op, dtype, p, epilogue, 192, 0);
+                 ignis__gemm_exists(op, dtype, p, epilogue, 0, 192, 0);
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
-                 ignis__gemm_exists(op, dtype, p, epilogue, 64, IGNIS__SHARE_A);
-    unsigned staging, stages; /* bytes of a row; steps that are on their way */
+                 ignis__gemm_exists(op, dtype, p, epilogue, 0, 64, IGNIS__SHARE_A);
+    bool large = wgmma && !op->steady && ignis__gemm_large(p, epilogue) && ignis__gemm_exists(op, dtype, p, epilogue, 192, 192, 0);
+    unsigned staging, stages; /* bytes of 64 rows; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
@@ -21090,17 +21103,17 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
-        bool is_ahead = tile->columns == 192;
+        bool is_large = tile->rows == 192, is_ahead = tile->columns == 192 && !is_large;
         bool shares_a = ignis__gemm_shares_a(tile->columns, tile->blocks);
         int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) ||
             (hopper && (!wgmma || !(packed || may_pack) || (shares_a ? !pairs : tile->columns != ignis__gemm_columns(p, tile->columns)) ||
-                        tile->rows != ignis__gemm_rows(p))) ||
+                        (is_large ? !large : tile->rows != ignis__gemm_rows(p)))) ||
             (op->steady && (is_tiny || best || tile->columns > 192))) /* k is in one order in all that are left */
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
-        for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead ? 0 : 3); turn++) {
+        for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
@@ -21130,10 +21143,10 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     if (best->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
-        /* steps of both operands, 64 rows of staging for two warpgroups, and the barriers: kernels/gemm_hopper.cu */
-        staging = kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
+        /* steps of both operands, 64 rows of staging for each warpgroup, and the barriers: kernels/gemm_hopper.cu */
+        staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
         stages = ignis__gemm_shares_a(kernel.columns, kernel.blocks) ? 8 : kernel.columns > 128 || kernel.blocks == 2 ? 4 : 6;
-        kernel.shared = stages * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * staging + 48;
+        kernel.shared = stages * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + (kernel.threads / 128 - 1) * 64 * staging + 48;
     } else {
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
     }
@@ -21289,6 +21302,12 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
                 ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
+    p.rows = 192;
+    for (p.pairs = 0; halves && ignis__gemm_large(product, epilogue) && p.pairs <= IGNIS__SHARE_B; p.pairs += IGNIS__SHARE_B)
+        if (!p.pairs || ignis__gemm_shares_b(&p, 192)) {
+            ignis__gemm_hopper_define(define, sizeof define, &p, 192, true);
+            ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+        }
 }
 
 /*  A tiny product that waits for another one, to be launched with it. */
@@ -21375,6 +21394,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         return;
     }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
+        p->rows = kernel->rows == 192 ? 192 : 0;
         p->pairs = ignis__gemm_shares_a(kernel->columns, kernel->blocks)                   ? IGNIS__SHARE_A
                    : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
                                                                                            : 0;

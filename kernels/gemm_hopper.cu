@@ -13,6 +13,8 @@
     room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes. A multiprocessor
     has two blocks with tiles of 64 columns, so that one multiplies while the other one stores; and with -DIGNIS_ROWS=64, where a tile has
     64 rows and 128 columns, of which each warpgroup has 64. Tiles of 192 columns are finished beside the next one (gemm_hopper_ahead.cuh).
+    With -DIGNIS_ROWS=192 three warpgroups multiply 64 rows of a tile of 192 columns each, for direct ones without another matrix: where such large
+    tiles save a round.
 
     With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for both. Those that share b have tiles
     one below the other: the L2 cache gives a quarter to a third less, which counts where rows are not whole sectors of it. Those that share a have
@@ -36,14 +38,14 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 #ifndef IGNIS_OTHER
 #define IGNIS_OTHER NO_OTHER
 #endif
-/*  What a benchmark may vary: so many steps the second warpgroup lags behind the first, so that one multiplies while the other one's results are
-    activated and stored. */
-#ifndef IGNIS_GEMM_LAG
-#define IGNIS_GEMM_LAG (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER ? 1 : 0)
-#endif
-
 #ifndef IGNIS_ROWS
 #define IGNIS_ROWS 128
+#endif
+
+/*  What a benchmark may vary: so many steps the second warpgroup of two lags behind the first, so that one multiplies while the other one's results
+    are activated and stored. */
+#ifndef IGNIS_GEMM_LAG
+#define IGNIS_GEMM_LAG (IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER) ? 1 : 0)
 #endif
 
 /*  What the two blocks of a pair share. */
@@ -55,18 +57,21 @@ enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
 constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
 constexpr bool SIDE_BY_SIDE = BM == 64, NARROW = BN == 64 || SIDE_BY_SIDE;   /* are the warpgroups; a warpgroup has 64 x 64 results */
-constexpr int BLOCKS = NARROW && !SHARES_A ? 2 : 1;                          /* of a multiprocessor */
-constexpr bool SLAB_STAGED = NARROW && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER, AHEAD = BN == 192; /* a tile is finished beside the next one */
+constexpr bool LARGE = BM == 192;                                            /* has three warpgroups that multiply */
+constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1;  /* of a multiprocessor */
+constexpr bool SLAB_STAGED = (NARROW || LARGE) && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER;
+constexpr bool AHEAD = BN == 192 && !LARGE; /* a tile is finished beside the next one */
 constexpr int STAGES = SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
-static_assert(!IN_PAIRS || (BM == 128 && !IGNIS_PATCHES && SHARES_A == (BN == 64)), "pairs that share a have tiles of 64 columns, others have wide ones");
+static_assert(!LARGE || (BN == 192 && SLAB_STAGED && !IGNIS_PATCHES), "a tile of 192 rows has 192 columns, and nothing is read for it or summed");
+static_assert(!IN_PAIRS || (!SIDE_BY_SIDE && !IGNIS_PATCHES && SHARES_A == (BN == 64)), "pairs that share a have tiles of 64 columns, others have wide ones");
 static_assert(AHEAD || IGNIS_ACTIVATION != GATED, "no other ones are gated in registers");
 constexpr bool IS_PAIRED = IGNIS_ACTIVATION == PAIRED;
 static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES), "a tile has two halves of 64 columns");
 static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES), "tiles of 192 columns are finished in registers");
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
 constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
-constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + 2 * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
+constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + GROUPS * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
 constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
@@ -187,13 +192,13 @@ __device__ inline uint32_t activate(uint32_t before)
     return ignis_round_two<T>(x, y);
 }
 
-/*  Stores what a warpgroup has of a tile, where that is the product, a bias and an activation: rounded, 128 columns at a time pass through its
-    staging memory to the copy engine, which leaves out what is not there. What the activation is applied to takes the same way before. */
+/*  Stores what a warpgroup has of a tile, where that is the product, a bias and an activation: rounded, 64 or 128 columns at a time pass through
+    its staging memory to the copy engine, which leaves out what is not there. What the activation is applied to takes the same way before. */
 template <int N>
 __device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Spot &place,
                                     int group, uint32_t room, float (&sum)[N / 8][4])
 {
-    constexpr int across = N < 128 ? N : 128;
+    constexpr int across = SLAB_STAGED || N < 128 ? 64 : 128;
     const bool first = threadIdx.x % 128 == 0;
     const int row = place.row, column = place.column, batch = place.batch;
     const Chunks chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32);
@@ -216,21 +221,21 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
     if (row >= (int)p.m)
         return;
 #pragma unroll
-    for (int half = 0; half < N / across; half++) {
-        if (half && column + across * half >= (int)p.n)
+    for (int piece = 0; piece < N / across; piece++) {
+        if (piece && column + across * piece >= (int)p.n)
             return;
         uint32_t words[across / 8][2];
 #pragma unroll
         for (int c = 0; c < across / 8; c++)
 #pragma unroll
             for (int i = 0; i < 2; i++)
-                words[c][i] = ignis_round_two<T>(sum[across / 8 * half + c][2 * i], sum[across / 8 * half + c][2 * i + 1]);
+                words[c][i] = ignis_round_two<T>(sum[across / 8 * piece + c][2 * i], sum[across / 8 * piece + c][2 * i + 1]);
         if (IGNIS_ACTIVATION && !IS_PAIRED && p.pre) {
             begin();
 #pragma unroll
             for (int c = 0; c < across / 8; c += 2)
                 ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
-            end(pre, column + across * half);
+            end(pre, column + across * piece);
         }
         if (IGNIS_ACTIVATION && !IS_PAIRED)
 #pragma unroll
@@ -242,7 +247,7 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
 #pragma unroll
         for (int c = 0; c < across / 8; c += 2)
             ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
-        end(out, column + across * half);
+        end(out, column + across * piece);
     }
 }
 
@@ -437,7 +442,7 @@ template <int N> struct Constant {
     static constexpr int value = N;
 };
 
-#if IGNIS_COLUMNS == 192
+#if IGNIS_COLUMNS == 192 && IGNIS_ROWS < 192
 #include "gemm_hopper_ahead.cuh"
 #endif
 
@@ -446,7 +451,7 @@ template <int N> struct Constant {
 #else /* no cluster is not the same as one of one block, which needs a device that has them */
 #define IGNIS_CLUSTERED
 #endif
-extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
+extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS, BLOCKS)
     ignis_gemm_hopper(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b,
                       const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map other,
                       const __grid_constant__ Product p)
@@ -488,7 +493,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
         ignis_ptx_prefetch_tensormap(&b);
         for (int i = 0; i < STAGES; i++) {
             ignis_ptx_mbarrier_init(full(i), 1);
-            ignis_ptx_mbarrier_init(empty(i), 8 * PAIR); /* warps */
+            ignis_ptx_mbarrier_init(empty(i), 4 * GROUPS * PAIR); /* warps */
         }
         for (int i = 0; IGNIS_OTHER && i < (AHEAD ? 6 : 4); i++)
             ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);
@@ -505,7 +510,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
         }
     };
     if (group < 0) {
-        ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : 40>();
+        ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : LARGE ? 32 : 40>();
         int parity = 1; /* the first round finds all stages empty */
         for (Spot place; threadIdx.x == 0 && walk(place);) {
             const int row = place.row, column = place.column, end_k = place.end_k;
@@ -563,7 +568,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
         return;
     }
 
-    ignis_ptx_setmaxnreg_inc<AHEAD ? 240 : BLOCKS == 2 ? 96 : 232>();
+    ignis_ptx_setmaxnreg_inc<AHEAD ? 240 : LARGE ? 160 : BLOCKS == 2 ? 96 : 232>();
     int parity = 0;
     const uint32_t room = base + STAGING + group * STAGING_BYTES;
     const uint32_t own_a = base + (SIDE_BY_SIDE ? 0 : group * SLAB), own_b = base + A_BYTES + (SIDE_BY_SIDE ? group * SLAB : 0);
@@ -577,7 +582,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
             ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(empty(stage), threadIdx.x % 32));
     };
 
-#if IGNIS_COLUMNS == 192
+#if IGNIS_COLUMNS == 192 && IGNIS_ROWS < 192
     Finish finish = {p, &out, &other, room, base + OTHER_BARRIERS + 24 * group, group, 0, 0, Chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32)};
     int held = 0; /* the stage that is multiplied */
     /* begins a step, and gives its stage */
@@ -671,7 +676,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
         constexpr int N = width.value;
         const int steps = (place.end_k - place.first_k + BK - 1) / BK;
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
-        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) && !(SHARES_A && place.column >= (int)p.n);
+        const bool sums_rows = !LARGE && !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) && !(SHARES_A && place.column >= (int)p.n);
         const int across = ((int)p.n + BN - 1) / BN, share = place.column / BN; /* the tiles of a row share out the steps whose rows are added up */
         int until = share;
         Spot own = place;
@@ -739,11 +744,12 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, BLOCKS)
             store<N>(p, own, group, results, sum);
     };
     while (has_next) {
+        constexpr int some = NARROW ? 64 : LARGE ? 128 : BN / 2;
         const Spot place = next_place;
-        if (NARROW || ((IS_PAIRED || place.column + BN / 2 < (int)p.n) && place.row + 64 * group < (int)p.m))
+        if (NARROW || ((IS_PAIRED || place.column + some < (int)p.n) && place.row + 64 * group < (int)p.m))
             multiply_tile(Constant < SIDE_BY_SIDE ? 64 : BN > (), place);
-        else /* half of a tile at the right edge, or nothing at the lower one */
-            multiply_tile(Constant < NARROW ? 64 : BN / 2 > (), place);
+        else /* some of a tile at the right edge, or nothing at the lower one */
+            multiply_tile(Constant<some>(), place);
     }
 #endif
     if (DIRECT && threadIdx.x % 128 == 0)

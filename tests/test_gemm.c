@@ -544,6 +544,30 @@ TEST(a_tile_is_finished_beside_the_next_one)
     CHECK(chosen_for(IGNIS__ACTIVATION_GATED, IGNIS_BF16, 8192, 64, 2048, 132).columns == 64);
 }
 
+/*  Tiles of 192 rows and columns, where they save a round: edges, of which warpgroups have no rows or columns, batches, and blocks in pairs. */
+TEST(large_tiles_save_a_round)
+{
+    static const int64_t sizes[][3] = {{264, 264, 64}, {336, 376, 200}, {384, 320, 40}, {376, 280, 776}};
+    ignis_device_info info;
+    int d, i, part;
+    SETUP_OWN();
+    CHECK_OK(ignis_device_query(0, &info));
+    if (info.compute_major != 9)
+        SKIP("the device has no wgmma");
+    for (d = 2; d < 4; d++)
+        for (i = 0; i < COUNT_OF(sizes); i++)
+            for (part = 0; part < 9; part++) {
+                scenario s = form_of(sizes[i], part);
+                if (s.gradient || s.residual || s.accumulate)
+                    continue;
+                s.batch = part == 8 ? 2 : 0;
+                CHECK_INT(chosen(float_dtypes[d], s.m, s.n, s.k, 4).rows, 192);
+                check(s, float_dtypes[d], s.batch ? 8 : 4);
+            }
+    CHECK_INT(chosen(IGNIS_BF16, 2056, 2056, 2056, 132).rows, 192); /* 121 tiles, not 153 */
+    CHECK_INT(chosen(IGNIS_BF16, 2048, 2048, 2048, 132).columns, 256);
+}
+
 static bool has_pairs(void)
 {
     ignis_device_info info;

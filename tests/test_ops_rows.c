@@ -250,7 +250,7 @@ TEST(norms_of_odd_rows)
         if (i % 2)
             check_norm(true, dtype, sizes[i][0], sizes[i][1], 0, 0);
     }
-    check_norm(false, IGNIS_BF16, 140, 12288, 0, 0); /* more rows than blocks */
+    check_norm(false, IGNIS_BF16, 140, 12291, 0, 0); /* more rows than blocks */
     check_norm(false, IGNIS_BF16, 20000, 7, 0, 0);
     check_norm(true, IGNIS_F16, 1500, 301, 0, 0);
     check_norm(false, IGNIS_F32, 600, 1030, 0, 0);
@@ -432,6 +432,7 @@ TEST(add_norm_has_the_bits_of_both)
             check_bits_of_add_norm(dtype, 1600, offset);
             check_bits_of_add_norm(dtype, 9001, offset);
             check_bits_of_add_norm(dtype, 12288, offset);
+            check_bits_of_add_norm(dtype, 20000, offset);
         }
     }
 }
