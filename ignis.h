@@ -20900,7 +20900,7 @@ typedef struct ignis__gemm_tile {
 static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800}, /* or fewer columns: ignis__gemm_fit */
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 300, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 1, 220, 165, 600, 700}, /* in pairs */
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 250, 600, 800},
@@ -20952,22 +20952,38 @@ static bool ignis__gemm_has_pairs(const ignis__op *op) { return op->work.device-
 /*  Whether pairs of blocks with tiles of 64 columns may share a; and whether such tiles are theirs. */
 static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
 
-static bool ignis__gemm_shares_a(int columns, int blocks) { return columns == 64 && blocks == 1; }
+static bool ignis__gemm_shares_a(int rows, int columns, int blocks) { return rows == 128 && columns == 64 && blocks == 1; }
+
+/*  Whether rows of 16-bit elements, which are copied to whole packs where they are none, begin at sectors of the L2 cache, of 32 bytes. */
+static bool ignis__gemm_whole_sectors(int64_t row) { return ignis__ceil_div(row, 8) % 2 == 0; }
+
+/*  Whether pairs of blocks that share b pay. */
+static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
+{
+    return columns > 64 && !p->patches_of && p->m > 128 && !(ignis__gemm_whole_sectors(p->row_a) && ignis__gemm_whole_sectors(p->row_b));
+}
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
-    that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond. ignis_gemm_finish has 8 loads under way a thread. */
+    that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows, and to wgmma 5900 of rows that do
+    not begin at its sectors. ignis_gemm_finish has 8 loads under way a thread. */
 static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
     int64_t size = ignis__dtypes[dtype].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
-    int64_t blocks = ignis__gemm_tiles(p, tile->rows, tile->columns) * splits, rounds = ignis__ceil_div(blocks, room);
-    int64_t rows = ignis__clamp(p->m, 0, tile->rows) >> ignis__gemm_shares_a(tile->columns, tile->blocks);
-    double bytes = 64.0 * (double)(size * (rows + ignis__clamp(p->n, 0, tile->columns)));
+    bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
+         shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, tile->columns);
+    int64_t tiles = shares_b ? 2 * ignis__gemm_tiles(p, 2 * tile->rows, tile->columns) : ignis__gemm_tiles(p, tile->rows, tile->columns);
+    int64_t blocks = tiles * splits, rounds = ignis__ceil_div(blocks, room);
+    int64_t rows = ignis__clamp(p->m, 0, tile->rows) >> ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
+    int64_t columns = ignis__clamp(p->n, 0, tile->columns) >> shares_b;
+    double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper ? 5900 : whole;
+    double each = (double)rows / (ignis__gemm_whole_sectors(p->row_a) ? whole : parts) +
+                  (double)columns / (ignis__gemm_whole_sectors(p->row_b) ? whole : parts);
     double scale =
         tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
             ? size == 8 ? 2 : 1
             : (double)size / 2;
     double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
-    double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 11500, time;
+    double cache = 64.0 * (double)size * each * (double)(blocks < room ? blocks : room) * (double)rounds, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
     time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(tile->between * rounds + tile->before);
@@ -21036,12 +21052,6 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
                                         : "");
 }
 
-/*  Whether pairs of blocks that share b pay: rows are not whole sectors of the L2 cache, of 32 bytes. */
-static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
-{
-    return columns > 64 && !p->patches_of && p->m > 128 && (p->row_a % 16 != 0 || p->row_b % 16 != 0);
-}
-
 /*  Whether a tile may be finished beside the next one, 12 steps of k long: kernels/gemm_hopper_ahead.cuh. */
 static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
@@ -21050,7 +21060,7 @@ static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue 
     return !p.patches_of && !epilogue->row_sums && p.k > 11 * 64 && ignis__gemm_direct(&p, 192);
 }
 
-/*  Whether a tile may have 192 rows and columns: nothing else is read, nor written but what an activation is applied to. */
+/*  Whether a tile may have 192 rows: nothing else is read, nor written but what an activation is applied to. */
 static bool ignis__gemm_large(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     return !p->patches_of && p->m > 128 && p->n > 128 && !p->gradient && !p->residual && !p->accumulate && !epilogue->row_sums &&
@@ -21072,11 +21082,30 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
+/*  Of a tile of 192 rows, how many columns are best, a multiple of 16; threads 0: there is no such kernel. */
+static ignis__gemm_tile ignis__gemm_fit(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
+                                        const ignis__gemm_tile *widest)
+{
+    ignis__gemm_tile best = *widest, tile = *widest;
+    double least = 0;
+    best.threads = 0;
+    for (tile.columns = 64; tile.columns <= widest->columns; tile.columns += 16) {
+        double time;
+        tile.step = tile.latency = widest->step * tile.columns / widest->columns;
+        time = ignis__gemm_time(op, dtype, p, &tile, 1);
+        if ((best.threads && time >= least) || !ignis__gemm_exists(op, dtype, p, epilogue, tile.rows, tile.columns, 0))
+            continue;
+        best = tile;
+        least = time;
+    }
+    return best;
+}
+
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types and f32 that may be rounded, else plain CUDA C; tiles and splits of k by
     the least time. wgmma needs rows of whole packs, and mma.sync is 12 times slower without: other operands are copied for them. */
 static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
-    const ignis__gemm_tile *best = NULL;
+    ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
     ignis__gemm q = *p;
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[dtype].size;
@@ -21093,24 +21122,30 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
                  ignis__gemm_exists(op, dtype, p, epilogue, 0, 192, 0);
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
                  ignis__gemm_exists(op, dtype, p, epilogue, 0, 64, IGNIS__SHARE_A);
-    bool large = wgmma && !op->steady && ignis__gemm_large(p, epilogue) && ignis__gemm_exists(op, dtype, p, epilogue, 192, 192, 0);
-    unsigned staging, stages; /* bytes of 64 rows; steps that are on their way */
+    bool large = wgmma && !op->steady && ignis__gemm_large(p, epilogue);
+    unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
-        const ignis__gemm_tile *tile = &ignis__gemm_tile_sizes[i];
+        ignis__gemm_tile sized = ignis__gemm_tile_sizes[i], *tile = &sized;
         bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
         bool is_large = tile->rows == 192, is_ahead = tile->columns == 192 && !is_large;
-        bool shares_a = ignis__gemm_shares_a(tile->columns, tile->blocks);
+        bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
         int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns);
+        if (is_large && large) {
+            sized = ignis__gemm_fit(op, dtype, p, epilogue, &ignis__gemm_tile_sizes[i]);
+            large = sized.threads > 0;
+        }
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) ||
-            (hopper && (!wgmma || !(packed || may_pack) || (shares_a ? !pairs : tile->columns != ignis__gemm_columns(p, tile->columns)) ||
-                        (is_large ? !large : tile->rows != ignis__gemm_rows(p)))) ||
-            (op->steady && (is_tiny || best || tile->columns > 192))) /* k is in one order in all that are left */
+            (hopper && (!wgmma || !(packed || may_pack) ||
+                        (is_large ? !large
+                                  : (shares_a ? !pairs : tile->columns != ignis__gemm_columns(p, tile->columns)) ||
+                                        tile->rows != ignis__gemm_rows(p)))) ||
+            (op->steady && (is_tiny || best.threads || tile->columns > 192))) /* k is in one order in all that are left */
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
@@ -21119,20 +21154,20 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
             time += is_ahead ? 0 : gating;
-            if (best && time >= least)
+            if (best.threads && time >= least)
                 continue;
-            best = tile;
+            best = sized;
             least = time;
             kernel.splits = splits;
             kernel.packs = packs;
         }
     }
-    kernel.builtin = best->builtin;
-    kernel.rows = kernel.summed_rows = best->rows;
-    kernel.columns = best->columns;
-    kernel.threads = best->threads;
-    kernel.blocks = best->blocks;
-    tensor_cores = tensor_cores && best->builtin != IGNIS__BUILTIN_GEMM_TINY;
+    kernel.builtin = best.builtin;
+    kernel.rows = kernel.summed_rows = best.rows;
+    kernel.columns = best.columns;
+    kernel.threads = best.threads;
+    kernel.blocks = best.blocks;
+    tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN_GEMM_TINY;
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* as what is summed would be rounded */
     if (p->patches_of)
         snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
@@ -21140,13 +21175,17 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         return kernel;
     snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p->transpose_a,
              p->transpose_b, p->patches_of);
-    if (best->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
+    if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
         /* steps of both operands, 64 rows of staging for each warpgroup, and the barriers: kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
-        stages = ignis__gemm_shares_a(kernel.columns, kernel.blocks) ? 8 : kernel.columns > 128 || kernel.blocks == 2 ? 4 : 6;
-        kernel.shared = stages * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + (kernel.threads / 128 - 1) * 64 * staging + 48;
+        stage = 128u * (unsigned)(kernel.rows + (p->transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
+        stages = ignis__gemm_shares_a(kernel.rows, kernel.columns, kernel.blocks) ? 8
+                 : kernel.rows == 192                                             ? (unsigned)ignis__clamp(202 * 1024 / stage, 1, 6)
+                 : kernel.columns > 128 || kernel.blocks == 2                     ? 4
+                                                                                  : 6;
+        kernel.shared = stages * (stage + 16) + (kernel.threads / 128 - 1) * 64 * staging + 48;
     } else {
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
     }
@@ -21302,10 +21341,10 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
                 ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
-    p.rows = 192;
-    for (p.pairs = 0; halves && ignis__gemm_large(product, epilogue) && p.pairs <= IGNIS__SHARE_B; p.pairs += IGNIS__SHARE_B)
-        if (!p.pairs || ignis__gemm_shares_b(&p, 192)) {
-            ignis__gemm_hopper_define(define, sizeof define, &p, 192, true);
+    p.rows = 192; /* with some of the columns that such tiles may have */
+    for (i = 0; halves && ignis__gemm_large(product, epilogue) && i < 3; i++)
+        for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0); p.pairs += IGNIS__SHARE_B) {
+            ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
             ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
 }
@@ -21368,15 +21407,17 @@ static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 
     is of a, in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
 static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 {
-    bool whole = p->patches_of || columns > 128, few = p->m < 128 && !p->column_sums, shares_a = p->pairs == IGNIS__SHARE_A;
+    bool whole = p->patches_of || (columns > 128 && rows == 128), few = p->m < 128 && !p->column_sums,
+         shares_a = p->pairs == IGNIS__SHARE_A;
     p->box_a = p->transpose_a      ? 64
                : whole             ? rows
                : few && p->m <= 64 ? (int)p->m
                : few && shares_a   ? (int)ignis__ceil_div(p->m, 16) * 8
                : shares_a          ? 64
+               : rows == 192       ? p->m % 192 == 0 || p->m % 192 > 128 ? 192 : 64
                                    : ignis__gemm_box(p->m);
     p->box_b = !p->transpose_b                                              ? 64
-               : whole                                                      ? columns
+               : whole || rows == 192                                       ? columns
                : columns == 64 || p->activation == IGNIS__ACTIVATION_PAIRED ? 64
                                                                             : ignis__gemm_box(p->n);
 }
@@ -21395,7 +21436,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
     }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
         p->rows = kernel->rows == 192 ? 192 : 0;
-        p->pairs = ignis__gemm_shares_a(kernel->columns, kernel->blocks)                   ? IGNIS__SHARE_A
+        p->pairs = ignis__gemm_shares_a(kernel->rows, kernel->columns, kernel->blocks)     ? IGNIS__SHARE_A
                    : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
                                                                                            : 0;
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);

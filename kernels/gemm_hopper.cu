@@ -13,8 +13,8 @@
     room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes. A multiprocessor
     has two blocks with tiles of 64 columns, so that one multiplies while the other one stores; and with -DIGNIS_ROWS=64, where a tile has
     64 rows and 128 columns, of which each warpgroup has 64. Tiles of 192 columns are finished beside the next one (gemm_hopper_ahead.cuh).
-    With -DIGNIS_ROWS=192 three warpgroups multiply 64 rows of a tile of 192 columns each, for direct ones without another matrix: where such large
-    tiles save a round.
+    With -DIGNIS_ROWS=192 three warpgroups multiply 64 rows each, and a tile has as many columns as make the tiles fit the multiprocessors, a
+    multiple of 16 from 64 to 192: for direct ones without another matrix.
 
     With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for both. Those that share b have tiles
     one below the other: the L2 cache gives a quarter to a third less, which counts where rows are not whole sectors of it. Those that share a have
@@ -56,27 +56,28 @@ enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 #endif
 constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
 constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
-constexpr bool SIDE_BY_SIDE = BM == 64, NARROW = BN == 64 || SIDE_BY_SIDE;   /* are the warpgroups; a warpgroup has 64 x 64 results */
-constexpr bool LARGE = BM == 192;                                            /* has three warpgroups that multiply */
-constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1;  /* of a multiprocessor */
+constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;           /* the warpgroups are; there are three that multiply */
+constexpr bool NARROW = (BN == 64 && !LARGE) || SIDE_BY_SIDE;        /* a warpgroup has 64 x 64 results */
+constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1; /* that multiply; of a multiprocessor */
 constexpr bool SLAB_STAGED = (NARROW || LARGE) && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER;
-constexpr bool AHEAD = BN == 192 && !LARGE; /* a tile is finished beside the next one */
-constexpr int STAGES = SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
+constexpr bool AHEAD = BN == 192 && !LARGE;                          /* a tile is finished beside the next one */
+constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
+constexpr int A_BYTES = BM * BK * 2, B_ROWS = B_BY_K ? BN : (BN + 63) / 64 * 64, STAGE_BYTES = A_BYTES + B_ROWS * BK * 2;
+constexpr int LARGE_STAGES = 202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes the same */
+constexpr int STAGES = LARGE ? LARGE_STAGES : SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
-static_assert(!LARGE || (BN == 192 && SLAB_STAGED && !IGNIS_PATCHES), "a tile of 192 rows has 192 columns, and nothing is read for it or summed");
-static_assert(!IN_PAIRS || (!SIDE_BY_SIDE && !IGNIS_PATCHES && SHARES_A == (BN == 64)), "pairs that share a have tiles of 64 columns, others have wide ones");
+static_assert(!LARGE || (BN % 16 == 0 && SLAB_STAGED && !IGNIS_PATCHES), "nothing is read for a tile of 192 rows");
+static_assert(!IN_PAIRS || (!SIDE_BY_SIDE && !IGNIS_PATCHES && SHARES_A == NARROW), "pairs that share a have tiles of 64 columns, others have wide ones");
 static_assert(AHEAD || IGNIS_ACTIVATION != GATED, "no other ones are gated in registers");
 constexpr bool IS_PAIRED = IGNIS_ACTIVATION == PAIRED;
 static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES), "a tile has two halves of 64 columns");
 static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES), "tiles of 192 columns are finished in registers");
-constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
 constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
 constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + GROUPS * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
 constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
-constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
-constexpr bool SKIPS = !IGNIS_PATCHES && BN <= 128; /* what has no rows: with wide tiles there are no registers to count, nor many such rows */
+constexpr bool SKIPS = LARGE || (!IGNIS_PATCHES && BN <= 128); /* what has no rows: with wide tiles there are no registers to count, nor many such rows */
 
 typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */
 
@@ -207,9 +208,18 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
                                  ignis_ptx_bulk_wait_read<0>();
                              ignis_ptx_bar_sync(1 + group, 128);
     };
-    const auto end = [&](const ignis_tensor_map *map, int at) {
+    const auto end = [&](const ignis_tensor_map *map, T *array, int at, int width) {
         ignis_ptx_fence_proxy_async();
         ignis_ptx_bar_sync(1 + group, 128);
+        if (width < 64) { /* what lies beside it is of the next tile */
+            for (int i = threadIdx.x % 128; i < 8 * width; i += 128) {
+                const int r = i / (width / 8), c = i % (width / 8);
+                if (row + r < (int)p.m && at + 8 * c < (int)p.n)
+                    *(uint4 *)(array + p.out_at(batch, row + r) + at + 8 * c) =
+                        *(const uint4 *)__cvta_shared_to_generic(room + r * 128 + (c ^ r % 8) * 16);
+            }
+            return;
+        }
         if (!first)
             return;
 #pragma unroll
@@ -221,33 +231,35 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
     if (row >= (int)p.m)
         return;
 #pragma unroll
-    for (int piece = 0; piece < N / across; piece++) {
-        if (piece && column + across * piece >= (int)p.n)
+    for (int piece = 0; piece < (N + across - 1) / across; piece++) {
+        const int at = column + across * piece, width = N - across * piece < across ? N - across * piece : across;
+        if (piece && at >= (int)p.n)
             return;
         uint32_t words[across / 8][2];
-#pragma unroll
-        for (int c = 0; c < across / 8; c++)
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                words[c][i] = ignis_round_two<T>(sum[across / 8 * piece + c][2 * i], sum[across / 8 * piece + c][2 * i + 1]);
-        if (IGNIS_ACTIVATION && !IS_PAIRED && p.pre) {
+        const auto put = [&] {
             begin();
 #pragma unroll
             for (int c = 0; c < across / 8; c += 2)
-                ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
-            end(pre, column + across * piece);
+                if (8 * c < width)
+                    ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
+        };
+#pragma unroll
+        for (int c = 0; c < across / 8; c++)
+#pragma unroll
+            for (int i = 0; i < 2 && 8 * c < width; i++)
+                words[c][i] = ignis_round_two<T>(sum[across / 8 * piece + c][2 * i], sum[across / 8 * piece + c][2 * i + 1]);
+        if (IGNIS_ACTIVATION && !IS_PAIRED && p.pre) {
+            put();
+            end(pre, p.pre, at, width);
         }
         if (IGNIS_ACTIVATION && !IS_PAIRED)
 #pragma unroll
             for (int c = 0; c < across / 8; c++)
 #pragma unroll
-                for (int i = 0; i < 2; i++)
+                for (int i = 0; i < 2 && 8 * c < width; i++)
                     words[c][i] = activate(words[c][i]);
-        begin();
-#pragma unroll
-        for (int c = 0; c < across / 8; c += 2)
-            ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
-        end(out, column + across * piece);
+        put();
+        end(out, p.out, at, width);
     }
 }
 
@@ -510,13 +522,13 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         }
     };
     if (group < 0) {
-        ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : LARGE ? 32 : 40>();
+        ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : 40>();
         int parity = 1; /* the first round finds all stages empty */
         for (Spot place; threadIdx.x == 0 && walk(place);) {
             const int row = place.row, column = place.column, end_k = place.end_k;
             const int box_a = SKIPS ? p.box_a : A_BY_K ? BM : 64, box_b = SKIPS ? p.box_b : B_BY_K ? BN : 64;
             const int of_a = SKIPS ? boxes_of(BM, row, p.m, box_a) : BM / box_a;
-            const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : BN / box_b;
+            const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : B_ROWS / box_b;
             const int bytes = SKIPS ? (of_a * box_a + of_b * box_b) * 128 : STAGE_BYTES;
 #if IGNIS_PATCHES == 1
             const Pixel pixel = p.patches.grid(row);
@@ -556,7 +568,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
                     load<1, true, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), 1, box_b, column + half, k, 0);
                     load<1, true, SHARES_B>(to + A_BYTES + SLAB + half * 128, &b, full(stage), 1, box_b, second_half(p, column) + half, k, 0);
                 } else { /* of a pair half of each box */
-                    load<BN / 64, B_BY_K, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), of_b, box_b, B_BY_K ? column + half : column,
+                    load<(BN + 63) / 64, B_BY_K, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), of_b, box_b, B_BY_K ? column + half : column,
                                                     B_BY_K ? k : k + half, batch_b);
                 }
 #endif
@@ -568,7 +580,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         return;
     }
 
-    ignis_ptx_setmaxnreg_inc<AHEAD ? 240 : LARGE ? 160 : BLOCKS == 2 ? 96 : 232>();
+    ignis_ptx_setmaxnreg_inc<AHEAD ? 240 : LARGE ? 152 : BLOCKS == 2 ? 96 : 232>();
     int parity = 0;
     const uint32_t room = base + STAGING + group * STAGING_BYTES;
     const uint32_t own_a = base + (SIDE_BY_SIDE ? 0 : group * SLAB), own_b = base + A_BYTES + (SIDE_BY_SIDE ? group * SLAB : 0);
@@ -744,7 +756,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             store<N>(p, own, group, results, sum);
     };
     while (has_next) {
-        constexpr int some = NARROW ? 64 : LARGE ? 128 : BN / 2;
+        constexpr int some = NARROW || BN == 64 ? 64 : LARGE ? (BN - 1) / 64 * 64 : BN / 2; /* columns */
         const Spot place = next_place;
         if (NARROW || ((IS_PAIRED || place.column + some < (int)p.n) && place.row + 64 * group < (int)p.m))
             multiply_tile(Constant < SIDE_BY_SIDE ? 64 : BN > (), place);

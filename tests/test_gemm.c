@@ -494,7 +494,7 @@ static ignis__gemm_kernel chosen_for(int activation, ignis_dtype dtype, int64_t 
     device.info.multiprocessors = processors;
     op.work.device = &device;
     op.work.call = "test";
-    p.m = m, p.n = n, p.k = k, p.batch = 1, p.factor = 1;
+    p.m = m, p.n = p.row_b = n, p.k = p.row_a = k, p.batch = 1, p.factor = 1;
     p.packed_a = k % 8 == 0, p.packed_b = p.packed_out = n % 8 == 0;
     p.activation = activation;
     return ignis__gemm_choose(&op, dtype, &p, &nothing);
@@ -544,27 +544,36 @@ TEST(a_tile_is_finished_beside_the_next_one)
     CHECK(chosen_for(IGNIS__ACTIVATION_GATED, IGNIS_BF16, 8192, 64, 2048, 132).columns == 64);
 }
 
-/*  Tiles of 192 rows and columns, where they save a round: edges, of which warpgroups have no rows or columns, batches, and blocks in pairs. */
-TEST(large_tiles_save_a_round)
+/*  Tiles of 192 rows have as many columns as fit the multiprocessors best, also where that is no multiple of 64: edges, of which warpgroups have
+    no rows or columns, batches, and blocks in pairs. */
+TEST(tiles_fit_the_multiprocessors)
 {
-    static const int64_t sizes[][3] = {{264, 264, 64}, {336, 376, 200}, {384, 320, 40}, {376, 280, 776}};
+    static const struct {
+        int64_t size[3];
+        int processors, columns;
+    } table[] = {{{264, 264, 64}, 4, 144}, {{336, 376, 200}, 4, 192}, {{384, 320, 40}, 4, 160}, {{376, 280, 776}, 6, 96},
+                 {{384, 160, 72}, 4, 80},  {{384, 224, 136}, 4, 112}, {{192, 528, 64}, 3, 176}, {{384, 504, 328}, 8, 128}};
     ignis_device_info info;
     int d, i, part;
     SETUP_OWN();
     CHECK_OK(ignis_device_query(0, &info));
     if (info.compute_major != 9)
         SKIP("the device has no wgmma");
-    for (d = 2; d < 4; d++)
-        for (i = 0; i < COUNT_OF(sizes); i++)
+    for (d = test_takes_all() ? 2 : 3; d < 4; d++)
+        for (i = 0; i < COUNT_OF(table); i++)
             for (part = 0; part < 9; part++) {
-                scenario s = form_of(sizes[i], part);
+                scenario s = form_of(table[i].size, part);
+                ignis__gemm_kernel kernel = chosen(float_dtypes[d], s.m, s.n, s.k, table[i].processors);
                 if (s.gradient || s.residual || s.accumulate)
                     continue;
                 s.batch = part == 8 ? 2 : 0;
-                CHECK_INT(chosen(float_dtypes[d], s.m, s.n, s.k, 4).rows, 192);
-                check(s, float_dtypes[d], s.batch ? 8 : 4);
+                CHECK_INT(kernel.rows, 192);
+                CHECK_INT(kernel.columns, table[i].columns);
+                check(s, float_dtypes[d], table[i].processors * (s.batch ? 2 : 1));
             }
-    CHECK_INT(chosen(IGNIS_BF16, 2056, 2056, 2056, 132).rows, 192); /* 121 tiles, not 153 */
+    CHECK_INT(chosen(IGNIS_BF16, 2064, 2064, 2064, 132).columns, 176); /* 132 tiles */
+    CHECK_INT(chosen(IGNIS_BF16, 2056, 2056, 2056, 132).columns, 192); /* 66 pairs: rows are not whole sectors */
+    CHECK_INT(chosen(IGNIS_BF16, 1536, 1536, 1536, 132).columns, 96);  /* 128 tiles */
     CHECK_INT(chosen(IGNIS_BF16, 2048, 2048, 2048, 132).columns, 256);
 }
 
@@ -587,7 +596,7 @@ static void check_pairs(const int64_t (*sizes)[3], int count, int processors)
                 s.column_sums |= part == 9, s.row_sums = part >= 8;
                 if (processors) {
                     ignis__gemm_kernel kernel = chosen(float_dtypes[d], s.m, s.n, s.k, processors);
-                    CHECK(ignis__gemm_shares_a(kernel.columns, kernel.blocks));
+                    CHECK(ignis__gemm_shares_a(kernel.rows, kernel.columns, kernel.blocks));
                 }
                 check(s, float_dtypes[d], processors ? processors : 2 + 5 * (part % 3));
             }
