@@ -20971,13 +20971,16 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     int64_t size = ignis__dtypes[dtype].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, tile->columns);
-    int64_t tiles = shares_b ? 2 * ignis__gemm_tiles(p, 2 * tile->rows, tile->columns) : ignis__gemm_tiles(p, tile->rows, tile->columns);
-    int64_t blocks = tiles * splits, rounds = ignis__ceil_div(blocks, room);
-    int64_t rows = ignis__clamp(p->m, 0, tile->rows) >> ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
-    int64_t columns = ignis__clamp(p->n, 0, tile->columns) >> shares_b;
+    bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
+    int64_t down = shares_b ? 2 * ignis__ceil_div(p->m, 2 * tile->rows) : ignis__ceil_div(p->m, tile->rows),
+            across = ignis__ceil_div(p->n, tile->columns);
+    int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
+    bool skips = hopper && (tile->columns <= 128 || tile->rows == 192); /* what does not exist is not loaded */
+    double rows = (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
+    double columns = (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper ? 5900 : whole;
-    double each = (double)rows / (ignis__gemm_whole_sectors(p->row_a) ? whole : parts) +
-                  (double)columns / (ignis__gemm_whole_sectors(p->row_b) ? whole : parts);
+    double each =
+        rows / (ignis__gemm_whole_sectors(p->row_a) ? whole : parts) + columns / (ignis__gemm_whole_sectors(p->row_b) ? whole : parts);
     double scale =
         tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
             ? size == 8 ? 2 : 1
