@@ -20881,7 +20881,7 @@ typedef struct ignis__gemm {
     int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
     int64_t images, weights; /* of these; and the channels of the weights */
     bool folded;             /* pairs of pixels are one with twice the channels */
-    int rows;                /* of a tile by wgmma that is as large as can be: 192; else 0 */
+    int rows;                /* of a large tile by wgmma: 192; else 0 */
     int pairs;               /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
 } ignis__gemm;
 
@@ -20975,10 +20975,10 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     int64_t down = shares_b ? 2 * ignis__ceil_div(p->m, 2 * tile->rows) : ignis__ceil_div(p->m, tile->rows),
             across = ignis__ceil_div(p->n, tile->columns);
     int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
-    bool skips = hopper && (tile->columns <= 128 || tile->rows == 192); /* what does not exist is not loaded */
+    bool skips = hopper && !p->patches_of && (tile->columns <= 128 || tile->rows == 192); /* what does not exist is not loaded */
     double rows = (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
     double columns = (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
-    double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper ? 5900 : whole;
+    double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
     double each =
         rows / (ignis__gemm_whole_sectors(p->row_a) ? whole : parts) + columns / (ignis__gemm_whole_sectors(p->row_b) ? whole : parts);
     double scale =
@@ -21063,7 +21063,7 @@ static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue 
     return !p.patches_of && !epilogue->row_sums && p.k > 11 * 64 && ignis__gemm_direct(&p, 192);
 }
 
-/*  Whether a tile may have 192 rows: nothing else is read, nor written but what an activation is applied to. */
+/*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
 static bool ignis__gemm_large(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     return !p->patches_of && p->m > 128 && p->n > 128 && !p->gradient && !p->residual && !p->accumulate && !epilogue->row_sums &&
@@ -21181,7 +21181,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
-        /* steps of both operands, 64 rows of staging for each warpgroup, and the barriers: kernels/gemm_hopper.cu */
+        /* steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers: kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
         stage = 128u * (unsigned)(kernel.rows + (p->transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
         stages = ignis__gemm_shares_a(kernel.rows, kernel.columns, kernel.blocks) ? 8

@@ -32,7 +32,7 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   332 lines   16037 bytes
-        gemm_hopper.cu             771 lines   37873 bytes
+        gemm_hopper.cu             771 lines   37826 bytes
         gemm_hopper_ahead.cuh      203 lines    9403 bytes
         gemm_mma.cu                271 lines   13610 bytes
         gemv.cu                    109 lines    4464 bytes
@@ -12794,14 +12794,14 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "#endif",
     "constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;",
     "constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */",
-    "constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;           /* the warpgroups are; there are three that multiply */",
-    "constexpr bool NARROW = (BN == 64 && !LARGE) || SIDE_BY_SIDE;        /* a warpgroup has 64 x 64 results */",
+    "constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;    /* the warpgroups are; three of them multiply */",
+    "constexpr bool NARROW = (BN == 64 && !LARGE) || SIDE_BY_SIDE; /* a warpgroup has 64 x 64 results */",
     "constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1; /* that multiply; of a multiprocessor */",
     "constexpr bool SLAB_STAGED = (NARROW || LARGE) && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER;",
-    "constexpr bool AHEAD = BN == 192 && !LARGE;                          /* a tile is finished beside the next one */",
+    "constexpr bool AHEAD = BN == 192 && !LARGE; /* a tile is finished beside the next one */",
     "constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;",
     "constexpr int A_BYTES = BM * BK * 2, B_ROWS = B_BY_K ? BN : (BN + 63) / 64 * 64, STAGE_BYTES = A_BYTES + B_ROWS * BK * 2;",
-    "constexpr int LARGE_STAGES = 202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes the same */",
+    "constexpr int LARGE_STAGES = 202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes it, too */",
     "constexpr int STAGES = LARGE ? LARGE_STAGES : SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;",
     "static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), \"a tile of 64 rows has 128 columns\");",
     "static_assert(!LARGE || (BN % 16 == 0 && SLAB_STAGED && !IGNIS_PATCHES), \"nothing is read for a tile of 192 rows\");",
@@ -21051,7 +21051,7 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8f98f104f0c4d16aULL, ignis__lines_gemm_cuh, 332},
-    {"gemm_hopper.cu", 0xbdcd6bd980789cabULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 771)},
+    {"gemm_hopper.cu", 0xe3c46da6e8285e1bULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 771)},
     {"gemm_hopper_ahead.cuh", 0xa622415dd5aa218bULL, ignis__lines_gemm_hopper_ahead_cuh, 203},
     {"gemm_mma.cu", 0xfa887f079775828dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 271)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
