@@ -20881,7 +20881,7 @@ typedef struct ignis__gemm {
     int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
     int64_t images, weights; /* of these; and the channels of the weights */
     bool folded;             /* pairs of pixels are one with twice the channels */
-    int rows;                /* of a large tile by wgmma: 192; else 0 */
+    int rows;                /* of a tile by wgmma; 0: as ignis__gemm_rows finds */
     int pairs;               /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
 } ignis__gemm;
 
@@ -20963,6 +20963,9 @@ static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
     return columns > 64 && !p->patches_of && p->m > 128 && !(ignis__gemm_whole_sectors(p->row_a) && ignis__gemm_whole_sectors(p->row_b));
 }
 
+/*  Whether kernels/gemm_hopper.cu leaves out what does not exist of such tiles, when it loads them. */
+static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns) { return !p->patches_of && (columns <= 128 || rows == 192); }
+
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
     that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows, and to wgmma 5900 of rows that do
     not begin at its sectors. ignis_gemm_finish has 8 loads under way a thread. */
@@ -20975,7 +20978,7 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     int64_t down = shares_b ? 2 * ignis__ceil_div(p->m, 2 * tile->rows) : ignis__ceil_div(p->m, tile->rows),
             across = ignis__ceil_div(p->n, tile->columns);
     int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
-    bool skips = hopper && !p->patches_of && (tile->columns <= 128 || tile->rows == 192); /* what does not exist is not loaded */
+    bool skips = hopper && ignis__gemm_skips(p, tile->rows, tile->columns);
     double rows = (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
     double columns = (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
@@ -21047,9 +21050,9 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
              : p->gradient          ? 2
              : ignis__gemm_gates(p) ? 3
                                     : ignis__gemm_other(p) != p->pre,
-             ignis__gemm_rows(p) == 64 ? " -DIGNIS_ROWS=64"
-             : p->rows                 ? " -DIGNIS_ROWS=192"
-                                       : "",
+             ignis__gemm_rows(p) == 64    ? " -DIGNIS_ROWS=64"
+             : ignis__gemm_rows(p) == 192 ? " -DIGNIS_ROWS=192"
+                                          : "",
              p->pairs == IGNIS__SHARE_A ? " -DIGNIS_PAIRS=1"
              : p->pairs                 ? " -DIGNIS_PAIRS=2"
                                         : "");
@@ -21085,23 +21088,23 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
-/*  Of a tile of 192 rows, how many columns are best, a multiple of 16; threads 0: there is no such kernel. */
-static ignis__gemm_tile ignis__gemm_fit(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
-                                        const ignis__gemm_tile *widest)
+/*  Gives a tile of 192 rows as many of its columns as are best, a multiple of 16; false: there is no such kernel. */
+static bool ignis__gemm_fit(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
+                            ignis__gemm_tile *tile)
 {
-    ignis__gemm_tile best = *widest, tile = *widest;
-    double least = 0;
-    best.threads = 0;
-    for (tile.columns = 64; tile.columns <= widest->columns; tile.columns += 16) {
+    ignis__gemm_tile fitted = *tile;
+    const ignis__gemm_tile widest = *tile;
+    double least = -1;
+    for (fitted.columns = 64; fitted.columns <= widest.columns; fitted.columns += 16) {
         double time;
-        tile.step = tile.latency = widest->step * tile.columns / widest->columns;
-        time = ignis__gemm_time(op, dtype, p, &tile, 1);
-        if ((best.threads && time >= least) || !ignis__gemm_exists(op, dtype, p, epilogue, tile.rows, tile.columns, 0))
+        fitted.step = fitted.latency = widest.step * fitted.columns / widest.columns;
+        time = ignis__gemm_time(op, dtype, p, &fitted, 1);
+        if ((least >= 0 && time >= least) || !ignis__gemm_exists(op, dtype, p, epilogue, fitted.rows, fitted.columns, 0))
             continue;
-        best = tile;
+        *tile = fitted;
         least = time;
     }
-    return best;
+    return least >= 0;
 }
 
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types and f32 that may be rounded, else plain CUDA C; tiles and splits of k by
@@ -21131,35 +21134,31 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
-        ignis__gemm_tile sized = ignis__gemm_tile_sizes[i], *tile = &sized;
-        bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
-        bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
-        bool is_large = tile->rows == 192, is_ahead = tile->columns == 192 && !is_large;
-        bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
-        int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns);
-        if (is_large && large) {
-            sized = ignis__gemm_fit(op, dtype, p, epilogue, &ignis__gemm_tile_sizes[i]);
-            large = sized.threads > 0;
-        }
+        ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
+        bool hopper = tile.builtin == IGNIS__BUILTIN_GEMM_HOPPER;
+        bool mma = tile.builtin == IGNIS__BUILTIN_GEMM_MMA || tile.builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
+        bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
+        bool is_large = tile.rows == 192, is_ahead = tile.columns == 192 && !is_large;
+        bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
+        int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) ||
             (hopper && (!wgmma || !(packed || may_pack) ||
-                        (is_large ? !large
-                                  : (shares_a ? !pairs : tile->columns != ignis__gemm_columns(p, tile->columns)) ||
-                                        tile->rows != ignis__gemm_rows(p)))) ||
-            (op->steady && (is_tiny || best.threads || tile->columns > 192))) /* k is in one order in all that are left */
+                        (is_large ? !large || !ignis__gemm_fit(op, dtype, p, epilogue, &tile)
+                                  : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
+                                        tile.rows != ignis__gemm_rows(p)))) ||
+            (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
-            int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
-            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
+            int64_t splits = turn ? ignis__gemm_splits(op, &q, &tile, turn) : 1;
+            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, &tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
             time += is_ahead ? 0 : gating;
             if (best.threads && time >= least)
                 continue;
-            best = sized;
+            best = tile;
             least = time;
             kernel.splits = splits;
             kernel.packs = packs;
@@ -21410,8 +21409,7 @@ static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 
     is of a, in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
 static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 {
-    bool whole = p->patches_of || (columns > 128 && rows == 128), few = p->m < 128 && !p->column_sums,
-         shares_a = p->pairs == IGNIS__SHARE_A;
+    bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums, shares_a = p->pairs == IGNIS__SHARE_A;
     p->box_a = p->transpose_a      ? 64
                : whole             ? rows
                : few && p->m <= 64 ? (int)p->m
@@ -21438,7 +21436,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         return;
     }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
-        p->rows = kernel->rows == 192 ? 192 : 0;
+        p->rows = kernel->rows;
         p->pairs = ignis__gemm_shares_a(kernel->rows, kernel->columns, kernel->blocks)     ? IGNIS__SHARE_A
                    : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
                                                                                            : 0;
@@ -25156,12 +25154,10 @@ typedef struct ignis__norm {
 #define IGNIS__NORM_KERNELS(NAME)                                                                              \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
         IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
-enum {
-    IGNIS__NORM_WARP,
-    IGNIS__NORM_ROW,
-    IGNIS__NORM_LONG,
-    IGNIS__NORM_BLOCK
-}; /* kernels of norm.cu and norm_add.cu, behind that named _warp */
+
+/*  The kernels of norm.cu and norm_add.cu, counted from that named _warp. */
+enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
+
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
@@ -25264,14 +25260,16 @@ static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t ro
                               ignis__rows *plan)
 {
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
-    int kernel = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
+    int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
     *plan = ignis__rows_plan(op, dtype, rows, n, packed || anywhere, 1, 2);
     plan->packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
-    if (plan->warp || !packed || packs > 512 * IGNIS__NORM_LONG_PACKS)
-        return plan->warp ? IGNIS__NORM_WARP : IGNIS__NORM_BLOCK;
-    plan->threads = ignis__row_threads(packs, kernel == IGNIS__NORM_ROW ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS, 512);
+    if (plan->warp)
+        return IGNIS__NORM_WARP;
+    if (!packed || packs > 512 * share)
+        return IGNIS__NORM_BLOCK;
+    plan->threads = ignis__row_threads(packs, share, 512);
     plan->shared = 0;
-    return kernel;
+    return share == IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
 }
 
 static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
@@ -25459,13 +25457,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         work->x = work->sum; /* from here on it is the norm of a tensor as any other, by the same kernels */
         work->sum = work->other = 0;
     }
-    anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
-    kernel = ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
-    if (odd.threads)
+    if (odd.threads) {
         ignis__op_launch(op, odd.builtin, dtype, NULL, odd.blocks, 1, 1, odd.threads, 1, odd.shared, adding);
-    else
-        ignis__op_launch(op, (ignis__builtin)((int)(work->sum ? norm->add_warp : norm->warp) + kernel), dtype, NULL, plan.blocks, 1, 1,
-                         plan.threads, 1, plan.shared, work->sum ? adding : plain);
+        return;
+    }
+    anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
+    kernel = (int)(work->sum ? norm->add_warp : norm->warp) + ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
+    ignis__op_launch(op, (ignis__builtin)kernel, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, work->sum ? adding : plain);
 }
 
 /*  The tensor of a sum of the operation's first and last input. */

@@ -54,9 +54,9 @@
         image.cuh                   63 lines    2688 bytes
         map.cuh                    281 lines   12059 bytes
         mma.cuh                    109 lines    5244 bytes
-        norm.cu                    209 lines   13554 bytes
+        norm.cu                    209 lines   12969 bytes
         norm.cuh                   245 lines   11132 bytes
-        norm_add.cu                 42 lines    4242 bytes
+        norm_add.cu                 43 lines    3776 bytes
         norm_grad.cu               328 lines   15722 bytes
         norm_odd.cu                230 lines   10314 bytes
         norm_odd.cuh               283 lines   11169 bytes
@@ -16989,18 +16989,6 @@ static const char *const ignis__lines_norm_cu[] = {
     "        ignis_grid_dependency();                                                                                                         \\",
     "        forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                       \\",
     "    }                                                                                                                                    \\",
-    "    extern \"C\" __global__ void __launch_bounds__(512, FORWARD_ROW_BLOCKS)                                                                \\",
-    "        ignis_##name##_row(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)    \\",
-    "    {                                                                                                                                    \\",
-    "        ignis_grid_dependency();                                                                                                         \\",
-    "        forward_row<rms, false, IGNIS_ROW_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                            \\",
-    "    }                                                                                                                                    \\",
-    "    extern \"C\" __global__ void __launch_bounds__(512, FORWARD_BLOCKS)                                                                    \\",
-    "        ignis_##name##_long(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)   \\",
-    "    {                                                                                                                                    \\",
-    "        ignis_grid_dependency();                                                                                                         \\",
-    "        forward_row<rms, false, LONG_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                                 \\",
-    "    }                                                                                                                                    \\",
     "    extern \"C\" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                              \\",
     "        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, int kept) \\",
     "    {                                                                                                                                    \\",
@@ -17012,6 +17000,18 @@ static const char *const ignis__lines_norm_cu[] = {
     "    }",
     "FORWARD(layer_norm, false)",
     "FORWARD(rms_norm, true) /* mean and b are not used */",
+    "",
+    "#define FORWARD_ROW(name, rms, blocks, packs)                                                                                        \\",
+    "    extern \"C\" __global__ void __launch_bounds__(512, blocks)                                                                        \\",
+    "        ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)      \\",
+    "    {                                                                                                                                \\",
+    "        ignis_grid_dependency();                                                                                                     \\",
+    "        forward_row<rms, false, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                                  \\",
+    "    }",
+    "FORWARD_ROW(layer_norm_row, false, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)",
+    "FORWARD_ROW(layer_norm_long, false, FORWARD_BLOCKS, LONG_PACKS)",
+    "FORWARD_ROW(rms_norm_row, true, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)",
+    "FORWARD_ROW(rms_norm_long, true, FORWARD_BLOCKS, LONG_PACKS)",
     "",
     "/*  The gradient of an element, from its h and g and their averages. */",
     "template <bool rms> __device__ inline Wide gradient(Wide h, Wide g, Wide rstd, Wide average_g, Wide average_gh)",
@@ -17199,18 +17199,6 @@ static const char *const ignis__lines_norm_add_cu[] = {
     "        ignis_grid_dependency();                                                                                                           \\",
     "        forward<rms, true, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                              \\",
     "    }                                                                                                                                      \\",
-    "    extern \"C\" __global__ void __launch_bounds__(512, ADD_ROW_BLOCKS) ignis_add_##name##_row(                                              \\",
-    "        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \\",
-    "    {                                                                                                                                      \\",
-    "        ignis_grid_dependency();                                                                                                           \\",
-    "        forward_row<rms, true, IGNIS_ROW_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                   \\",
-    "    }                                                                                                                                      \\",
-    "    extern \"C\" __global__ void __launch_bounds__(512, 1) ignis_add_##name##_long(                                                          \\",
-    "        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \\",
-    "    {                                                                                                                                      \\",
-    "        ignis_grid_dependency();                                                                                                           \\",
-    "        forward_row<rms, true, LONG_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                        \\",
-    "    }                                                                                                                                      \\",
     "    extern \"C\" __global__ void __launch_bounds__(512, 1)                                                                                   \\",
     "        ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n,            \\",
     "                                 double eps, T *sum, const T *other, int kept)                                                             \\",
@@ -17220,6 +17208,19 @@ static const char *const ignis__lines_norm_add_cu[] = {
     "    }",
     "KERNELS(layer_norm, false)",
     "KERNELS(rms_norm, true) /* mean and b are not used */",
+    "",
+    "#define ADD_ROW(name, rms, blocks, packs)                                                                                                  \\",
+    "    extern \"C\" __global__ void __launch_bounds__(512, blocks)                                                                              \\",
+    "        ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum,    \\",
+    "                     const T *other)                                                                                                       \\",
+    "    {                                                                                                                                      \\",
+    "        ignis_grid_dependency();                                                                                                           \\",
+    "        forward_row<rms, true, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                             \\",
+    "    }",
+    "ADD_ROW(add_layer_norm_row, false, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)",
+    "ADD_ROW(add_layer_norm_long, false, 1, LONG_PACKS)",
+    "ADD_ROW(add_rms_norm_row, true, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)",
+    "ADD_ROW(add_rms_norm_long, true, 1, LONG_PACKS)",
 };
 
 static const char *const ignis__lines_norm_grad_cu[] = {
@@ -21073,9 +21074,9 @@ static const ignis__source ignis__sources[] = {
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
     {"map.cuh", 0x803c9519219ed514ULL, ignis__lines_map_cuh, 281},
     {"mma.cuh", 0x12c0d9f913365691ULL, ignis__lines_mma_cuh, 109},
-    {"norm.cu", 0x4477bc0ed5c87d54ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
+    {"norm.cu", 0xaa15890d5d2caa43ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
     {"norm.cuh", 0x746bf00357edb8a8ULL, ignis__lines_norm_cuh, 245},
-    {"norm_add.cu", 0x0bbc29547c597289ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_add_cu, 42)},
+    {"norm_add.cu", 0x75c18fb389f2a1d3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_add_cu, 43)},
     {"norm_grad.cu", 0x26b4512baacb57ceULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 328)},
     {"norm_odd.cu", 0x6145a51c7339ac6aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_odd_cu, 230)},
     {"norm_odd.cuh", 0xe7656069105f1a44ULL, ignis__lines_norm_odd_cuh, 283},

@@ -21,18 +21,6 @@
         ignis_grid_dependency();                                                                                                         \
         forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                       \
     }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(512, FORWARD_ROW_BLOCKS)                                                                \
-        ignis_##name##_row(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)    \
-    {                                                                                                                                    \
-        ignis_grid_dependency();                                                                                                         \
-        forward_row<rms, false, IGNIS_ROW_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                            \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS)                                                                    \
-        ignis_##name##_long(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)   \
-    {                                                                                                                                    \
-        ignis_grid_dependency();                                                                                                         \
-        forward_row<rms, false, LONG_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                                 \
-    }                                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                              \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, int kept) \
     {                                                                                                                                    \
@@ -44,6 +32,18 @@
     }
 FORWARD(layer_norm, false)
 FORWARD(rms_norm, true) /* mean and b are not used */
+
+#define FORWARD_ROW(name, rms, blocks, packs)                                                                                        \
+    extern "C" __global__ void __launch_bounds__(512, blocks)                                                                        \
+        ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)      \
+    {                                                                                                                                \
+        ignis_grid_dependency();                                                                                                     \
+        forward_row<rms, false, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                                  \
+    }
+FORWARD_ROW(layer_norm_row, false, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)
+FORWARD_ROW(layer_norm_long, false, FORWARD_BLOCKS, LONG_PACKS)
+FORWARD_ROW(rms_norm_row, true, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)
+FORWARD_ROW(rms_norm_long, true, FORWARD_BLOCKS, LONG_PACKS)
 
 /*  The gradient of an element, from its h and g and their averages. */
 template <bool rms> __device__ inline Wide gradient(Wide h, Wide g, Wide rstd, Wide average_g, Wide average_gh)

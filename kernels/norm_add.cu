@@ -19,18 +19,6 @@
         ignis_grid_dependency();                                                                                                           \
         forward<rms, true, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                              \
     }                                                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(512, ADD_ROW_BLOCKS) ignis_add_##name##_row(                                              \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
-    {                                                                                                                                      \
-        ignis_grid_dependency();                                                                                                           \
-        forward_row<rms, true, IGNIS_ROW_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                   \
-    }                                                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(512, 1) ignis_add_##name##_long(                                                          \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
-    {                                                                                                                                      \
-        ignis_grid_dependency();                                                                                                           \
-        forward_row<rms, true, LONG_PACKS>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                        \
-    }                                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                                                   \
         ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n,            \
                                  double eps, T *sum, const T *other, int kept)                                                             \
@@ -40,3 +28,16 @@
     }
 KERNELS(layer_norm, false)
 KERNELS(rms_norm, true) /* mean and b are not used */
+
+#define ADD_ROW(name, rms, blocks, packs)                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(512, blocks)                                                                              \
+        ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum,    \
+                     const T *other)                                                                                                       \
+    {                                                                                                                                      \
+        ignis_grid_dependency();                                                                                                           \
+        forward_row<rms, true, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                             \
+    }
+ADD_ROW(add_layer_norm_row, false, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)
+ADD_ROW(add_layer_norm_long, false, 1, LONG_PACKS)
+ADD_ROW(add_rms_norm_row, true, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)
+ADD_ROW(add_rms_norm_long, true, 1, LONG_PACKS)

@@ -517,15 +517,22 @@ static scenario form_of(const int64_t size[3], int part)
     return s;
 }
 
+static bool has_wgmma(void)
+{
+    ignis_device_info info;
+    CHECK_OK(ignis_device_query(0, &info));
+    return info.compute_major == 9;
+}
+
+static bool has_pairs(void) { return has_wgmma() && ignis__devices[0].clusters; }
+
 /*  A tile is finished beside the next one: as many steps of k as that takes, and more; edges, and batches. */
 TEST(a_tile_is_finished_beside_the_next_one)
 {
     static const int64_t sizes[][3] = {{200, 568, 768}, {328, 376, 888}, {72, 568, 1032}};
-    ignis_device_info info;
     int d, i, part;
     SETUP_OWN();
-    CHECK_OK(ignis_device_query(0, &info));
-    if (info.compute_major != 9)
+    if (!has_wgmma())
         SKIP("the device has no wgmma");
     for (d = test_takes_all() ? 2 : 3; d < 4; d++)
         for (i = 0; i < COUNT_OF(sizes); i++)
@@ -553,11 +560,9 @@ TEST(tiles_fit_the_multiprocessors)
         int processors, columns;
     } table[] = {{{264, 264, 64}, 4, 144}, {{336, 376, 200}, 4, 192}, {{384, 320, 40}, 4, 160}, {{376, 280, 776}, 6, 96},
                  {{384, 160, 72}, 4, 80},  {{384, 224, 136}, 4, 112}, {{192, 528, 64}, 3, 176}, {{384, 504, 328}, 8, 128}};
-    ignis_device_info info;
     int d, i, part;
     SETUP_OWN();
-    CHECK_OK(ignis_device_query(0, &info));
-    if (info.compute_major != 9)
+    if (!has_wgmma())
         SKIP("the device has no wgmma");
     for (d = test_takes_all() ? 2 : 3; d < 4; d++)
         for (i = 0; i < COUNT_OF(table); i++)
@@ -575,13 +580,6 @@ TEST(tiles_fit_the_multiprocessors)
     CHECK_INT(chosen(IGNIS_BF16, 2056, 2056, 2056, 132).columns, 192); /* 66 pairs: rows are not whole sectors */
     CHECK_INT(chosen(IGNIS_BF16, 1536, 1536, 1536, 132).columns, 96);  /* 128 tiles */
     CHECK_INT(chosen(IGNIS_BF16, 2048, 2048, 2048, 132).columns, 256);
-}
-
-static bool has_pairs(void)
-{
-    ignis_device_info info;
-    CHECK_OK(ignis_device_query(0, &info));
-    return info.compute_major == 9 && ignis__devices[0].clusters;
 }
 
 /*  Products in pairs of blocks, of every form. processors: of the device; 0: few, of which blocks do several tiles, and pairs share b. */

@@ -367,13 +367,6 @@ static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
                                           "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
                                           "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_OTHER=3 -DIGNIS_ACTIVATION=3",
                                           "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=3",
-                                          "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
-                                          "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=1" TILED(1, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=2" TILED(0, 0, 96, 1) " -DIGNIS_ROWS=192",
-                                          "-DIGNIS_T=2" TILED(0, 1, 176, 1) " -DIGNIS_ROWS=192",
-                                          "-DIGNIS_T=1" TILED(1, 1, 80, 1) " -DIGNIS_ACTIVATION=1 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
                                           "-DIGNIS_T=2" TILED(0, 1, 256, 1) PATCHES(1),
                                           "-DIGNIS_T=2" TILED(0, 1, 128, 0) PATCHES(1),
                                           "-DIGNIS_T=2" TILED(0, 0, 256, 1) PATCHES(1),
@@ -390,6 +383,14 @@ static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
                                           "-DIGNIS_T=2" TILED(1, 0, 128, 0) PATCHES(2) " -DIGNIS_ROWS=64",
                                           "-DIGNIS_T=2" TILED(1, 0, 128, 1) PATCHES(2) " -DIGNIS_ROWS=64",
                                           NULL};
+static const char *const gemm_hopper_large[] = {"-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
+                                                "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+                                                "-DIGNIS_T=1" TILED(1, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+                                                "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+                                                "-DIGNIS_T=2" TILED(0, 0, 96, 1) " -DIGNIS_ROWS=192",
+                                                "-DIGNIS_T=2" TILED(0, 1, 176, 1) " -DIGNIS_ROWS=192",
+                                                "-DIGNIS_T=1" TILED(1, 1, 80, 1) " -DIGNIS_ACTIVATION=1 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+                                                NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
 static const char *const collective[] = {"-DIGNIS_RANKS=2",
@@ -449,7 +450,8 @@ static const struct {
     {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {0}},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, {0}},
     {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0}},
-    {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, {0, 0, 16}}, /* between tiles of 192 rows */
+    {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, {0}},
+    {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper_large, 90, 90, {0, 0, 16}}, /* between tiles */
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0}},
