@@ -13967,12 +13967,22 @@ typedef struct ignis__tensor_pixels {
     after it, multiples of 16 as the address is. A tile has box[i] elements of dimension i; its rows of 128 bytes lie in shared memory with
     their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. With pixels (null: none) the array is
     [image, row, column, channel], and a tile has box[0] channels of them. */
-IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype,
+IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
                                                        ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
                                                        const int *box, const ignis__tensor_pixels *pixels)
 {
-    enum { F16 = 6, F32 = 7, F64 = 8, BF16 = 9, NO_INTERLEAVE = 0, SWIZZLE_128_BYTES = 3, PROMOTE_TO_128_BYTES = 2, ZEROS_OUTSIDE = 0 };
-    int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : F32, i;
+    enum {
+        F16 = 6,
+        F32 = 7,
+        F64 = 8,
+        BF16 = 9,
+        TF32 = 11,
+        NO_INTERLEAVE = 0,
+        SWIZZLE_128_BYTES = 3,
+        PROMOTE_TO_128_BYTES = 2,
+        ZEROS_OUTSIDE = 0
+    };
+    int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : rounds ? TF32 : F32, i;
     unsigned long long sizes[5], steps[5], aligned[24];
     unsigned boxes[5], walk[5];
     void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
@@ -20881,6 +20891,7 @@ typedef struct ignis__gemm {
     int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
     int64_t images, weights; /* of these; and the channels of the weights */
     bool folded;             /* pairs of pixels are one with twice the channels */
+    bool words;              /* elements are f32, which wgmma may round */
     int rows;                /* of a tile by wgmma; 0: as ignis__gemm_rows finds */
     int pairs;               /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
 } ignis__gemm;
@@ -20920,6 +20931,7 @@ typedef struct ignis__gemm_kernel {
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
     bool packs;                     /* operands whose rows are no packs are copied first */
+    bool turns;                     /* those that do not lie by k are copied so */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
     int blocks;                  /* of a multiprocessor at a time */
@@ -20934,16 +20946,18 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 /*  Whether the device, the driver and the compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
-    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
-           ignis__wgmma_compiles(op->work.call);
+    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32)) &&
+           op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
 }
 
-/*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side. */
+/*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side, and f32 has to lie by k, or is turned: in packs. */
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
-    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most &&
-           p->batch < most;
+    bool by_k = !p->transpose_a && p->transpose_b,
+         turns = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
+    return ignis__gemm_has_wgmma(op, dtype) && (dtype != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
+           (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
 /*  Whether blocks can come in pairs. */
@@ -21030,7 +21044,7 @@ static int64_t ignis__gemm_out_columns(const ignis__gemm *p) { return p->activat
 static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
-    if ((ignis__gemm_gates(p) && columns != 192) || (p->activation == IGNIS__ACTIVATION_PAIRED && columns != 128))
+    if (p->words || (ignis__gemm_gates(p) && columns != 192) || (p->activation == IGNIS__ACTIVATION_PAIRED && columns != 128))
         return false;
     return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
@@ -21131,6 +21145,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool large = wgmma && !op->steady && ignis__gemm_large(p, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
+    double turning = (p->transpose_a ? 3000 + (double)bytes_a / 1500 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 1500);
     double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
@@ -21153,15 +21168,17 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, &tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, &tile, splits);
-            bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
+            bool turns = hopper && dtype == IGNIS_F32 && turning > 0;
+            bool packs = !packed && !turns && (hopper || (mma && may_pack && 12 * time > time + packing));
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
-            time += is_ahead ? 0 : gating;
+            time += (is_ahead ? 0 : gating) + (turns ? turning : 0);
             if (best.threads && time >= least)
                 continue;
             best = tile;
             least = time;
             kernel.splits = splits;
             kernel.packs = packs;
+            kernel.turns = turns;
         }
     }
     kernel.builtin = best.builtin;
@@ -21194,13 +21211,14 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     return kernel;
 }
 
-/*  A map of [batch, rows, row] of 16-bit elements, so many between rows and matrices, in tiles of 64 columns and some rows. */
+/*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows. f32 is rounded when it is loaded. */
 static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, ignis__address at, int64_t row, int64_t row_stride,
                             int64_t rows, int64_t batch, int64_t stride, int box_rows)
 {
-    int64_t dims[] = {row, rows, stride ? batch : 1}, strides[] = {2 * row_stride, 2 * (stride ? stride : row_stride * rows)};
-    int box[] = {64, box_rows, 1};
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box, NULL);
+    int64_t size = ignis__dtypes[dtype].size;
+    int64_t dims[] = {row, rows, stride ? batch : 1}, strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
+    int box[] = {(int)(128 / size), box_rows, 1};
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, true, at, 3, dims, strides, box, NULL);
 }
 
 /*  A map of the array that has patches: so many pixels of the grid, for a tap. */
@@ -21217,7 +21235,8 @@ static void ignis__patches_map(ignis__op *op, ignis__tensor_map *map, ignis_dtyp
         pixels.step[i] = q->stride[1 - i];
         pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
     }
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, p->patches_of == 1 ? p->a : p->b, 4, dims, strides, &box, &pixels);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->a : p->b, 4, dims, strides, &box, &pixels);
 }
 
 /*  A map of the pixels of out that are those of the grid. */
@@ -21230,7 +21249,7 @@ static void ignis__patches_out_map(ignis__op *op, ignis__tensor_map *map, ignis_
     int box = 64;
     pixels.step[0] = pixels.step[1] = 1;
     pixels.count = 64;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, p->out, 4, dims, strides, &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->out, 4, dims, strides, &box, &pixels);
 }
 
 /*  Whether all rows of so many elements, from these addresses on, are whole packs. */
@@ -21265,6 +21284,7 @@ static ignis__address ignis__gemm_sums_room(ignis__op *op, ignis__array *out, in
 static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = IGNIS__ZERO;
+    p.words = product->dtype == IGNIS_F32;
     p.m = product->m;
     p.n = product->n;
     p.k = product->k;
@@ -21331,7 +21351,11 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
              p.patches_of);
     if (rounds)
         ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
-    for (i = 0; halves && (!p.patches_of || p.wgmma_k) && i < IGNIS__COUNT(widths); i++)
+    if (rounds && p.words && !p.patches_of) {
+        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
+        p.transpose_a = 0, p.transpose_b = 1;
+    }
+    for (i = 0; rounds && (p.words ? !p.patches_of : !p.patches_of || p.wgmma_k) && i < IGNIS__COUNT(widths); i++)
         for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
             if (p.pairs == IGNIS__SHARE_A
                     ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
@@ -21530,6 +21554,18 @@ static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
+/*  Gives an operand, matrices [k, rows], room of its own where they are [rows, k]. */
+static void ignis__gemm_turn(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows, int64_t count, int64_t *batch)
+{
+    int64_t matrices = *batch ? count : 1, one = 1;
+    ignis__address from = *at;
+    void *params[] = {at, &from, &matrices, &k, &one, &rows, &one};
+    *at = ignis__op_write(op, ignis__op_new_row(op, matrices * k * rows, dtype));
+    *batch = *batch ? k * rows : 0;
+    ignis__op_launch_row(op, IGNIS__BUILTIN_TRANSPOSE_TILES, dtype,
+                         ignis__clamp(matrices * ignis__ceil_div(k, 64) * ignis__ceil_div(rows, 64), 1, INT32_MAX), 256, params);
+}
+
 /*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
 static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
 {
@@ -21539,6 +21575,12 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     ignis__gemm_request(dtype, p, epilogue);
     if (kernel.packs)
         ignis__gemm_pack(op, dtype, p);
+    if (kernel.turns && p->transpose_a)
+        ignis__gemm_turn(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
+    if (kernel.turns && !p->transpose_b)
+        ignis__gemm_turn(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
+    if (kernel.turns)
+        p->transpose_a = 0, p->transpose_b = 1, p->row_a = p->row_b = p->k;
     if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
         p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
@@ -22096,7 +22138,7 @@ static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product
            (product->m | n | product->k) % ignis__pack_elements(dtype) == 0 &&
            ((double)(m * ignis__ceil_div(n, 256) * 256) < 1.04 * size ||
             (product->k > 11 * 64 && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size)) &&
-           ignis__nvrtc_there(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
+           dtype != IGNIS_F32 && ignis__nvrtc_there(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
@@ -27684,7 +27726,7 @@ static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dt
         strides[2] = strides[3];
         box[2] = 1;
     }
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
 }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -43810,7 +43852,7 @@ static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t 
     p->ring = 2 * (3 * PIECES + rest + OTHER) <= all ? 3 : 2;
     p->found_at = PIECES * p->ring;
     *resident = 2 * ((size_t)p->found_at + rest + OTHER) <= all ? 2 : 1;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, p->weights, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
 }
 
 /*  What a product of 9 rows and more by gemv_cluster.cuh takes: rows of x, of so many 16-bit elements; and bytes of a stage, of weights and for each
@@ -43846,7 +43888,7 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     ignis__gemv_cluster_define(define, size, variant, source->type);
     if (p->ring < 2 || !ignis__variant_exists(op->work.device, source->builtin, dtype, define))
         return NULL;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, of_x, dtype, source->x, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, of_x, dtype, false, source->x, 2, dims, &step, box, NULL);
     return variant;
 }
 
@@ -43880,7 +43922,7 @@ static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ign
     variant = ignis__gemv_cluster_choose(op, weights->dtype, &source, p, &maps[1], define, sizeof define);
     if (!variant)
         return false;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, p->weights, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
     ignis__gemv_cluster_launch(op, weights->dtype, &source, p, variant, define, params);
     return true;
 }
@@ -44584,7 +44626,7 @@ IGNIS__COLD static bool ignis__engine_whole_weights(ignis__op *op, const ignis__
     const int box[] = {64, heads || gated ? 8 : 16, heads || gated ? 2 : 1};
     int i, first = 0;
     if (!blocks->count)
-        return ignis__tensor_map_make(&op->work, &to->map, e->model->dtype, at, 3, dims, steps, box, NULL);
+        return ignis__tensor_map_make(&op->work, &to->map, e->model->dtype, false, at, 3, dims, steps, box, NULL);
     for (i = 0; i < IGNIS__COUNT(to->parts); i++) {
         const bool there = i < blocks->count;
         to->parts[i].records = there ? ignis__quantised_part(blocks, i, at).records : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/*  gemm_hopper.cu - matrix products of f16 and bf16 by wgmma, for sm_90a
+/*  gemm_hopper.cu - matrix products of f16, bf16, and f32 as tf32, by wgmma, for sm_90a
 
-    One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>
+    One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32>
     -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64, 128, 192 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
     finished in registers and stored by the copy engine. They get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias
     and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. With -DIGNIS_ACTIVATION=<PAIRED> the
@@ -26,6 +26,7 @@
 #include "hopper.cuh"
 
 typedef ignis_type<IGNIS_T> T;
+typedef ignis_type<IGNIS_T == 3 ? 2 : IGNIS_T> Half; /* T, where that is finished in registers */
 #include "gemm.cuh"
 
 /*  What is done with another matrix like out: it is added (the residual, or out as it was), or the derivative of the activation is taken at it, or
@@ -55,14 +56,16 @@ enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 #define IGNIS_PAIRS SHARE_NOTHING
 #endif
 constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
-constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 64, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
+constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(T), SLAB = 64 * 128; /* bytes of 64 rows */
 constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;    /* the warpgroups are; three of them multiply */
 constexpr bool NARROW = (BN == 64 && !LARGE) || SIDE_BY_SIDE; /* a warpgroup has 64 x 64 results */
 constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1; /* that multiply; of a multiprocessor */
 constexpr bool SLAB_STAGED = (NARROW || LARGE) && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER;
 constexpr bool AHEAD = BN == 192 && !LARGE; /* a tile is finished beside the next one */
 constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
-constexpr int A_BYTES = BM * BK * 2, B_ROWS = B_BY_K ? BN : (BN + 63) / 64 * 64, STAGE_BYTES = A_BYTES + B_ROWS * BK * 2;
+constexpr int A_BYTES = BM * 128, B_ROWS = B_BY_K ? BN : (BN + 63) / 64 * 64, STAGE_BYTES = A_BYTES + B_ROWS * 128;
+constexpr bool HALVES = sizeof(T) == 2; /* f32 is rounded by the copy engine, lies by k, and is not direct */
+static_assert(HALVES || (A_BY_K && B_BY_K && !IGNIS_DIRECT && !IGNIS_PATCHES), "wgmma does not transpose words");
 constexpr int LARGE_STAGES = 202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes it, too */
 constexpr int STAGES = LARGE ? LARGE_STAGES : SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
@@ -124,7 +127,7 @@ __device__ inline void store_slab(const Product &p, const ignis_tensor_map *map,
     ignis_ptx_tensor_store<3>(map, from, column, row, batch);
 }
 
-constexpr uint32_t ONES = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* two: what sums are products with */
+constexpr uint32_t ONES = ignis_is_same<Half, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* two: what sums are products with */
 
 /*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */
 __device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
@@ -140,7 +143,7 @@ __device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
             const int k = 16 * i + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
             ignis_ptx_ldmatrix_transposed(words, slab + k * 128 + (chunk ^ k % 8) * 16);
         }
-        ignis_mma<T>(sums, words, ONES, ONES);
+        ignis_mma<Half>(sums, words, ONES, ONES);
     }
 }
 
@@ -174,7 +177,7 @@ template <int chunks> __device__ inline void add_bias(float (&sum)[chunks][4], c
 {
 #pragma unroll
     for (int c = 0; c < chunks; c++) {
-        const auto two = ignis_pack_of<ignis_pack<T, 2>>(bias[c]);
+        const auto two = ignis_pack_of<ignis_pack<Half, 2>>(bias[c]);
 #pragma unroll
         for (int e = 0; e < 4; e++)
             sum[c][e] += ignis_wide_at(two, e % 2);
@@ -184,13 +187,13 @@ template <int chunks> __device__ inline void add_bias(float (&sum)[chunks][4], c
 /*  The activation of two numbers as they are kept. */
 __device__ inline uint32_t activate(uint32_t before)
 {
-    const auto two = ignis_pack_of<ignis_pack<T, 2>>(before);
+    const auto two = ignis_pack_of<ignis_pack<Half, 2>>(before);
     float x = ignis_wide_at(two, 0), y = ignis_wide_at(two, 1);
     if (IGNIS_ACTIVATION == RELU)
         x = relu(x), y = relu(y);
     else
         gelu_two(x, y);
-    return ignis_round_two<T>(x, y);
+    return ignis_round_two<Half>(x, y);
 }
 
 /*  Stores what a warpgroup has of a tile, where that is the product, a bias and an activation: rounded, 64 or 128 columns at a time pass through
@@ -247,7 +250,7 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
         for (int c = 0; c < across / 8; c++)
 #pragma unroll
             for (int i = 0; i < 2 && 8 * c < width; i++)
-                words[c][i] = ignis_round_two<T>(sum[across / 8 * piece + c][2 * i], sum[across / 8 * piece + c][2 * i + 1]);
+                words[c][i] = ignis_round_two<Half>(sum[across / 8 * piece + c][2 * i], sum[across / 8 * piece + c][2 * i + 1]);
         if (IGNIS_ACTIVATION && !IS_PAIRED && p.pre) {
             put();
             end(pre, p.pre, at, width);
@@ -285,7 +288,7 @@ __device__ inline void store_paired(const Product &p, const ignis_tensor_map *ou
 /*  Adds two numbers of the other matrix to two results, or multiplies these by the derivative there. */
 __device__ inline void combine(float *x, uint32_t other)
 {
-    const auto two = ignis_pack_of<ignis_pack<T, 2>>(other);
+    const auto two = ignis_pack_of<ignis_pack<Half, 2>>(other);
     const float first = ignis_wide_at(two, 0), second = ignis_wide_at(two, 1);
     if (IGNIS_OTHER == ADDED)
         x[0] += first, x[1] += second;
@@ -356,7 +359,7 @@ __device__ inline void store_with_other(const Product &p, const ignis_tensor_map
             for (int i = 0; i < 4; i++) {
                 float *const x = &sum[8 * strip + c + i / 2][i % 2 * 2];
                 combine(x, words[i]);
-                words[i] = ignis_round_two<T>(x[0], x[1]);
+                words[i] = ignis_round_two<Half>(x[0], x[1]);
             }
             ignis_ptx_stmatrix(chunks.at(c) + slot, words[0], words[1], words[2], words[3]);
         }
@@ -436,16 +439,25 @@ template <int N> __device__ inline void store(const Product &p, const Spot &tile
     }
 }
 
-/*  A step of 64 of k; keep 0: the first one. */
+/*  32 bytes of k of each row; keep 0: the first ones. */
+template <int keep, int chunks> __device__ inline void step(float (&sum)[chunks][4], uint64_t a, uint64_t b)
+{
+    if constexpr (HALVES)
+        ignis_ptx_wgmma<keep, !A_BY_K, !B_BY_K>(sum, a, b);
+    else
+        ignis_ptx_wgmma<keep>(sum, a, b);
+}
+
+/*  A step of BK of k; keep 0: the first one. */
 template <int keep, int chunks> __device__ inline void multiply(float (&sum)[chunks][4], uint64_t a, uint64_t b)
 {
     if (!AHEAD)
         ignis_wgmma_hold(sum);
     ignis_ptx_wgmma_fence();
-    ignis_ptx_wgmma<keep, !A_BY_K, !B_BY_K>(sum, a, b);
+    step<keep>(sum, a, b);
 #pragma unroll
-    for (int i = 1; i < BK / 16; i++)
-        ignis_ptx_wgmma<1, !A_BY_K, !B_BY_K>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i),
+    for (int i = 1; i < 4; i++)
+        step<1>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i),
                                              ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));
     ignis_ptx_wgmma_commit();
 }
@@ -688,7 +700,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         constexpr int N = width.value;
         const int steps = (place.end_k - place.first_k + BK - 1) / BK;
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
-        const bool sums_rows = !LARGE && !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) && !(SHARES_A && place.column >= (int)p.n);
+        const bool sums_rows = HALVES && !LARGE && !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) && !(SHARES_A && place.column >= (int)p.n);
         const int across = ((int)p.n + BN - 1) / BN, share = place.column / BN; /* the tiles of a row share out the steps whose rows are added up */
         int until = share;
         Spot own = place;
@@ -726,8 +738,9 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         /* what the products do not need is done while they run */
         has_next = walk(next_place);
         uint32_t bias[N / 8];
-        if (BIASED && p.bias)
-            load_bias(p, bias, own.column);
+        if constexpr (BIASED)
+            if (p.bias)
+                load_bias(p, bias, own.column);
         if (IGNIS_OTHER && threadIdx.x % 128 == 0) {
             ignis_ptx_bulk_wait_read<0>();
             for (int strip = 0; strip < min(2, strips_of(p, own)); strip++)
@@ -744,8 +757,9 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             if (row + 8 < p.m)
                 to[8] = row_sums[2];
         }
-        if (BIASED && p.bias)
-            add_bias(sum, bias);
+        if constexpr (BIASED)
+            if (p.bias)
+                add_bias(sum, bias);
         if constexpr (IGNIS_OTHER != NO_OTHER)
             store_with_other<N>(p, &out, &other, own, group, room, other_barriers, results + 2 * SLAB / 4, turn, sum);
         else if constexpr (IS_PAIRED && N == BN)

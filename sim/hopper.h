@@ -451,7 +451,7 @@ static int operand_size(int kind) { return kind == SIM_WGMMA_TF32 ? 4 : kind == 
 
 /* ------------------------------------------------------------------------------------------------------- tiles */
 
-enum { TENSOR_F16 = 6, TENSOR_F32 = 7, TENSOR_BF16 = 9 }; /* CUtensorMapDataType */
+enum { TENSOR_F16 = 6, TENSOR_F32 = 7, TENSOR_BF16 = 9, TENSOR_TF32 = 11 }; /* CUtensorMapDataType */
 
 /* Bytes of shared memory that a tile's pattern repeats after, and by which its place is aligned. */
 static unsigned swizzle_period(int swizzle) { return swizzle ? 128u << swizzle : 128; }
@@ -518,6 +518,8 @@ static void move_row(const sim_tensor_map *m, uint64_t from, bool inside, int64_
         if (way == TILE_LOAD) {
             memset(shared, m->fill ? 0xFF : 0, piece);
             memcpy(shared + skip, global, bytes);
+            for (uint32_t *word = (uint32_t *)(shared + skip); m->type == TENSOR_TF32 && (char *)word < shared + skip + bytes; word++)
+                *word = (*word + 0x0FFF + (*word >> 13 & 1)) & 0xFFFFE000; /* to 10 bits, to even */
         } else if (way == TILE_STORE)
             memcpy(global, shared + skip, bytes);
         else

@@ -621,6 +621,26 @@ TEST(pairs_of_blocks_are_side_by_side)
     check_pairs(sizes, COUNT_OF(sizes), 132);
 }
 
+/*  f32 that may be rounded, where operands lie by k or are turned: every form, edges, splits, batches, and blocks in pairs. */
+TEST(tf32_by_wgmma)
+{
+    static const int64_t sizes[][3] = {{264, 136, 332}, {200, 568, 776}, {64, 128, 512}, {100, 136, 776}, {17, 264, 640}, {392, 264, 68}};
+    ignis_desc desc;
+    int i, part;
+    own_setup(&desc);
+    desc.allow_tf32 = true;
+    SETUP(&desc);
+    if (!has_pairs())
+        SKIP("the device has no wgmma, or no clusters");
+    for (i = 0; i < COUNT_OF(sizes); i++)
+        for (part = 0; part < 10; part++) {
+            scenario s = form_of(sizes[i], part);
+            s.transpose_a = part % 4 == 2, s.transpose_b = part % 2, s.batch = part == 0 ? 2 : 0;
+            s.column_sums |= part == 9;
+            check_tf32(s, i < 2 ? 2 + 5 * (part % 3) : 132);
+        }
+}
+
 TEST(the_kernel_follows_device_type_and_size)
 {
     ignis_device_info info;
