@@ -310,9 +310,11 @@
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
-        Ignis' own kernels compute products of few tiles, and large ones of f16 and bf16 on compute capability 9.0, where they are the faster ones;
-        others are left to cuBLASLt where it is found, but no program needs it. Own kernels do biases, activations and sums of gradients inside the
-        products. On 8.0 and up those of f16 and bf16 are on tensor cores, but for small ones whose rows are no multiples of 16 bytes.
+        Ignis' own kernels compute products of few tiles, and large ones of f16, bf16 and, where ignis_desc.allow_tf32 is set, f32 on compute
+        capability 9.0, where they are the faster ones; others are left to cuBLASLt where it is found, but no program needs it. Own kernels do
+        biases, activations and sums of gradients inside the products. On 8.0 and up those of these types are on tensor cores, but for small ones
+        whose rows are no multiples of 16 bytes. f32 on 9.0 is copied first where an operand does not lie along the sum: as a of a^T b, and as b
+        of a b.
         ignis_desc.matmul, or IGNIS_MATMUL in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone,
         IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
@@ -883,7 +885,7 @@ typedef struct ignis_allocator {
 
 /*  Who computes matrix products. Own kernels sum in a fixed order; so does cuBLASLt, in another one, so the last bits of the two differ. */
 typedef enum ignis_matmul_by {
-    IGNIS_MATMUL_AUTO,     /* own kernels for large products of f16 and bf16 on compute capability 9.0; else cuBLASLt where it is found */
+    IGNIS_MATMUL_AUTO, /* own kernels for large products of f16, bf16 and tf32 on compute capability 9.0; else cuBLASLt where it is found */
     IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
     IGNIS_MATMUL_OWN,      /* own kernels alone; cuBLASLt is not loaded */
     IGNIS_MATMUL_MEASURE,  /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
@@ -20968,13 +20970,31 @@ static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_o
 
 static bool ignis__gemm_shares_a(int rows, int columns, int blocks) { return rows == 128 && columns == 64 && blocks == 1; }
 
-/*  Whether rows of 16-bit elements, which are copied to whole packs where they are none, begin at sectors of the L2 cache, of 32 bytes. */
-static bool ignis__gemm_whole_sectors(int64_t row) { return ignis__ceil_div(row, 8) % 2 == 0; }
+/*  A product as wgmma has it: taps of patches are whole steps, and operands of f32 lie by k. */
+static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
+{
+    ignis__gemm p = *product;
+    if (p.patches_of)
+        p.k = p.wgmma_k;
+    if (p.words) {
+        p.row_a = p.row_b = p.k;
+        p.transpose_a = 0;
+        p.transpose_b = 1;
+    }
+    return p;
+}
+
+/*  Whether tiles are finished beside the next one: kernels/gemm_hopper_ahead.cuh. */
+static bool ignis__gemm_is_ahead(const ignis__gemm_tile *tile) { return tile->columns == 192 && tile->rows == 128; }
+
+/*  Whether rows, which are copied to whole packs of 16 bytes where they are none, begin at sectors of the L2 cache, of 32 bytes. */
+static bool ignis__gemm_whole_sectors(const ignis__gemm *p, int64_t row) { return ignis__ceil_div(row, p->words ? 4 : 8) % 2 == 0; }
 
 /*  Whether pairs of blocks that share b pay. */
 static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
-    return columns > 64 && !p->patches_of && p->m > 128 && !(ignis__gemm_whole_sectors(p->row_a) && ignis__gemm_whole_sectors(p->row_b));
+    return columns > 64 && !p->patches_of && p->m > 128 &&
+           !(ignis__gemm_whole_sectors(p, p->row_a) && ignis__gemm_whole_sectors(p, p->row_b));
 }
 
 /*  Whether kernels/gemm_hopper.cu leaves out what does not exist of such tiles, when it loads them. */
@@ -20989,6 +21009,7 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
+    int64_t between = tile->between;
     int64_t down = shares_b ? 2 * ignis__ceil_div(p->m, 2 * tile->rows) : ignis__ceil_div(p->m, tile->rows),
             across = ignis__ceil_div(p->n, tile->columns);
     int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
@@ -20996,8 +21017,8 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     double rows = (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
     double columns = (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
-    double each =
-        rows / (ignis__gemm_whole_sectors(p->row_a) ? whole : parts) + columns / (ignis__gemm_whole_sectors(p->row_b) ? whole : parts);
+    double each = rows / (ignis__gemm_whole_sectors(p, p->row_a) ? whole : parts) +
+                  columns / (ignis__gemm_whole_sectors(p, p->row_b) ? whole : parts);
     double scale =
         tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
             ? size == 8 ? 2 : 1
@@ -21006,7 +21027,10 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     double cache = 64.0 * (double)size * each * (double)(blocks < room ? blocks : room) * (double)rounds, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
-    time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(tile->between * rounds + tile->before);
+    if (hopper && p->words && tile->blocks == 1 && splits == 1 &&
+        !ignis__gemm_is_ahead(tile)) /* so much is stored, and nothing multiplied */
+        between += tile->rows * tile->columns / 8;
+    time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
     if (splits > 1)
         time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) + (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
     return time;
@@ -21044,7 +21068,8 @@ static int64_t ignis__gemm_out_columns(const ignis__gemm *p) { return p->activat
 static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
-    if (p->words || (ignis__gemm_gates(p) && columns != 192) || (p->activation == IGNIS__ACTIVATION_PAIRED && columns != 128))
+    bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
+    if (p->words ? gates || paired || p->column_sums : (gates && columns != 192) || (paired && columns != 128))
         return false;
     return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
@@ -21072,12 +21097,14 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
                                         : "");
 }
 
-/*  Whether a tile may be finished beside the next one, 12 steps of k long: kernels/gemm_hopper_ahead.cuh. */
+/*  Whether a tile may be finished beside the next one, 12 steps of 128 bytes of k long: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is
+    read. */
 static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
-    return !p.patches_of && !epilogue->row_sums && p.k > 11 * 64 && ignis__gemm_direct(&p, 192);
+    return !p.patches_of && !epilogue->row_sums && p.k > 11 * (p.words ? 32 : 64) &&
+           !(p.words && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_direct(&p, 192);
 }
 
 /*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
@@ -21127,25 +21154,27 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
 {
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
-    ignis__gemm q = *p;
+    ignis__gemm by_wgmma = ignis__gemm_by_wgmma(p);
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[dtype].size;
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[dtype].size;
     bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
     bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, dtype, p);
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    bool turns = p->words && (p->transpose_a || !p->transpose_b), /* by wgmma */
+        may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) && (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
     int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
     bool ahead = ignis__gemm_ahead(p, epilogue) &&
                  (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
                              : wide > processors) && /* a block needs a next tile */
-                 ignis__gemm_exists(op, dtype, p, epilogue, 0, 192, 0);
+                 ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
-                 ignis__gemm_exists(op, dtype, p, epilogue, 0, 64, IGNIS__SHARE_A);
+                 ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
     bool large = wgmma && !op->steady && ignis__gemm_large(p, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
-    double turning = (p->transpose_a ? 3000 + (double)bytes_a / 1500 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 1500);
+    double turning = (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
     double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
@@ -21153,32 +21182,31 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool hopper = tile.builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile.builtin == IGNIS__BUILTIN_GEMM_MMA || tile.builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
         bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
-        bool is_large = tile.rows == 192, is_ahead = tile.columns == 192 && !is_large;
+        bool is_large = tile.rows == 192, is_ahead = ignis__gemm_is_ahead(&tile);
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
+        const ignis__gemm *of = hopper ? &by_wgmma : p;
         int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) ||
-            (hopper && (!wgmma || !(packed || may_pack) ||
-                        (is_large ? !large || !ignis__gemm_fit(op, dtype, p, epilogue, &tile)
+            (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
+                        (is_large ? !large || !ignis__gemm_fit(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
                                         tile.rows != ignis__gemm_rows(p)))) ||
             (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
             continue;
-        q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
-            int64_t splits = turn ? ignis__gemm_splits(op, &q, &tile, turn) : 1;
-            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, &tile, splits);
-            bool turns = hopper && dtype == IGNIS_F32 && turning > 0;
-            bool packs = !packed && !turns && (hopper || (mma && may_pack && 12 * time > time + packing));
+            int64_t splits = turn ? ignis__gemm_splits(op, of, &tile, turn) : 1;
+            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, of, &tile, splits);
+            bool packs = !packed && (hopper ? !turns : mma && may_pack && 12 * time > time + packing);
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
-            time += (is_ahead ? 0 : gating) + (turns ? turning : 0);
+            time += (is_ahead ? 0 : gating) + (hopper && turns ? turning : 0);
             if (best.threads && time >= least)
                 continue;
             best = tile;
             least = time;
             kernel.splits = splits;
             kernel.packs = packs;
-            kernel.turns = turns;
+            kernel.turns = hopper && turns;
         }
     }
     kernel.builtin = best.builtin;
@@ -21199,7 +21227,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         kernel.stays = true;
         /* steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers: kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
-        stage = 128u * (unsigned)(kernel.rows + (p->transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
+        stage = 128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
         stages = ignis__gemm_shares_a(kernel.rows, kernel.columns, kernel.blocks) ? 8
                  : kernel.rows == 192                                             ? (unsigned)ignis__clamp(202 * 1024 / stage, 1, 6)
                  : kernel.columns > 128 || kernel.blocks == 2                     ? 4
@@ -21353,7 +21381,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
     if (rounds && p.words && !p.patches_of) {
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
-        p.transpose_a = 0, p.transpose_b = 1;
+        p = ignis__gemm_by_wgmma(&p);
     }
     for (i = 0; rounds && (p.words ? !p.patches_of : !p.patches_of || p.wgmma_k) && i < IGNIS__COUNT(widths); i++)
         for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
@@ -21368,7 +21396,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
             }
         }
     p.rows = 192; /* with some of the columns that such tiles may have */
-    for (i = 0; halves && ignis__gemm_large(product, epilogue) && i < 3; i++)
+    for (i = 0; rounds && ignis__gemm_large(product, epilogue) && i < 3; i++)
         for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0); p.pairs += IGNIS__SHARE_B) {
             ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
             ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
@@ -21580,7 +21608,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     if (kernel.turns && !p->transpose_b)
         ignis__gemm_turn(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
     if (kernel.turns)
-        p->transpose_a = 0, p->transpose_b = 1, p->row_a = p->row_b = p->k;
+        *p = ignis__gemm_by_wgmma(p);
     if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
         p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
@@ -22126,19 +22154,23 @@ static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *produ
 
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done
     to them costs nothing), and by wgmma, of a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the
-    next one, a tenth may. */
+    next one, a tenth may. Of f32 that may be rounded, cuBLASLt is slow where neither operand lies by k; where one does not, and is turned, the other
+    one has to have many rows. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     int64_t processors = op->work.device->info.multiprocessors, m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;
     double size = (double)product->m * (double)n * (double)product->batch / 128;
+    bool words = dtype == IGNIS_F32, turns_a = words && product->transpose_a, turns_b = words && !product->transpose_b;
+    int64_t ahead = 11 * 128 / ignis__dtypes[dtype].size;
     if (ignis__gemm_is_tiny(op, product))
         return ignis__nvrtc_there(op->work.call);
     return m * ignis__ceil_div(n, 256) >= processors && product->k >= 256 && product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | n | product->k) % ignis__pack_elements(dtype) == 0 &&
            ((double)(m * ignis__ceil_div(n, 256) * 256) < 1.04 * size ||
-            (product->k > 11 * 64 && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size)) &&
-           dtype != IGNIS_F32 && ignis__nvrtc_there(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
+            (product->k > ahead && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size)) &&
+           (turns_a == turns_b || (turns_a ? n : product->m) >= 8192) && ignis__nvrtc_there(op->work.call) &&
+           ignis__gemm_has_wgmma(op, dtype);
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */

@@ -26,7 +26,7 @@
 #include "hopper.cuh"
 
 typedef ignis_type<IGNIS_T> T;
-typedef ignis_type<IGNIS_T == 3 ? 2 : IGNIS_T> Half; /* T, where that is finished in registers */
+typedef ignis_type<IGNIS_T == 3 ? 2 : IGNIS_T> Half; /* T, or where that is f32 one that is not used */
 #include "gemm.cuh"
 
 /*  What is done with another matrix like out: it is added (the residual, or out as it was), or the derivative of the activation is taken at it, or
@@ -64,8 +64,8 @@ constexpr bool SLAB_STAGED = (NARROW || LARGE) && IGNIS_DIRECT && IGNIS_OTHER ==
 constexpr bool AHEAD = BN == 192 && !LARGE; /* a tile is finished beside the next one */
 constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
 constexpr int A_BYTES = BM * 128, B_ROWS = B_BY_K ? BN : (BN + 63) / 64 * 64, STAGE_BYTES = A_BYTES + B_ROWS * 128;
-constexpr bool HALVES = sizeof(T) == 2; /* f32 is rounded by the copy engine, lies by k, and is not direct */
-static_assert(HALVES || (A_BY_K && B_BY_K && !IGNIS_DIRECT && !IGNIS_PATCHES), "wgmma does not transpose words");
+constexpr bool HALVES = sizeof(T) == 2; /* f32 is rounded by the copy engine, and stored from registers */
+static_assert(HALVES || (A_BY_K && B_BY_K && !IGNIS_PATCHES), "wgmma does not transpose words");
 constexpr int LARGE_STAGES = 202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes it, too */
 constexpr int STAGES = LARGE ? LARGE_STAGES : SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
@@ -79,7 +79,8 @@ constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_ST
 constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + GROUPS * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
-constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
+constexpr bool DIRECT = IGNIS_DIRECT, BIASED = HALVES && DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
+constexpr bool OTHER_COMES = HALVES && IGNIS_OTHER; /* through shared memory */
 constexpr bool SKIPS = LARGE || (!IGNIS_PATCHES && BN <= 128); /* what has no rows: with wide tiles there are no registers to count, nor many such rows */
 
 typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */
@@ -439,6 +440,43 @@ template <int N> __device__ inline void store(const Product &p, const Spot &tile
     }
 }
 
+/*  Finishes what a warpgroup has of a tile of f32, and stores it from registers: four lanes fill a sector. */
+template <int N> __device__ inline void store_words(const Product &p, const Spot &place, const float (*sum)[4])
+{
+    const int lane = threadIdx.x % 32, row = place.row + threadIdx.x / 32 % 4 * 16 + lane / 4, column = place.column + lane % 4 * 2;
+    const long long first = p.out_at(place.batch, row) + column;
+    const T *const other = IGNIS_OTHER == GRADIENT ? p.pre : p.residual ? p.residual : p.out;
+#pragma unroll
+    for (int c = 0; c < N / 8; c++) {
+        if (column + 8 * c >= (int)p.n)
+            return;
+        ignis_pack<T, 2> bias, before;
+        if (p.bias)
+            bias = ignis_load<2>(p.bias + column + 8 * c);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const long long at = first + 8 * i * p.n + 8 * c;
+            Wide x[2];
+            if (row + 8 * i >= (int)p.m)
+                continue;
+            if (IGNIS_OTHER)
+                before = ignis_load<2>(other + at);
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                x[e] = sum[c][2 * i + e] + (p.bias ? Wide(bias[e]) : 0);
+            if (IGNIS_ACTIVATION && !IGNIS_OTHER && p.pre)
+                ignis_store(p.pre + at, ignis_pack_round<T, 2>(x));
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                x[e] = IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])
+                       : IGNIS_ACTIVATION == RELU ? IGNIS_OTHER ? relu_gradient(x[e], Wide(before[e])) : relu(x[e])
+                       : IGNIS_ACTIVATION == GELU ? IGNIS_OTHER ? gelu_gradient(x[e], Wide(before[e])) : gelu(x[e])
+                                                  : x[e];
+            ignis_store(p.out + at, ignis_pack_round<T, 2>(x));
+        }
+    }
+}
+
 /*  32 bytes of k of each row; keep 0: the first ones. */
 template <int keep, int chunks> __device__ inline void step(float (&sum)[chunks][4], uint64_t a, uint64_t b)
 {
@@ -519,7 +557,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             ignis_ptx_mbarrier_init(full(i), 1);
             ignis_ptx_mbarrier_init(empty(i), 4 * GROUPS * PAIR); /* warps */
         }
-        for (int i = 0; IGNIS_OTHER && i < (AHEAD ? 6 : 4); i++)
+        for (int i = 0; OTHER_COMES && i < (AHEAD ? 6 : 4); i++)
             ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);
         ignis_ptx_fence_mbarrier_init();
     }
@@ -644,7 +682,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
                 ignis_wgmma_hold(before);
             if (i < STRIPS * PIECES - 1)
                 finish.load_bias(next_bias, place_before, (i + 1) / PIECES, (i + 1) % PIECES);
-            finish.run<i % PIECES>(&before[i / PIECES * 8], bias, place_before, i / PIECES, place, true);
+            finish.run<i % PIECES>(&before[i / PIECES * (STRIP / 8)], bias, place_before, i / PIECES, place, true);
         };
         piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>()), piece(Constant<4>()), piece(Constant<5>());
         piece(Constant<6>()), piece(Constant<7>()), piece(Constant<8>()), piece(Constant<9>()), piece(Constant<10>()), piece(Constant<11>());
@@ -665,7 +703,9 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
                 finish.load_bias(bias, place_before, strip, i);
                 finish.run<i>(sum, bias, place_before, strip, place, false);
             };
-            piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>());
+            piece(Constant<0>()), piece(Constant<1>());
+            if constexpr (PIECES > 2)
+                piece(Constant<2>()), piece(Constant<3>());
             shift(sum);
         }
     };
@@ -741,7 +781,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         if constexpr (BIASED)
             if (p.bias)
                 load_bias(p, bias, own.column);
-        if (IGNIS_OTHER && threadIdx.x % 128 == 0) {
+        if (OTHER_COMES && threadIdx.x % 128 == 0) {
             ignis_ptx_bulk_wait_read<0>();
             for (int strip = 0; strip < min(2, strips_of(p, own)); strip++)
                 load_other(&other, own, strip, room, other_barriers, turn + strip);
@@ -760,7 +800,9 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         if constexpr (BIASED)
             if (p.bias)
                 add_bias(sum, bias);
-        if constexpr (IGNIS_OTHER != NO_OTHER)
+        if constexpr (DIRECT && !HALVES)
+            store_words<N>(p, own, sum);
+        else if constexpr (IGNIS_OTHER != NO_OTHER)
             store_with_other<N>(p, &out, &other, own, group, room, other_barriers, results + 2 * SLAB / 4, turn, sum);
         else if constexpr (IS_PAIRED && N == BN)
             store_paired<N>(p, &out, own, group, room, sum);

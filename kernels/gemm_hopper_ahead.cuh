@@ -7,7 +7,7 @@
 #ifndef IGNIS_GEMM_HOPPER_AHEAD_CUH
 #define IGNIS_GEMM_HOPPER_AHEAD_CUH
 
-constexpr int STRIPS = BN / 64, PIECES = 4; /* of a tile and of a strip: 64 and 16 columns */
+constexpr int STRIP = 128 / (int)sizeof(T), STRIPS = BN / STRIP, PIECES = STRIP / 16; /* columns; of a tile, and of 16 columns of a strip */
 
 /*  What a warpgroup does to the results of a tile. A strip of them passes through a slab of its own to the copy engine, and what the activation
     was applied to through another one; so a strip takes the slabs of the strip before the last one, or of the third before. Gated ones have two
@@ -17,7 +17,7 @@ struct Finish {
     static constexpr bool IS_GATED = IGNIS_ACTIVATION == GATED, IS_GRADIENT = IGNIS_OTHER == GRADIENT;
     static constexpr bool KEEPS = IGNIS_ACTIVATION != NO_ACTIVATION && IGNIS_OTHER == NO_OTHER;
     static constexpr bool LOOKS_AHEAD = IS_GRADIENT && !IS_GATED; /* others gain nothing */
-    static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1, RING = SLABS == 2 ? 2 : STRIPS; /* of a strip; strips that have slabs at a time */
+    static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1, RING = SLABS == 2 ? 2 : 3; /* of a strip; strips that have slabs at a time */
     const Product &p;
     const ignis_tensor_map *out, *other;
     uint32_t room, barriers; /* of the slabs; of those of the other matrix */
@@ -42,7 +42,7 @@ struct Finish {
         ignis_ptx_mbarrier_arrive_expect(barriers + 8 * turn, count * SLAB);
 #pragma unroll
         for (int i = 0; i < count; i++)
-            ignis_ptx_tensor_load<3>(slab(turn) + i * SLAB, other, barriers + 8 * turn, place.column + 64 * strip, place.row, place.batch + i);
+            ignis_ptx_tensor_load<3>(slab(turn) + i * SLAB, other, barriers + 8 * turn, place.column + STRIP * strip, place.row, place.batch + i);
     }
 
     /*  Asks for the first two, as each strip asks for the one that comes two later. Each that has two slabs asks for the next one. */
@@ -58,29 +58,59 @@ struct Finish {
     /*  Gates two results, or takes their gradients: of the gate's two numbers and those times it, the words that go where these came from. */
     __device__ static void gate(float *x, uint32_t &first, uint32_t &second)
     {
-        const auto of_gate = ignis_pack_of<ignis_pack<T, 2>>(first);
+        const auto of_gate = ignis_pack_of<ignis_pack<Half, 2>>(first);
         const float gate[2] = {ignis_wide_at(of_gate, 0), ignis_wide_at(of_gate, 1)};
         float s[2], dgate[2], dup[2];
         sigmoid_two(s, gate);
         if (!IS_GRADIENT)
-            second = ignis_round_two<T>(x[0], x[1]);
-        const auto of_up = ignis_pack_of<ignis_pack<T, 2>>(second);
+            second = ignis_round_two<Half>(x[0], x[1]);
+        const auto of_up = ignis_pack_of<ignis_pack<Half, 2>>(second);
         const float up[2] = {ignis_wide_at(of_up, 0), ignis_wide_at(of_up, 1)};
         if (IS_GRADIENT) {
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 gated_gradients(dgate[i], dup[i], x[i], gate[i], up[i], s[i]);
-            first = ignis_round_two<T>(dgate[0], dgate[1]);
-            second = ignis_round_two<T>(dup[0], dup[1]);
+            first = ignis_round_two<Half>(dgate[0], dgate[1]);
+            second = ignis_round_two<Half>(dup[0], dup[1]);
         } else {
-            first = ignis_round_two<T>(gate[0] * s[0] * up[0], gate[1] * s[1] * up[1]);
+            first = ignis_round_two<Half>(gate[0] * s[0] * up[0], gate[1] * s[1] * up[1]);
         }
     }
 
     __device__ void load_bias(uint32_t (&bias)[2], const Spot &place, int strip, int piece) const
     {
         if (BIASED && p.bias)
-            ::load_bias(p, bias, place.column + 64 * strip + 16 * piece);
+            ::load_bias(p, bias, place.column + STRIP * strip + 16 * piece);
+    }
+
+    /*  The same of f32, from a column of out on: a lane has two columns of both chunks of 8. */
+    template <int piece> __device__ __forceinline__ void put_words(const float (*sum)[4], int column)
+    {
+        const int lane = threadIdx.x % 32, row = lane / 4;
+        const uint32_t line = slab(turn) + (threadIdx.x / 32 % 4 * 16 + row) * 128 + lane % 2 * 8;
+        column += lane % 4 * 2;
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const uint32_t at = line + ((4 * piece + 2 * c + lane % 4 / 2) ^ row) * 16;
+            const bool biased = p.bias && column + 8 * c < (int)p.n;
+            const auto bias = biased ? ignis_load<2>(p.bias + column + 8 * c) : ignis_pack<T, 2>();
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const auto put = [&](uint32_t to, const Wide(&x)[2]) {
+                    ignis_store_shared((T *)__cvta_shared_to_generic(to + 1024 * i), ignis_pack_round<T, 2>(x));
+                };
+                Wide x[2];
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    x[e] = sum[c][2 * i + e] + (biased ? Wide(bias[e]) : 0);
+                if (KEEPS && p.pre)
+                    put(at + SLAB, x);
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    x[e] = IGNIS_ACTIVATION == RELU ? relu(x[e]) : IGNIS_ACTIVATION == GELU ? gelu(x[e]) : x[e];
+                put(at, x);
+            }
+        }
     }
 
     /*  A piece of a strip, whose sums are the first ones; next is the place of the tile behind this one, if there is one. */
@@ -103,6 +133,12 @@ struct Finish {
             ignis_ptx_bulk_wait_read<0>();
             load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);
         }
+        if (!HALVES) {
+            put_words<piece>(sum + 2 * piece, place.column + STRIP * strip + 16 * piece);
+            if (piece == PIECES - 1)
+                end(place, strip, next, has_next);
+            return;
+        }
         uint32_t words[4], second[4];
         if (LOOKS_AHEAD && piece > 0) {
 #pragma unroll
@@ -119,7 +155,7 @@ struct Finish {
         for (int i = 0; i < 4; i++) {
             float *const x = &sum[2 * piece + i / 2][i % 2 * 2];
             if (BIASED && p.bias) {
-                const auto two = ignis_pack_of<ignis_pack<T, 2>>(bias[i / 2]);
+                const auto two = ignis_pack_of<ignis_pack<Half, 2>>(bias[i / 2]);
                 x[0] += ignis_wide_at(two, 0), x[1] += ignis_wide_at(two, 1);
             }
             if (IS_GATED) {
@@ -128,7 +164,7 @@ struct Finish {
             }
             if (IGNIS_OTHER)
                 combine(x, words[i]);
-            words[i] = ignis_round_two<T>(x[0], x[1]);
+            words[i] = ignis_round_two<Half>(x[0], x[1]);
         }
         if (IS_GATED && (IS_GRADIENT || p.keeps))
             ignis_ptx_stmatrix(at + SLAB, second[0], second[1], second[2], second[3]);
@@ -148,15 +184,15 @@ struct Finish {
     __device__ void sum_columns(const Spot &place, int strip) const
     {
         const uint32_t ones[4] = {ONES, ONES, ONES, ONES};
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, column = place.column + 64 * strip + 16 * warp + 2 * lane;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, column = place.column + STRIP * strip + 16 * warp + 2 * lane;
         float two[2][4] = {};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             uint32_t words[4];
             const int row = 16 * i + lane % 16, chunk = 2 * warp + lane / 16;
             ignis_ptx_ldmatrix_transposed(words, slab(turn) + row * 128 + (chunk ^ row % 8) * 16);
-            ignis_mma<T>(two[0], ones, words[0], words[1]);
-            ignis_mma<T>(two[1], ones, words[2], words[3]);
+            ignis_mma<Half>(two[0], ones, words[0], words[1]);
+            ignis_mma<Half>(two[1], ones, words[2], words[3]);
         }
 #pragma unroll
         for (int i = 0; i < 2; i++)
@@ -166,7 +202,7 @@ struct Finish {
 
     __device__ void end(const Spot &place, int strip, const Spot &next, bool has_next)
     {
-        const int column = place.column + 64 * strip;
+        const int column = place.column + STRIP * strip;
         const bool first = threadIdx.x % 128 == 0;
         const uint32_t slab = this->slab(turn);
         ignis_ptx_fence_proxy_async();
@@ -194,10 +230,10 @@ struct Finish {
 __device__ inline void shift(float (&sum)[BN / 8][4])
 {
 #pragma unroll
-    for (int c = 8; c < BN / 8; c++)
+    for (int c = STRIP / 8; c < BN / 8; c++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            sum[c - 8][i] = sum[c][i];
+            sum[c - STRIP / 8][i] = sum[c][i];
 }
 
 #endif /* IGNIS_GEMM_HOPPER_AHEAD_CUH */

@@ -496,6 +496,8 @@ static ignis__gemm_kernel chosen_for(int activation, ignis_dtype dtype, int64_t 
     op.work.call = "test";
     p.m = m, p.n = p.row_b = n, p.k = p.row_a = k, p.batch = 1, p.factor = 1;
     p.packed_a = k % 8 == 0, p.packed_b = p.packed_out = n % 8 == 0;
+    p.words = dtype == IGNIS_F32;
+    p = ignis__gemm_by_wgmma(&p);
     p.activation = activation;
     return ignis__gemm_choose(&op, dtype, &p, &nothing);
 }
@@ -503,6 +505,20 @@ static ignis__gemm_kernel chosen_for(int activation, ignis_dtype dtype, int64_t 
 static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int processors)
 {
     return chosen_for(0, dtype, m, n, k, processors);
+}
+
+/*  Whether that is left to an own kernel where both are there. */
+static bool leads(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b)
+{
+    ignis__device device = ignis__devices[0];
+    ignis__product product = ignis__product_of(dtype, m, n, k, transpose_b);
+    ignis__op op;
+    memset(&op, 0, sizeof op);
+    device.info.multiprocessors = 132;
+    op.work.device = &device;
+    op.work.call = "test";
+    product.transpose_a = transpose_a;
+    return ignis__gemm_leads(&op, &product);
 }
 
 /*  What may be done to a product: one form for each part from 0 to 7; others are plain. */
@@ -624,7 +640,13 @@ TEST(pairs_of_blocks_are_side_by_side)
 /*  f32 that may be rounded, where operands lie by k or are turned: every form, edges, splits, batches, and blocks in pairs. */
 TEST(tf32_by_wgmma)
 {
-    static const int64_t sizes[][3] = {{264, 136, 332}, {200, 568, 776}, {64, 128, 512}, {100, 136, 776}, {17, 264, 640}, {392, 264, 68}};
+    static const struct {
+        int64_t size[3];
+        int processors, rows, columns; /* of the tiles of a plain product */
+    } table[] = {{{17, 264, 640}, 132, 128, 64}, {{100, 136, 776}, 132, 128, 64}, {{64, 128, 512}, 132, 128, 64},
+                 {{200, 40, 520}, 30, 128, 64},  {{392, 264, 68}, 12, 128, 128},  {{264, 136, 332}, 2, 192, 144},
+                 {{376, 280, 776}, 6, 192, 96},  {{200, 568, 392}, 2, 128, 192},  {{328, 376, 456}, 2, 128, 192},
+                 {{328, 504, 200}, 2, 128, 256}};
     ignis_desc desc;
     int i, part;
     own_setup(&desc);
@@ -632,13 +654,22 @@ TEST(tf32_by_wgmma)
     SETUP(&desc);
     if (!has_pairs())
         SKIP("the device has no wgmma, or no clusters");
-    for (i = 0; i < COUNT_OF(sizes); i++)
+    for (i = 0; i < COUNT_OF(table); i++) {
+        const int64_t *size = table[i].size;
+        ignis__gemm_kernel kernel = chosen(IGNIS_F32, size[0], size[1], size[2], table[i].processors);
+        CHECK_INT(kernel.rows, table[i].rows);
+        CHECK_INT(kernel.columns, table[i].columns);
         for (part = 0; part < 10; part++) {
-            scenario s = form_of(sizes[i], part);
+            scenario s = form_of(size, part);
             s.transpose_a = part % 4 == 2, s.transpose_b = part % 2, s.batch = part == 0 ? 2 : 0;
             s.column_sums |= part == 9;
-            check_tf32(s, i < 2 ? 2 + 5 * (part % 3) : 132);
+            check_tf32(s, table[i].processors);
         }
+    }
+    CHECK(leads(IGNIS_F32, 4096, 4096, 4096, false, true) && leads(IGNIS_F32, 4096, 4096, 4096, true, false));
+    CHECK(!leads(IGNIS_F32, 4096, 4096, 4096, false, false) && leads(IGNIS_F32, 8192, 4096, 4096, false, false));
+    CHECK(!leads(IGNIS_F32, 4096, 4096, 4096, true, true) && leads(IGNIS_F32, 4096, 8192, 4096, true, true));
+    CHECK(!leads(IGNIS_F32, 512, 512, 4096, false, true) && leads(IGNIS_BF16, 4096, 4096, 4096, false, false));
 }
 
 TEST(the_kernel_follows_device_type_and_size)
@@ -677,6 +708,7 @@ TEST(the_kernel_follows_device_type_and_size)
         CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).splits, 1);
         CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits >= 16);
         CHECK_INT(chosen(IGNIS_BF16, 64, 1024, 1024, 132).columns, 64);
+        CHECK(leads(IGNIS_BF16, 4096, 4096, 4096, false, false) && !leads(IGNIS_F32, 4096, 4096, 4096, false, true)); /* exact */
     }
 }
 

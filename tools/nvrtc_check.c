@@ -382,6 +382,14 @@ static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
                                           "-DIGNIS_T=2" TILED(1, 0, 64, 0) PATCHES(2),
                                           "-DIGNIS_T=2" TILED(1, 0, 128, 0) PATCHES(2) " -DIGNIS_ROWS=64",
                                           "-DIGNIS_T=2" TILED(1, 0, 128, 1) PATCHES(2) " -DIGNIS_ROWS=64",
+                                          "-DIGNIS_T=3" TILED(0, 1, 256, 1),
+                                          "-DIGNIS_T=3" TILED(0, 1, 256, 0) " -DIGNIS_PAIRS=2",
+                                          "-DIGNIS_T=3" TILED(0, 1, 256, 1) " -DIGNIS_OTHER=1",
+                                          "-DIGNIS_T=3" TILED(0, 1, 192, 1),
+                                          "-DIGNIS_T=3" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=3" TILED(0, 1, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=3" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
+                                          "-DIGNIS_T=3" TILED(0, 1, 64, 0),
                                           NULL};
 static const char *const gemm_hopper_large[] = {"-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
                                                 "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
@@ -390,6 +398,8 @@ static const char *const gemm_hopper_large[] = {"-DIGNIS_T=2" TILED(0, 1, 192, 1
                                                 "-DIGNIS_T=2" TILED(0, 0, 96, 1) " -DIGNIS_ROWS=192",
                                                 "-DIGNIS_T=2" TILED(0, 1, 176, 1) " -DIGNIS_ROWS=192",
                                                 "-DIGNIS_T=1" TILED(1, 1, 80, 1) " -DIGNIS_ACTIVATION=1 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+                                                "-DIGNIS_T=3" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
+                                                "-DIGNIS_T=3" TILED(0, 1, 112, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_ROWS=192",
                                                 NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
