@@ -22152,25 +22152,39 @@ static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *produ
     return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
 }
 
+/*  Of those by wgmma: a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the next one, a tenth may. */
+static bool ignis__gemm_fills(const ignis__op *op, const ignis__product *product)
+{
+    int64_t m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;
+    double size = (double)product->m * (double)n * (double)product->batch / 128;
+    int64_t ahead = 11 * 128 / ignis__dtypes[product->dtype].size;
+    return m * ignis__ceil_div(n, 256) >= op->work.device->info.multiprocessors && product->k >= 256 &&
+           ((double)(m * ignis__ceil_div(n, 256) * 256) < 1.04 * size ||
+            (product->k > ahead && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size));
+}
+
+/*  The same of f32, which lies along the sum, or is turned: cuBLASLt is slow where neither operand does; where one does not, the other one has to
+    have many rows. */
+static bool ignis__gemm_fills_words(const ignis__op *op, const ignis__product *product)
+{
+    bool turns_a = product->transpose_a, turns_b = !product->transpose_b;
+    double tiles = (double)product->m * (double)product->n * (double)product->batch / (128 * 128);
+    if (!turns_a && !turns_b)
+        return product->m >= 512 && product->n >= 64 && product->k >= 64 && tiles > 0.9 * op->work.device->info.multiprocessors;
+    return ignis__gemm_fills(op, product) && (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
+}
+
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done
-    to them costs nothing), and by wgmma, of a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the
-    next one, a tenth may. Of f32 that may be rounded, cuBLASLt is slow where neither operand lies by k; where one does not, and is turned, the other
-    one has to have many rows. */
+    to them costs nothing), and large ones by wgmma. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
-    int64_t processors = op->work.device->info.multiprocessors, m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;
-    double size = (double)product->m * (double)n * (double)product->batch / 128;
-    bool words = dtype == IGNIS_F32, turns_a = words && product->transpose_a, turns_b = words && !product->transpose_b;
-    int64_t ahead = 11 * 128 / ignis__dtypes[dtype].size;
     if (ignis__gemm_is_tiny(op, product))
         return ignis__nvrtc_there(op->work.call);
-    return m * ignis__ceil_div(n, 256) >= processors && product->k >= 256 && product->k <= 8192 && /* at 32768 and more they were slower */
-           (product->m | n | product->k) % ignis__pack_elements(dtype) == 0 &&
-           ((double)(m * ignis__ceil_div(n, 256) * 256) < 1.04 * size ||
-            (product->k > ahead && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size)) &&
-           (turns_a == turns_b || (turns_a ? n : product->m) >= 8192) && ignis__nvrtc_there(op->work.call) &&
-           ignis__gemm_has_wgmma(op, dtype);
+    return product->k <= 8192 && /* at 32768 and more they were slower */
+           (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
+           (dtype == IGNIS_F32 ? ignis__gemm_fills_words(op, product) : ignis__gemm_fills(op, product)) &&
+           ignis__nvrtc_there(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */

@@ -669,7 +669,7 @@ TEST(tf32_by_wgmma)
     CHECK(leads(IGNIS_F32, 4096, 4096, 4096, false, true) && leads(IGNIS_F32, 4096, 4096, 4096, true, false));
     CHECK(!leads(IGNIS_F32, 4096, 4096, 4096, false, false) && leads(IGNIS_F32, 8192, 4096, 4096, false, false));
     CHECK(!leads(IGNIS_F32, 4096, 4096, 4096, true, true) && leads(IGNIS_F32, 4096, 8192, 4096, true, true));
-    CHECK(!leads(IGNIS_F32, 512, 512, 4096, false, true) && leads(IGNIS_BF16, 4096, 4096, 4096, false, false));
+    CHECK(leads(IGNIS_F32, 1536, 1536, 1536, false, true) && !leads(IGNIS_F32, 1536, 512, 2048, false, true));
 }
 
 TEST(the_kernel_follows_device_type_and_size)
