@@ -1249,15 +1249,19 @@ typedef struct ignis_shape {
     int64_t dim[IGNIS_MAX_DIMS];
 } ignis_shape;
 
-/*  IGNIS_DTYPES - every element type, as X(enumerator suffix, lower-case name, bytes). */
-#define IGNIS_DTYPES(X) \
-    X(F16, f16, 2)      \
-    X(BF16, bf16, 2)    \
-    X(F32, f32, 4)      \
-    X(F64, f64, 8)      \
-    X(I32, i32, 4)      \
-    X(I64, i64, 8)      \
-    X(U8, u8, 1)
+/*  IGNIS_DTYPES - every element type, as X(enumerator suffix, lower-case name, bytes). Those of 8 bits are of the OCP 8-bit Floating Point
+    Specification (2023): e4m3 has 4 bits of exponent, 3 of fraction and no infinities, e5m2 5 and 2. Arrays, their operations, formulas and what
+    moves elements take them; operations of networks do not. */
+#define IGNIS_DTYPES(X)    \
+    X(F16, f16, 2)         \
+    X(BF16, bf16, 2)       \
+    X(F32, f32, 4)         \
+    X(F64, f64, 8)         \
+    X(I32, i32, 4)         \
+    X(I64, i64, 8)         \
+    X(U8, u8, 1)           \
+    X(F8_E4M3, f8_e4m3, 1) \
+    X(F8_E5M2, f8_e5m2, 1)
 
 typedef enum ignis_dtype {
     IGNIS_DTYPE_DEFAULT = 0, /* IGNIS_F32 */
@@ -1408,8 +1412,8 @@ IGNIS_API ignis_status ignis_array_mark_written(ignis_array array);
 IGNIS_API ignis_status ignis_array_zero(ignis_array array);
 
 /*  ignis_array_from_host - copy count elements of type dtype from the host, converting to the array's type
-    Conversion: to a floating type rounds to nearest even, keeps NaN, infinities and signed zeros, overflows to infinity. To an
-    integer type rounds toward zero and saturates; NaN becomes 0. 0 for dtype means the array's own.
+    Conversion: to a floating type rounds to nearest even, keeps NaN, infinities and signed zeros, overflows to infinity. Floating types
+    of 8 bits saturate, at 448 (e4m3) and 57344 (e5m2), infinities too. To an integer type rounds toward zero and saturates; NaN becomes 0. 0 for dtype means the array's own.
     Returns: IGNIS_OK, or the reason; on failure the array's content is undefined.
     Errors: FREED, ARGUMENT (null data, count is not numel, no such dtype), MEMORY, CUDA.
     Ownership: data may be reused when the call returns.
@@ -9202,8 +9206,8 @@ static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
 {
     if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_U8 are %d to %d", (int)dtype, (int)IGNIS_F16,
-                         (int)IGNIS_U8);
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d", (int)dtype,
+                         (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
 /*  "[2, 3]" in a struct, so that a message can hold several. */
@@ -9319,6 +9323,26 @@ static double ignis__widen_float(uint32_t bits, int fraction, int exponent)
     return value;
 }
 
+/*  The bits of 8, of which those from infinity on become the largest number; NaN stays. */
+static uint32_t ignis__saturate(uint32_t bits, uint32_t largest, uint32_t infinity)
+{
+    uint32_t size = bits & 0x7F;
+    return size == infinity ? (bits & 0x80) | largest : bits;
+}
+
+/*  f8_e4m3 is, with 5 bits of exponent, a number 256 times smaller; its last bits are a NaN instead of one. */
+static uint32_t ignis__round_e4m3(double value)
+{
+    uint32_t wide = ignis__round_double(value / 256, 3, 5), size = wide & 0xFF, sign = wide >> 1 & 0x80;
+    return value != value ? 0x7F : sign | (size < 0x7E ? size : 0x7E);
+}
+
+static double ignis__widen_e4m3(uint32_t bits)
+{
+    uint32_t size = bits & 0x7F;
+    return ignis__widen_float((bits & 0x80) << 1 | (size == 0x7F ? 0xFF : size), 3, 5) * 256;
+}
+
 /*  A double that rounds to every shorter type as the integer itself would: what a double cannot hold goes into its last bit. */
 static double ignis__widen_int(int64_t value)
 {
@@ -9344,7 +9368,7 @@ IGNIS__ONE_COPY static int64_t ignis__clamp(int64_t value, int64_t lowest, int64
     return value < lowest ? lowest : value > highest ? highest : value;
 }
 
-static bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32; }
+static bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32 && dtype <= IGNIS_U8; }
 
 /*  What elements travel in. */
 typedef union ignis__wide {
@@ -9370,6 +9394,8 @@ static void ignis__load_wide(ignis__wide *to, const char *from, ignis_dtype dtyp
     case IGNIS_F64: IGNIS__FOR_EACH(double, to[i].f = x)
     case IGNIS_I32: IGNIS__FOR_EACH(int32_t, to[i].i = x)
     case IGNIS_I64: IGNIS__FOR_EACH(int64_t, to[i].i = x)
+    case IGNIS_F8_E4M3: IGNIS__FOR_EACH(uint8_t, to[i].f = ignis__widen_e4m3(x))
+    case IGNIS_F8_E5M2: IGNIS__FOR_EACH(uint8_t, to[i].f = ignis__widen_float(x, 2, 5))
     default: IGNIS__FOR_EACH(uint8_t, to[i].i = x)
     }
 }
@@ -9392,6 +9418,8 @@ static void ignis__store_wide(char *to, const ignis__wide *from, ignis_dtype dty
     case IGNIS_F64: IGNIS__FOR_EACH(double, from[i].f)
     case IGNIS_I32: IGNIS__FOR_EACH(int32_t, ignis__clamp(from[i].i, INT32_MIN, INT32_MAX))
     case IGNIS_I64: IGNIS__FOR_EACH(int64_t, from[i].i)
+    case IGNIS_F8_E4M3: IGNIS__FOR_EACH(uint8_t, ignis__round_e4m3(from[i].f))
+    case IGNIS_F8_E5M2: IGNIS__FOR_EACH(uint8_t, ignis__saturate(ignis__round_double(from[i].f, 2, 5), 0x7B, 0x7C))
     default: IGNIS__FOR_EACH(uint8_t, ignis__clamp(from[i].i, 0, UINT8_MAX))
     }
 }
@@ -14072,6 +14100,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                              \
     X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                              \
     X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                                \
+    X(CAST_F8_E4M3, ELEMENTWISE_CU, "ignis_cast_f8_e4m3")                                      \
+    X(CAST_F8_E5M2, ELEMENTWISE_CU, "ignis_cast_f8_e5m2")                                      \
     X(SDPA, ATTENTION_CU, "ignis_sdpa")                                                        \
     X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                          \
     X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                                \
@@ -16428,7 +16458,7 @@ static const char *ignis__map_result_type(const ignis__map_writer *w, int k)
     return wide || w->formula->term[w->formula->result[spec->result + k]].type == 'w' ? "W" : "i64";
 }
 
-static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : dtype >= IGNIS_I32 ? "int" : "W"; }
+static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : ignis__dtype_is_int((ignis_dtype)dtype) ? "int" : "W"; }
 
 /*  The coordinates of an element, or of a pack, out of its index. */
 IGNIS__COLD static void ignis__map_add_coordinates(ignis__map_writer *w, const char *index)
@@ -16495,7 +16525,7 @@ IGNIS__COLD static void ignis__map_add_store(ignis__map_writer *w, int k, int n,
     ignis__map_text *t = &w->text;
     int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
     bool two = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
-    ignis__map_add(t, "            { u32 o[%d]%s;", words, dtype == IGNIS_U8 ? " = {}" : "");
+    ignis__map_add(t, "            { u32 o[%d]%s;", words, size == 1 ? " = {}" : "");
     for (e = 0; e < n; e += 1 + two) {
         ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k, e);
         if (two && n > 1)
@@ -17439,7 +17469,7 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
 }
 
 /*  The type of a result of a formula: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
-    bf16 together are f32, and f32 for integers alone. */
+    bf16 together are f32, and f32 for integers and types of 8 bits alone. */
 static ignis_dtype ignis__map_dtype(const ignis__map_run *run, int result)
 {
     char type = run->formula->term[run->formula->result[result]].type;
@@ -17525,7 +17555,7 @@ static bool ignis__map_prepare(const ignis__work *work, const char *formula, con
     int i;
     for (i = 0; i < count; i++)
         if (run->input[i])
-            integers |= (uint32_t)(run->dtype[i] >= IGNIS_I32) << i;
+            integers |= (uint32_t)ignis__dtype_is_int(run->dtype[i]) << i;
     run->formula = ignis__formula_get(call, formula, names, count, integers);
     if (!run->formula || !ignis__map_shape(call, run->formula, run))
         return false;
@@ -18265,7 +18295,7 @@ IGNIS__COLD static int64_t ignis__tensor_item(const char *call, ignis_tensor han
     if (ignis__tensor_numel(tensor) != 1)
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "a tensor of one element is needed, this one is %s",
                     ignis__shape_write(&tensor->shape).text);
-    else if (ignis__tensor_read(call, tensor, &bits, ignis__dtype_is_float(tensor->dtype) ? IGNIS_F64 : IGNIS_I64, 1) == IGNIS_OK)
+    else if (ignis__tensor_read(call, tensor, &bits, ignis__dtype_is_int(tensor->dtype) ? IGNIS_I64 : IGNIS_F64, 1) == IGNIS_OK)
         *dtype = tensor->dtype;
     ignis__tensor_drop(call, tensor);
     return bits;
@@ -18280,7 +18310,7 @@ IGNIS__COLD IGNIS_API double ignis_item(ignis_tensor tensor)
     memcpy(&value, &bits, sizeof value);
     if (dtype == IGNIS_DTYPE_DEFAULT)
         return ignis__nan();
-    if (ignis__dtype_is_float(dtype))
+    if (!ignis__dtype_is_int(dtype))
         return value;
     if ((double)bits < 9223372036854775808.0 && (int64_t)(double)bits == bits)
         return (double)bits;
@@ -18293,7 +18323,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
     static const char call[] = "ignis_item_i64";
     ignis_dtype dtype;
     int64_t value = ignis__tensor_item(call, tensor, &dtype);
-    if (!ignis__dtype_is_float(dtype))
+    if (dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_int(dtype))
         return dtype ? value : INT64_MIN;
     ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; i32, i64 or u8 is needed", ignis__dtypes[dtype].name);
     return INT64_MIN;
@@ -20794,7 +20824,7 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
 
 /*  What ignis_wide is in kernels, in an array. */
-static ignis_dtype ignis__sum_dtype(ignis_dtype dtype) { return ignis__dtype_is_float(dtype) ? ignis__wide_dtype(dtype) : IGNIS_I64; }
+static ignis_dtype ignis__sum_dtype(ignis_dtype dtype) { return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype); }
 
 /*  Elements of 16 bytes, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
@@ -22644,8 +22674,9 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
     ignis__array *out = NULL;
     if (!ignis__op_begin(&op, "ignis_cumsum", 1, &tensor))
         return ignis__no_tensor();
-    if (op.in[0]->dtype == IGNIS_U8)
-        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "the tensor is u8, whose sums would not fit; ignis_cast makes it i64");
+    if (ignis__dtypes[op.in[0]->dtype].size == 1)
+        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "the tensor is %s, whose sums would not fit; ignis_cast makes it %s",
+                       ignis__dtypes[op.in[0]->dtype].name, op.in[0]->dtype == IGNIS_U8 ? "i64" : "f32");
     if (ignis__op_dim(&op, &dim, "dim")) {
         s = ignis__spread_along(&op.in[0]->shape, dim);
         out = ignis__op_cumsum(&op, op.in[0], &s, 0);
@@ -29719,8 +29750,8 @@ static const struct {
     {"F6_E3M2", 6, IGNIS_DTYPE_DEFAULT},
     {"U8", 8, IGNIS_U8},
     {"I8", 8, IGNIS_DTYPE_DEFAULT},
-    {"F8_E5M2", 8, IGNIS_DTYPE_DEFAULT},
-    {"F8_E4M3", 8, IGNIS_DTYPE_DEFAULT},
+    {"F8_E5M2", 8, IGNIS_F8_E5M2},
+    {"F8_E4M3", 8, IGNIS_F8_E4M3},
     {"F8_E8M0", 8, IGNIS_DTYPE_DEFAULT},
     {"F8_E4M3FNUZ", 8, IGNIS_DTYPE_DEFAULT},
     {"F8_E5M2FNUZ", 8, IGNIS_DTYPE_DEFAULT},
@@ -46427,8 +46458,8 @@ enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
 static const struct {
     uint8_t code, bits;
     ignis_dtype dtype;
-} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},
-                            {0, 32, IGNIS_I32}, {0, 64, IGNIS_I64},  {1, 8, IGNIS_U8},   {6, 8, IGNIS_U8}};
+} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},     {0, 32, IGNIS_I32},
+                            {0, 64, IGNIS_I64}, {1, 8, IGNIS_U8},    {6, 8, IGNIS_U8},   {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
 
 /*  What is lent: the struct that the other side has, and the view that keeps the memory. From malloc, as it may outlive ignis_shutdown. */
 typedef struct ignis__lent_out {

@@ -7497,6 +7497,8 @@ enum {
     IGNIS__NCCL_FLOAT32 = 7,
     IGNIS__NCCL_FLOAT64 = 8,
     IGNIS__NCCL_BFLOAT16 = 9,
+    IGNIS__NCCL_FLOAT8_E4M3 = 10, /* of NCCL 2.24 */
+    IGNIS__NCCL_FLOAT8_E5M2 = 11,
     IGNIS__NCCL_SUM = 0,
     IGNIS__NCCL_PROD = 1,
     IGNIS__NCCL_MAX = 2,
@@ -7505,9 +7507,9 @@ enum {
 };
 
 /*  By ignis_dtype, whose first is the default. */
-static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16,
-                                                          IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT64, IGNIS__NCCL_INT32,
-                                                          IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8};
+static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
+    IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16, IGNIS__NCCL_FLOAT32,     IGNIS__NCCL_FLOAT64,
+    IGNIS__NCCL_INT32,   IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8,    IGNIS__NCCL_FLOAT8_E4M3, IGNIS__NCCL_FLOAT8_E5M2};
 /*  By ignis_op. */
 static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX, IGNIS__NCCL_AVG};
 
@@ -11228,7 +11230,7 @@ static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtyp
     if ((unsigned)op >= IGNIS_OP_COUNT)
         return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d", (int)op,
                              IGNIS_OP_COUNT - 1);
-    if (op == IGNIS_OP_AVG && dtype >= IGNIS_I32)
+    if (op == IGNIS_OP_AVG && ignis__dtype_is_int(dtype))
         return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
                              "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
                              ignis__dtypes[dtype].name);

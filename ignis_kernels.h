@@ -5,7 +5,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  989 lines   41498 bytes
+        ignis.cuh                 1016 lines   42910 bytes
         activation.cu              106 lines    4487 bytes
         activation.cuh              89 lines    4297 bytes
         attention.cu               456 lines   19817 bytes
@@ -29,6 +29,7 @@
         depthwise.cu               332 lines   14930 bytes
         elementwise.cu              72 lines    2976 bytes
         embedding.cu               203 lines    8965 bytes
+        f8.cuh                      37 lines    2030 bytes
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   332 lines   16037 bytes
@@ -52,7 +53,7 @@
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 487 lines   28786 bytes
         image.cuh                   63 lines    2688 bytes
-        map.cuh                    281 lines   12059 bytes
+        map.cuh                    289 lines   12528 bytes
         mma.cuh                    109 lines    5244 bytes
         norm.cu                    209 lines   12969 bytes
         norm.cuh                   245 lines   11132 bytes
@@ -116,6 +117,7 @@ enum {
     IGNIS__SOURCE_DEPTHWISE_CU,
     IGNIS__SOURCE_ELEMENTWISE_CU,
     IGNIS__SOURCE_EMBEDDING_CU,
+    IGNIS__SOURCE_F8_CUH,
     IGNIS__SOURCE_GATHER_CU,
     IGNIS__SOURCE_GEMM_CU,
     IGNIS__SOURCE_GEMM_CUH,
@@ -171,9 +173,9 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "/*  ignis.cuh - what every kernel of Ignis starts with, and any other kernel may: #include \"ignis.cuh\"",
     "",
     "    NVRTC gets this text from memory, so a machine that runs Ignis needs no CUDA headers, and nothing else can be",
-    "    included here. All names start with ignis_ or IGNIS_, but for the usual names of fixed-width integers.",
+    "    included here, but f8.cuh. All names start with ignis_ or IGNIS_, but for the usual names of fixed-width integers.",
     "",
-    "        types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_type<IGNIS_BF16>, ignis_wide<T>",
+    "        types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_f8_e4m3, ignis_f8_e5m2, ignis_type<IGNIS_BF16>, ignis_wide<T>",
     "        limits       ignis_infinity<T>(), ignis_max_value<T>(), ignis_min_value<T>()",
     "        conversion   ignis_convert<To>(x)",
     "        packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming, ignis_store_shared",
@@ -342,6 +344,8 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "",
     "template <typename To, typename From> __device__ inline To ignis_convert(From x);",
     "",
+    "#include \"f8.cuh\"",
+    "",
     "/*  Half precision. Used as a number it is a float; ignis_f16(x) rounds any number, once. */",
     "struct ignis_f16 {",
     "    uint16_t bits;",
@@ -387,6 +391,25 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "    }",
     "};",
     "",
+    "/*  8 bits, of which so many are the exponent and the fraction: see f8.cuh. Used like ignis_f16. */",
+    "template <int exponent, int fraction> struct ignis_f8 {",
+    "    uint8_t bits;",
+    "",
+    "    ignis_f8() = default;",
+    "    template <typename From> __device__ explicit ignis_f8(From x) { *this = ignis_convert<ignis_f8>(x); }",
+    "    __device__ operator float() const { return fraction == 3 ? ignis_e4m3_value(bits) : ignis_e5m2_value(bits); }",
+    "",
+    "    static __device__ ignis_f8 from_bits(uint8_t bits)",
+    "    {",
+    "        ignis_f8 eighth;",
+    "        eighth.bits = bits;",
+    "        return eighth;",
+    "    }",
+    "    static __device__ ignis_f8 round(float x) { return from_bits((uint8_t)(fraction == 3 ? ignis_e4m3_bits(x) : ignis_e5m2_bits(x))); }",
+    "};",
+    "typedef ignis_f8<4, 3> ignis_f8_e4m3;",
+    "typedef ignis_f8<5, 2> ignis_f8_e5m2;",
+    "",
     "/*  IGNIS_DTYPES - every element type as X(name, enumerator, type), with the enumerators of ignis_dtype in ignis.h. */",
     "#define IGNIS_DTYPES(X)             \\",
     "    X(f16, IGNIS_F16, ignis_f16)    \\",
@@ -395,9 +418,11 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "    X(f64, IGNIS_F64, double)       \\",
     "    X(i32, IGNIS_I32, int32_t)      \\",
     "    X(i64, IGNIS_I64, int64_t)      \\",
-    "    X(u8, IGNIS_U8, uint8_t)",
+    "    X(u8, IGNIS_U8, uint8_t)        \\",
+    "    X(f8_e4m3, IGNIS_F8_E4M3, ignis_f8_e4m3) \\",
+    "    X(f8_e5m2, IGNIS_F8_E5M2, ignis_f8_e5m2)",
     "",
-    "enum ignis_dtype { IGNIS_F16 = 1, IGNIS_BF16, IGNIS_F32, IGNIS_F64, IGNIS_I32, IGNIS_I64, IGNIS_U8 };",
+    "enum ignis_dtype { IGNIS_F16 = 1, IGNIS_BF16, IGNIS_F32, IGNIS_F64, IGNIS_I32, IGNIS_I64, IGNIS_U8, IGNIS_F8_E4M3, IGNIS_F8_E5M2 };",
     "",
     "/*  ignis_type<IGNIS_BF16> is ignis_bf16, and so on. */",
     "template <int dtype> struct ignis_type_of;",
@@ -412,6 +437,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "template <typename T> struct ignis_wide_of { typedef uint64_t type; };",
     "template <> struct ignis_wide_of<ignis_f16> { typedef float type; };",
     "template <> struct ignis_wide_of<ignis_bf16> { typedef float type; };",
+    "template <int exponent, int fraction> struct ignis_wide_of<ignis_f8<exponent, fraction>> { typedef float type; };",
     "template <> struct ignis_wide_of<float> { typedef float type; };",
     "template <> struct ignis_wide_of<double> { typedef double type; };",
     "template <typename T> using ignis_wide = typename ignis_wide_of<T>::type;",
@@ -419,7 +445,8 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "template <typename A, typename B> static constexpr bool ignis_is_same = false;",
     "template <typename A> static constexpr bool ignis_is_same<A, A> = true;",
     "template <typename T> static constexpr bool ignis_is_half = ignis_is_same<T, ignis_f16> || ignis_is_same<T, ignis_bf16>;",
-    "template <typename T> static constexpr bool ignis_is_float = ignis_is_half<T> || ignis_is_same<T, float> || ignis_is_same<T, double>;",
+    "template <typename T> static constexpr bool ignis_is_f8 = ignis_is_same<T, ignis_f8_e4m3> || ignis_is_same<T, ignis_f8_e5m2>;",
+    "template <typename T> static constexpr bool ignis_is_float = ignis_is_half<T> || ignis_is_f8<T> || ignis_is_same<T, float> || ignis_is_same<T, double>;",
     "template <typename T> static constexpr bool ignis_is_integer = /* of the element types; int64_t is one of the last two */",
     "    ignis_is_same<T, uint8_t> || ignis_is_same<T, int> || ignis_is_same<T, long> || ignis_is_same<T, long long>;",
     "",
@@ -445,6 +472,8 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "        return ignis_f16::from_bits(0x7bff);",
     "    else if constexpr (ignis_is_same<T, ignis_bf16>)",
     "        return ignis_bf16::from_bits(0x7f7f);",
+    "    else if constexpr (ignis_is_f8<T>)",
+    "        return T::from_bits(ignis_is_same<T, ignis_f8_e4m3> ? 0x7e : 0x7b);",
     "    else if constexpr (ignis_is_same<T, float>)",
     "        return __int_as_float(0x7f7fffff);",
     "    else if constexpr (ignis_is_same<T, double>)",
@@ -492,7 +521,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "}",
     "",
     "/*  ignis_convert<To>(x) - a number of one element type as another, by the rules of ignis_array_from_host:",
-    "    To a floating type: rounds once, to nearest even; keeps NaN, infinities and signed zeros; overflows to infinity.",
+    "    To a floating type: rounds once, to nearest even; keeps NaN, infinities and signed zeros; overflows to infinity. Those of 8 bits saturate.",
     "    To an integer type: rounds toward zero and saturates; NaN becomes 0. */",
     "template <typename To, typename From> __device__ inline To ignis_convert(From x)",
     "{",
@@ -500,9 +529,9 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "    static_assert(ignis_is_float<From> || sizeof(From) < 8 || From(-1) < From(0), \"ignis_convert takes no unsigned 64 bits\");",
     "    if constexpr (ignis_is_same<To, From>) {",
     "        return x;",
-    "    } else if constexpr (ignis_is_half<From>) {",
+    "    } else if constexpr (ignis_is_half<From> || ignis_is_f8<From>) {",
     "        return ignis_convert<To>(float(x)); /* exact */",
-    "    } else if constexpr (ignis_is_half<To>) {",
+    "    } else if constexpr (ignis_is_half<To> || ignis_is_f8<To>) {",
     "        constexpr bool fits_float = ignis_is_same<From, float> || sizeof(From) <= 2;",
     "        if constexpr (fits_float)",
     "            return To::round(x);",
@@ -3258,6 +3287,46 @@ static const char *const ignis__lines_elementwise_cu[] = {
     "IGNIS_DTYPES(IGNIS_CAST)",
 };
 
+static const char *const ignis__lines_f8_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
+    "/*  f8.cuh - floating numbers of 8 bits, for ignis.cuh and map.cuh: e4m3 has 4 bits of exponent, 3 of fraction and no infinities, e5m2 5 and 2",
+    "",
+    "    OCP 8-bit Floating Point Specification (2023), in its saturating mode: what is larger than the largest number, 448 and 57344, and infinities",
+    "    become that; NaN stays. Plain CUDA C, as only sm_89 and up have instructions for it.",
+    "*/",
+    "#ifndef IGNIS_F8_CUH",
+    "#define IGNIS_F8_CUH",
+    "",
+    "/*  The bits as those of a float whose exponent is 2^120, or 2^112, times too small: exact, also below the normal numbers. */",
+    "static __device__ __forceinline__ float ignis_e4m3_value(unsigned bits)",
+    "{",
+    "    const unsigned size = bits & 0x7f;",
+    "    const float value = size == 0x7f ? __uint_as_float(0x7fc00000) : __uint_as_float(size << 20) * __uint_as_float(0x7b800000);",
+    "    return bits & 0x80 ? -value : value;",
+    "}",
+    "",
+    "static __device__ __forceinline__ float ignis_e5m2_value(unsigned bits)",
+    "{",
+    "    const unsigned size = bits & 0x7f;",
+    "    const float value = size >= 0x7c ? __uint_as_float(0x7f800000 | size << 21) : __uint_as_float(size << 21) * __uint_as_float(0x77800000);",
+    "    return bits & 0x80 ? -value : value;",
+    "}",
+    "",
+    "/*  Rounds to nearest even: to whole steps of the number's power of two, or of the smallest one. The hidden bit, or a carry, adds one to the exponent. */",
+    "static __device__ __forceinline__ unsigned ignis_f8_bits(float x, int fraction, int bias, float largest)",
+    "{",
+    "    const float size = fminf(fabsf(x), largest);",
+    "    const int power = max((int)(__float_as_uint(size) >> 23) - 127, 1 - bias);",
+    "    const unsigned steps = __float2uint_rn(size * __uint_as_float((unsigned)(127 + fraction - power) << 23));",
+    "    return x != x ? 0x7f : (__float_as_uint(x) >> 24 & 0x80) | (((unsigned)(power + bias - 1) << fraction) + steps);",
+    "}",
+    "",
+    "static __device__ __forceinline__ unsigned ignis_e4m3_bits(float x) { return ignis_f8_bits(x, 3, 7, 448); }",
+    "static __device__ __forceinline__ unsigned ignis_e5m2_bits(float x) { return ignis_f8_bits(x, 2, 15, 57344); }",
+    "",
+    "#endif /* IGNIS_F8_CUH */",
+};
+
 static const char *const ignis__lines_gemm_cuh[] = {
     "// SPDX-License-Identifier: MIT",
     "/*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored",
@@ -5508,6 +5577,8 @@ static const char *const ignis__lines_map_cuh[] = {
     "",
     "/* >>conversion -------------------------------------------------------------------------------------------------- */",
     "",
+    "#include \"f8.cuh\"",
+    "",
     "DI float from_f16(u16 bits)",
     "{",
     "    float value;",
@@ -5563,6 +5634,8 @@ static const char *const ignis__lines_map_cuh[] = {
     "#define GET_i32(w, e) ((int)(w)[e])",
     "#define GET_i64(w, e) ((i64)((u64)(w)[2 * (e) + 1] << 32 | (w)[2 * (e)]))",
     "#define GET_u8(w, e) ((int)((w)[(e) / 4] >> 8 * ((e)&3) & 255u))",
+    "#define GET_f8_e4m3(w, e) ignis_e4m3_value((w)[(e) / 4] >> 8 * ((e)&3) & 255u)",
+    "#define GET_f8_e5m2(w, e) ignis_e5m2_value((w)[(e) / 4] >> 8 * ((e)&3) & 255u)",
     "#define ONE_f16(p) from_f16(*(const u16 *)(p))",
     "#define ONE_bf16(p) __uint_as_float((u32) * (const u16 *)(p) << 16)",
     "#define ONE_f32(p) (*(const float *)(p))",
@@ -5570,6 +5643,8 @@ static const char *const ignis__lines_map_cuh[] = {
     "#define ONE_i32(p) (*(const int *)(p))",
     "#define ONE_i64(p) (*(const i64 *)(p))",
     "#define ONE_u8(p) ((int)*(const u8 *)(p))",
+    "#define ONE_f8_e4m3(p) ignis_e4m3_value(*(const u8 *)(p))",
+    "#define ONE_f8_e5m2(p) ignis_e5m2_value(*(const u8 *)(p))",
     "#define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16((float)(x), (float)(y))",
     "#define TWO_bf16(o, e, x, y) (o)[(e) / 2] = pair_bf16((float)(x), (float)(y))",
     "#define SET_f32(o, e, x) (o)[e] = __float_as_uint((float)(x))",
@@ -5582,6 +5657,8 @@ static const char *const ignis__lines_map_cuh[] = {
     "        (o)[2 * (e) + 1] = (u32)(word >> 32); \\",
     "    }",
     "#define SET_u8(o, e, x) (o)[(e) / 4] |= to_u8(x) << 8 * ((e)&3)",
+    "#define SET_f8_e4m3(o, e, x) (o)[(e) / 4] |= ignis_e4m3_bits((float)(x)) << 8 * ((e)&3)",
+    "#define SET_f8_e5m2(o, e, x) (o)[(e) / 4] |= ignis_e5m2_bits((float)(x)) << 8 * ((e)&3)",
     "",
     "/* >>functions --------------------------------------------------------------------------------------------------- */",
     "",
@@ -21117,7 +21194,7 @@ static const char *const ignis__lines_upsample_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0x1495aaa46403280fULL, ignis__lines_ignis_cuh, 989},
+    {"ignis.cuh", 0xbfe4f2f77ce3eac5ULL, ignis__lines_ignis_cuh, 1016},
     {"activation.cu", 0x1b5c7d6b3d2a436aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_activation_cu, 106)},
     {"activation.cuh", 0x348ac5f83f246b5cULL, ignis__lines_activation_cuh, 89},
     {"attention.cu", 0xe5329cbf7528f497ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_cu, 456)},
@@ -21141,6 +21218,7 @@ static const ignis__source ignis__sources[] = {
     {"depthwise.cu", 0x31cc5d163dd29c90ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_depthwise_cu, 332)},
     {"elementwise.cu", 0x0ef9c0985b9f6067ULL, ignis__lines_elementwise_cu, 72},
     {"embedding.cu", 0x975552be31a0f879ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_embedding_cu, 203)},
+    {"f8.cuh", 0xe9a76e7272aa3f7cULL, ignis__lines_f8_cuh, 37},
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8f98f104f0c4d16aULL, ignis__lines_gemm_cuh, 332},
@@ -21164,7 +21242,7 @@ static const ignis__source ignis__sources[] = {
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0xdd848d881a02f1eeULL, ignis__lines_hopper_cuh, 487},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
-    {"map.cuh", 0x803c9519219ed514ULL, ignis__lines_map_cuh, 281},
+    {"map.cuh", 0x2336e36bd89b3a95ULL, ignis__lines_map_cuh, 289},
     {"mma.cuh", 0x12c0d9f913365691ULL, ignis__lines_mma_cuh, 109},
     {"norm.cu", 0xaa15890d5d2caa43ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
     {"norm.cuh", 0x746bf00357edb8a8ULL, ignis__lines_norm_cuh, 245},

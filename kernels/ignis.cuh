@@ -2,9 +2,9 @@
 /*  ignis.cuh - what every kernel of Ignis starts with, and any other kernel may: #include "ignis.cuh"
 
     NVRTC gets this text from memory, so a machine that runs Ignis needs no CUDA headers, and nothing else can be
-    included here. All names start with ignis_ or IGNIS_, but for the usual names of fixed-width integers.
+    included here, but f8.cuh. All names start with ignis_ or IGNIS_, but for the usual names of fixed-width integers.
 
-        types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_type<IGNIS_BF16>, ignis_wide<T>
+        types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_f8_e4m3, ignis_f8_e5m2, ignis_type<IGNIS_BF16>, ignis_wide<T>
         limits       ignis_infinity<T>(), ignis_max_value<T>(), ignis_min_value<T>()
         conversion   ignis_convert<To>(x)
         packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming, ignis_store_shared
@@ -173,6 +173,8 @@ __device__ inline void ignis_grid_dependency()
 
 template <typename To, typename From> __device__ inline To ignis_convert(From x);
 
+#include "f8.cuh"
+
 /*  Half precision. Used as a number it is a float; ignis_f16(x) rounds any number, once. */
 struct ignis_f16 {
     uint16_t bits;
@@ -218,6 +220,25 @@ struct ignis_bf16 {
     }
 };
 
+/*  8 bits, of which so many are the exponent and the fraction: see f8.cuh. Used like ignis_f16. */
+template <int exponent, int fraction> struct ignis_f8 {
+    uint8_t bits;
+
+    ignis_f8() = default;
+    template <typename From> __device__ explicit ignis_f8(From x) { *this = ignis_convert<ignis_f8>(x); }
+    __device__ operator float() const { return fraction == 3 ? ignis_e4m3_value(bits) : ignis_e5m2_value(bits); }
+
+    static __device__ ignis_f8 from_bits(uint8_t bits)
+    {
+        ignis_f8 eighth;
+        eighth.bits = bits;
+        return eighth;
+    }
+    static __device__ ignis_f8 round(float x) { return from_bits((uint8_t)(fraction == 3 ? ignis_e4m3_bits(x) : ignis_e5m2_bits(x))); }
+};
+typedef ignis_f8<4, 3> ignis_f8_e4m3;
+typedef ignis_f8<5, 2> ignis_f8_e5m2;
+
 /*  IGNIS_DTYPES - every element type as X(name, enumerator, type), with the enumerators of ignis_dtype in ignis.h. */
 #define IGNIS_DTYPES(X)             \
     X(f16, IGNIS_F16, ignis_f16)    \
@@ -226,9 +247,11 @@ struct ignis_bf16 {
     X(f64, IGNIS_F64, double)       \
     X(i32, IGNIS_I32, int32_t)      \
     X(i64, IGNIS_I64, int64_t)      \
-    X(u8, IGNIS_U8, uint8_t)
+    X(u8, IGNIS_U8, uint8_t)        \
+    X(f8_e4m3, IGNIS_F8_E4M3, ignis_f8_e4m3) \
+    X(f8_e5m2, IGNIS_F8_E5M2, ignis_f8_e5m2)
 
-enum ignis_dtype { IGNIS_F16 = 1, IGNIS_BF16, IGNIS_F32, IGNIS_F64, IGNIS_I32, IGNIS_I64, IGNIS_U8 };
+enum ignis_dtype { IGNIS_F16 = 1, IGNIS_BF16, IGNIS_F32, IGNIS_F64, IGNIS_I32, IGNIS_I64, IGNIS_U8, IGNIS_F8_E4M3, IGNIS_F8_E5M2 };
 
 /*  ignis_type<IGNIS_BF16> is ignis_bf16, and so on. */
 template <int dtype> struct ignis_type_of;
@@ -243,6 +266,7 @@ template <int dtype> using ignis_type = typename ignis_type_of<dtype>::type;
 template <typename T> struct ignis_wide_of { typedef uint64_t type; };
 template <> struct ignis_wide_of<ignis_f16> { typedef float type; };
 template <> struct ignis_wide_of<ignis_bf16> { typedef float type; };
+template <int exponent, int fraction> struct ignis_wide_of<ignis_f8<exponent, fraction>> { typedef float type; };
 template <> struct ignis_wide_of<float> { typedef float type; };
 template <> struct ignis_wide_of<double> { typedef double type; };
 template <typename T> using ignis_wide = typename ignis_wide_of<T>::type;
@@ -250,7 +274,8 @@ template <typename T> using ignis_wide = typename ignis_wide_of<T>::type;
 template <typename A, typename B> static constexpr bool ignis_is_same = false;
 template <typename A> static constexpr bool ignis_is_same<A, A> = true;
 template <typename T> static constexpr bool ignis_is_half = ignis_is_same<T, ignis_f16> || ignis_is_same<T, ignis_bf16>;
-template <typename T> static constexpr bool ignis_is_float = ignis_is_half<T> || ignis_is_same<T, float> || ignis_is_same<T, double>;
+template <typename T> static constexpr bool ignis_is_f8 = ignis_is_same<T, ignis_f8_e4m3> || ignis_is_same<T, ignis_f8_e5m2>;
+template <typename T> static constexpr bool ignis_is_float = ignis_is_half<T> || ignis_is_f8<T> || ignis_is_same<T, float> || ignis_is_same<T, double>;
 template <typename T> static constexpr bool ignis_is_integer = /* of the element types; int64_t is one of the last two */
     ignis_is_same<T, uint8_t> || ignis_is_same<T, int> || ignis_is_same<T, long> || ignis_is_same<T, long long>;
 
@@ -276,6 +301,8 @@ template <typename T> __device__ constexpr T ignis_max_value()
         return ignis_f16::from_bits(0x7bff);
     else if constexpr (ignis_is_same<T, ignis_bf16>)
         return ignis_bf16::from_bits(0x7f7f);
+    else if constexpr (ignis_is_f8<T>)
+        return T::from_bits(ignis_is_same<T, ignis_f8_e4m3> ? 0x7e : 0x7b);
     else if constexpr (ignis_is_same<T, float>)
         return __int_as_float(0x7f7fffff);
     else if constexpr (ignis_is_same<T, double>)
@@ -323,7 +350,7 @@ template <typename From> __device__ inline float ignis_round_to_odd(From x)
 }
 
 /*  ignis_convert<To>(x) - a number of one element type as another, by the rules of ignis_array_from_host:
-    To a floating type: rounds once, to nearest even; keeps NaN, infinities and signed zeros; overflows to infinity.
+    To a floating type: rounds once, to nearest even; keeps NaN, infinities and signed zeros; overflows to infinity. Those of 8 bits saturate.
     To an integer type: rounds toward zero and saturates; NaN becomes 0. */
 template <typename To, typename From> __device__ inline To ignis_convert(From x)
 {
@@ -331,9 +358,9 @@ template <typename To, typename From> __device__ inline To ignis_convert(From x)
     static_assert(ignis_is_float<From> || sizeof(From) < 8 || From(-1) < From(0), "ignis_convert takes no unsigned 64 bits");
     if constexpr (ignis_is_same<To, From>) {
         return x;
-    } else if constexpr (ignis_is_half<From>) {
+    } else if constexpr (ignis_is_half<From> || ignis_is_f8<From>) {
         return ignis_convert<To>(float(x)); /* exact */
-    } else if constexpr (ignis_is_half<To>) {
+    } else if constexpr (ignis_is_half<To> || ignis_is_f8<To>) {
         constexpr bool fits_float = ignis_is_same<From, float> || sizeof(From) <= 2;
         if constexpr (fits_float)
             return To::round(x);

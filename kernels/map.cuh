@@ -38,6 +38,8 @@ DI void st1(char *p, const u32 *w) { *(u8 *)p = (u8)w[0]; }
 
 /* >>conversion -------------------------------------------------------------------------------------------------- */
 
+#include "f8.cuh"
+
 DI float from_f16(u16 bits)
 {
     float value;
@@ -93,6 +95,8 @@ DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
 #define GET_i32(w, e) ((int)(w)[e])
 #define GET_i64(w, e) ((i64)((u64)(w)[2 * (e) + 1] << 32 | (w)[2 * (e)]))
 #define GET_u8(w, e) ((int)((w)[(e) / 4] >> 8 * ((e)&3) & 255u))
+#define GET_f8_e4m3(w, e) ignis_e4m3_value((w)[(e) / 4] >> 8 * ((e)&3) & 255u)
+#define GET_f8_e5m2(w, e) ignis_e5m2_value((w)[(e) / 4] >> 8 * ((e)&3) & 255u)
 #define ONE_f16(p) from_f16(*(const u16 *)(p))
 #define ONE_bf16(p) __uint_as_float((u32) * (const u16 *)(p) << 16)
 #define ONE_f32(p) (*(const float *)(p))
@@ -100,6 +104,8 @@ DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
 #define ONE_i32(p) (*(const int *)(p))
 #define ONE_i64(p) (*(const i64 *)(p))
 #define ONE_u8(p) ((int)*(const u8 *)(p))
+#define ONE_f8_e4m3(p) ignis_e4m3_value(*(const u8 *)(p))
+#define ONE_f8_e5m2(p) ignis_e5m2_value(*(const u8 *)(p))
 #define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16((float)(x), (float)(y))
 #define TWO_bf16(o, e, x, y) (o)[(e) / 2] = pair_bf16((float)(x), (float)(y))
 #define SET_f32(o, e, x) (o)[e] = __float_as_uint((float)(x))
@@ -112,6 +118,8 @@ DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
         (o)[2 * (e) + 1] = (u32)(word >> 32); \
     }
 #define SET_u8(o, e, x) (o)[(e) / 4] |= to_u8(x) << 8 * ((e)&3)
+#define SET_f8_e4m3(o, e, x) (o)[(e) / 4] |= ignis_e4m3_bits((float)(x)) << 8 * ((e)&3)
+#define SET_f8_e5m2(o, e, x) (o)[(e) / 4] |= ignis_e5m2_bits((float)(x)) << 8 * ((e)&3)
 
 /* >>functions --------------------------------------------------------------------------------------------------- */
 

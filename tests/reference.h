@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  reference.h - what conversions and element-wise operations have to give, worked out a second way
 
-    A value of any dtype is decoded to sign * m * 2^e with a 64-bit integer m, which holds all seven dtypes exactly, and
+    A value of any dtype is decoded to sign * m * 2^e with a 64-bit integer m, which holds all dtypes exactly, and
     encoded again with integer arithmetic alone. Nothing here depends on the host's floating-point unit or on Ignis' own
     conversions. A "bits" is an element's bit pattern in the low bits of a uint64_t. */
 #ifndef REFERENCE_H
@@ -17,7 +17,7 @@ typedef struct ref_format {
     int bytes;
     int exponent, mantissa; /* bits of a floating type, 0 for an integer */
     int64_t low;            /* range of an integer type */
-    uint64_t high;
+    uint64_t high;          /* of a floating type of 8 bits: the bits of the largest number, where it saturates */
 } ref_format;
 
 static const ref_format ref_formats[IGNIS_DTYPE_COUNT] = {
@@ -29,11 +29,14 @@ static const ref_format ref_formats[IGNIS_DTYPE_COUNT] = {
     {"i32", 4, 0, 0, INT32_MIN, INT32_MAX},
     {"i64", 8, 0, 0, INT64_MIN, INT64_MAX},
     {"u8", 1, 0, 0, 0, UINT8_MAX},
+    {"f8_e4m3", 1, 4, 3, 0, 0x7E}, /* one NaN, and no infinity */
+    {"f8_e5m2", 1, 5, 2, 0, 0x7B},
 };
 
-static const ignis_dtype ref_dtypes[7] = {IGNIS_F16, IGNIS_BF16, IGNIS_F32, IGNIS_F64, IGNIS_I32, IGNIS_I64, IGNIS_U8};
+static const ignis_dtype ref_dtypes[9] = {IGNIS_F16, IGNIS_BF16, IGNIS_F32,     IGNIS_F64,    IGNIS_I32,
+                                          IGNIS_I64, IGNIS_U8,   IGNIS_F8_E4M3, IGNIS_F8_E5M2};
 
-#define REF_EACH_DTYPE(d) for (d = IGNIS_F16; d <= IGNIS_U8; d = (ignis_dtype)(d + 1))
+#define REF_EACH_DTYPE(d) for (d = IGNIS_F16; d <= IGNIS_F8_E5M2; d = (ignis_dtype)(d + 1))
 
 static inline size_t ref_size(ignis_dtype dtype) { return (size_t)ref_formats[dtype].bytes; }
 static inline bool ref_is_float(ignis_dtype dtype) { return ref_formats[dtype].exponent != 0; }
@@ -67,7 +70,7 @@ static inline ref_value ref_decode(ignis_dtype dtype, uint64_t bits)
     if (ref_is_float(dtype)) {
         int field = (int)(bits >> f->mantissa & ref_mask(f->exponent)), bias = (1 << (f->exponent - 1)) - 1;
         v.m = bits & ref_mask(f->mantissa);
-        if (field == (1 << f->exponent) - 1)
+        if (dtype == IGNIS_F8_E4M3 ? (bits & 0x7F) == 0x7F : field == (1 << f->exponent) - 1)
             v.kind = v.m ? REF_NAN : REF_INFINITE;
         if (field)
             v.m |= UINT64_C(1) << f->mantissa;
@@ -98,7 +101,9 @@ static inline uint64_t ref_encode_float(const ref_format *f, ref_value v)
     int bias = (1 << (f->exponent - 1)) - 1, top = 63, exponent;
     uint64_t bits, infinity = ref_mask(f->exponent) << f->mantissa, sign = (uint64_t)v.negative << (8 * f->bytes - 1);
     if (v.kind == REF_NAN)
-        return infinity | UINT64_C(1) << (f->mantissa - 1);
+        return f->high ? 0x7F : infinity | UINT64_C(1) << (f->mantissa - 1);
+    if (f->high)
+        infinity = f->high;
     if (v.kind == REF_INFINITE)
         return sign | infinity;
     if (v.m == 0)
@@ -106,7 +111,7 @@ static inline uint64_t ref_encode_float(const ref_format *f, ref_value v)
     while (!(v.m >> top & 1))
         top--;
     exponent = v.e + top; /* 2^exponent <= |v| < 2^(exponent + 1) */
-    if (exponent > bias)
+    if (exponent > bias + (f->exponent == 4))
         return sign | infinity;
     if (exponent < 1 - bias)
         exponent = 1 - bias; /* subnormal: the smallest normal's step */
@@ -135,6 +140,8 @@ static inline uint64_t ref_encode_integer(const ref_format *f, ref_value v)
 static inline uint64_t ref_convert(ignis_dtype to, ignis_dtype from, uint64_t bits)
 {
     ref_value v = ref_decode(from, bits);
+    if (to == from)
+        return bits;
     return ref_is_float(to) ? ref_encode_float(&ref_formats[to], v) : ref_encode_integer(&ref_formats[to], v);
 }
 

@@ -102,7 +102,7 @@ TEST(create_refuses_bad_descs)
          IGNIS_DIAG_SHAPE_OVERFLOW},
         {"2^61 f32: 2^63 bytes", {1, {INT64_C(1) << 61}}, IGNIS_F32, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
         {"2^60 f64: 2^63 bytes", {1, {INT64_C(1) << 60}}, IGNIS_F64, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
-        {"dtype 8", {1, {4}}, 8, 0, 0, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
+        {"no dtype", {1, {4}}, IGNIS_DTYPE_COUNT, 0, 0, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
         {"dtype -1", {1, {4}}, -1, 0, 0, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
         {"owner 4", {1, {4}}, 0, 0, 4, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
         {"device 64", {1, {4}}, 0, 64, 0, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE},
@@ -329,7 +329,7 @@ TEST(transfers_refuse_bad_arguments)
     CHECK_MESSAGE_HAS("5");
     CHECK_MESSAGE_HAS("6");
     CHECK_STATUS(ignis_array_from_host(array, data, IGNIS_F32, 7), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
-    CHECK_STATUS(ignis_array_from_host(array, data, (ignis_dtype)8, 6), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_STATUS(ignis_array_from_host(array, data, IGNIS_DTYPE_COUNT, 6), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_STATUS(ignis_array_from_host_raw(array, NULL, 24), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_STATUS(ignis_array_from_host_raw(array, data, 23), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
     CHECK_STATUS(ignis_array_from_host_raw(array, data, -24), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
@@ -891,8 +891,8 @@ TEST(arrays_of_no_elements_work_everywhere)
 
 TEST(names_and_sizes_need_no_setup)
 {
-    static const char *const names[] = {"f32", "f16", "bf16", "f32", "f64", "i32", "i64", "u8"};
-    static const int sizes[] = {4, 2, 2, 4, 8, 4, 8, 1};
+    static const char *const names[] = {"f32", "f16", "bf16", "f32", "f64", "i32", "i64", "u8", "f8_e4m3", "f8_e5m2"};
+    static const int sizes[] = {4, 2, 2, 4, 8, 4, 8, 1, 1, 1};
     static const char *const owners[] = {"ignis", "ignis", "nvccl", "wnais"};
     int i;
     for (i = 0; i < IGNIS_DTYPE_COUNT; i++) {

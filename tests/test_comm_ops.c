@@ -115,6 +115,8 @@ static double number(ignis_op op, ignis_dtype dtype, int r, int64_t i)
 {
     if (op == IGNIS_OP_PROD)
         return (double)((i * 5 + r * 3) % 2 + 1) * (dtype != IGNIS_U8 && (i + r) % 3 == 0 ? -1 : 1);
+    if (dtype == IGNIS_F8_E4M3 || dtype == IGNIS_F8_E5M2)
+        return (double)((i * 7 + r * 13) % 9 - 4); /* what both have */
     return dtype == IGNIS_U8 ? (double)((i * 7 + r * 5) % 11) : (double)((i * 7 + r * 13) % 23 - 11);
 }
 

@@ -50,8 +50,8 @@ TEST(every_type_is_lent_in_both_versions)
     static const struct {
         ignis_dtype dtype;
         int code, bits;
-    } types[] = {{IGNIS_F16, 2, 16}, {IGNIS_BF16, 4, 16}, {IGNIS_F32, 2, 32}, {IGNIS_F64, 2, 64},
-                 {IGNIS_I32, 0, 32}, {IGNIS_I64, 0, 64},  {IGNIS_U8, 1, 8}};
+    } types[] = {{IGNIS_F16, 2, 16}, {IGNIS_BF16, 4, 16}, {IGNIS_F32, 2, 32},     {IGNIS_F64, 2, 64},    {IGNIS_I32, 0, 32},
+                 {IGNIS_I64, 0, 64}, {IGNIS_U8, 1, 8},    {IGNIS_F8_E4M3, 10, 8}, {IGNIS_F8_E5M2, 12, 8}};
     ignis_array_desc desc;
     ignis_dlpack *plain;
     ignis_dlpack_versioned *versioned;

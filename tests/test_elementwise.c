@@ -298,7 +298,7 @@ TEST(cast_keeps_the_attributes)
     CHECK_TEXT(info_of(cast).tag, "gradients");
     CHECK(info_of(cast).owns_memory);
     CHECK_INT(info_of(cast).parent, 0);
-    CHECK_REFUSED(0, ignis_array_cast(array, (ignis_dtype)9).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_REFUSED(0, ignis_array_cast(array, IGNIS_DTYPE_COUNT).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_OK(ignis_array_free_as(array, IGNIS_OWNER_NVCCL));
     CHECK_OK(ignis_array_free_as(cast, IGNIS_OWNER_NVCCL));
 }

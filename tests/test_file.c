@@ -89,9 +89,10 @@ static const char *const *one(const char *name)
 
 /* round trips ----------------------------------------------------------------------------------------------------- */
 
-enum { KINDS = 7 };
-static const char *const kind_names[KINDS] = {"f16", "bf16", "f32", "f64", "i32", "i64", "u8"};
-static const ignis_dtype kind_dtypes[KINDS] = {IGNIS_F16, IGNIS_BF16, IGNIS_F32, IGNIS_F64, IGNIS_I32, IGNIS_I64, IGNIS_U8};
+enum { KINDS = 9 };
+static const char *const kind_names[KINDS] = {"f16", "bf16", "f32", "f64", "i32", "i64", "u8", "e4m3", "e5m2"};
+static const ignis_dtype kind_dtypes[KINDS] = {IGNIS_F16, IGNIS_BF16, IGNIS_F32,     IGNIS_F64,    IGNIS_I32,
+                                               IGNIS_I64, IGNIS_U8,   IGNIS_F8_E4M3, IGNIS_F8_E5M2};
 
 TEST(every_dtype_comes_back_bit_for_bit)
 {

@@ -995,6 +995,42 @@ TEST(topk_of_equal_elements)
 
 /* --- masks ------------------------------------------------------------------------------------------------------------------------ */
 
+/*  Floats of 8 bits are moved, ordered, counted and computed with by formulas; what networks do with numbers is refused. */
+TEST(floats_of_8_bits)
+{
+    static const double values[6] = {3, -0.5, 448, 2, -7, 0};
+    static const int dims[2] = {1, 0};
+    ignis_scope scope;
+    ignis_dtype dtype;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    for (dtype = IGNIS_F8_E4M3; dtype <= IGNIS_F8_E5M2; dtype = (ignis_dtype)(dtype + 1)) {
+        ignis_tensor wide = tensor_of(values, IGNIS_SHAPE(2, 3), IGNIS_F32, false), x = ignis_cast(wide, dtype), indices = no_tensor(), t;
+        CHECK_INT(tensor_info(x).dtype, dtype);
+        CHECK_NUMBER(ignis_item(ignis_slice(ignis_reshape(x, IGNIS_SHAPE(6)), 0, 1, 1)), -0.5);
+        CHECK_NUMBER(value_at(ignis_permute(x, dims, 2), 3), -7);
+        CHECK_NUMBER(value_at(ignis_flip(x, dims, 1), 0), 448);
+        t = ignis_sort(x, 1, true, &indices);
+        CHECK_NUMBER(value_at(t, 0), 448);
+        CHECK_NUMBER(value_at(t, 5), -7);
+        CHECK_NUMBER(value_at(indices, 0), 2);
+        CHECK_NUMBER(value_at(ignis_tril(x, 0), 1), 0);
+        CHECK_NUMBER(value_at(ignis_index_select(x, 1, tensor_of(values + 5, IGNIS_SHAPE(1), IGNIS_I64, false)), 1), 2);
+        CHECK_NUMBER(value_at(ignis_one_hot(tensor_of(values + 3, IGNIS_SHAPE(1), IGNIS_I64, false), 3, dtype), 2), 1);
+        t = ignis_map("x * 2", IGNIS_INPUTS(x));
+        CHECK_INT(tensor_info(t).dtype, IGNIS_F32);
+        CHECK_NUMBER(value_at(t, 2), 896);
+        CHECK_NUMBER(value_at(ignis_cast(t, IGNIS_F8_E4M3), 2), 448); /* saturates */
+        CHECK_REFUSED(0, ignis_cumsum(x, 0).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+        CHECK_REFUSED(0, ignis_matmul(x, x).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+        CHECK_REFUSED(0, ignis_softmax(x).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+        CHECK_REFUSED(INT64_MIN, ignis_item_i64(ignis_slice(ignis_reshape(x, IGNIS_SHAPE(6)), 0, 1, 1)), IGNIS_ERROR_DTYPE,
+                      IGNIS_DIAG_DTYPE_DIFFERS);
+        CHECK_REFUSED(0, ignis_tensor_from_array(ignis_tensor_data(x), true).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_GRAD_OF_INTEGERS);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 /*  Comparisons and masked fills are formulas: a mask of u8, spread over a tensor of any floating type, that stops the gradient. */
 TEST(masks_are_formulas)
 {

@@ -131,8 +131,8 @@ static const char planted_kernel[] = "#include \"ignis.cuh\"\n"
                                      "}\n";
 
 /*  Every program, with the options that make each of its variants, separated by spaces. */
-static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4",
-                                         "-DIGNIS_T=5", "-DIGNIS_T=6", "-DIGNIS_T=7", NULL};
+static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", "-DIGNIS_T=5",
+                                         "-DIGNIS_T=6", "-DIGNIS_T=7", "-DIGNIS_T=8", "-DIGNIS_T=9", NULL};
 static const char *const every_sum[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", "-DIGNIS_T=5", "-DIGNIS_T=6", NULL};
 static const char *const for_all_types[] = {"-DIGNIS_T=1", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
