@@ -1413,7 +1413,8 @@ IGNIS_API ignis_status ignis_array_zero(ignis_array array);
 
 /*  ignis_array_from_host - copy count elements of type dtype from the host, converting to the array's type
     Conversion: to a floating type rounds to nearest even, keeps NaN, infinities and signed zeros, overflows to infinity. Floating types
-    of 8 bits saturate, at 448 (e4m3) and 57344 (e5m2), infinities too. To an integer type rounds toward zero and saturates; NaN becomes 0. 0 for dtype means the array's own.
+    of 8 bits saturate, at 448 (e4m3) and 57344 (e5m2), infinities too. To an integer type rounds toward zero and saturates; NaN becomes 0.
+    0 for dtype means the array's own.
     Returns: IGNIS_OK, or the reason; on failure the array's content is undefined.
     Errors: FREED, ARGUMENT (null data, count is not numel, no such dtype), MEMORY, CUDA.
     Ownership: data may be reused when the call returns.
@@ -21269,14 +21270,15 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     return kernel;
 }
 
-/*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows. f32 is rounded when it is loaded. */
-static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, ignis__address at, int64_t row, int64_t row_stride,
-                            int64_t rows, int64_t batch, int64_t stride, int box_rows)
+/*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows; rounds: f32 to tf32, when it is
+    loaded. */
+static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds, ignis__address at, int64_t row,
+                            int64_t row_stride, int64_t rows, int64_t batch, int64_t stride, int box_rows)
 {
     int64_t size = ignis__dtypes[dtype].size;
     int64_t dims[] = {row, rows, stride ? batch : 1}, strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
     int box[] = {(int)(128 / size), box_rows, 1};
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, true, at, 3, dims, strides, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, at, 3, dims, strides, box, NULL);
 }
 
 /*  A map of the array that has patches: so many pixels of the grid, for a tap. */
@@ -21542,25 +21544,25 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         if (p->patches_of == 1)
             ignis__patches_map(op, &a, dtype, p, kernel->rows);
         else
-            ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
-                            p->box_a);
+            ignis__gemm_map(op, &a, dtype, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch,
+                            p->batch_a, p->box_a);
         if (p->patches_of == 1) /* weights: a tap is a matrix */
-            ignis__gemm_map(op, &b, dtype, p->b, p->weights, p->patches.weight_row, p->transpose_b ? p->n : p->patches.weight_channels,
-                            p->patches.weight_row / p->weights, p->weights, p->box_b);
+            ignis__gemm_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
+                            p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights, p->weights, p->box_b);
         else if (p->patches_of == 2)
             ignis__patches_map(op, &b, dtype, p, 64);
         else
-            ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                            p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
+            ignis__gemm_map(op, &b, dtype, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch,
+                            p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
             ignis__patches_out_map(op, &out, dtype, p);
         else if (direct)
-            ignis__gemm_map(op, &out, dtype, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
+            ignis__gemm_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
                             gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
         if (direct && another)
-            ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch, p->m * p->n,
-                            64);
+            ignis__gemm_map(op, &other, dtype, false, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch,
+                            p->m * p->n, 64);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
@@ -22198,10 +22200,12 @@ static bool ignis__gemm_fills(const ignis__op *op, const ignis__product *product
 static bool ignis__gemm_fills_words(const ignis__op *op, const ignis__product *product)
 {
     bool turns_a = product->transpose_a, turns_b = !product->transpose_b;
+    int64_t most = ignis__gemm_pack_limit / ignis__dtypes[IGNIS_F32].size / product->batch;
     double tiles = (double)product->m * (double)product->n * (double)product->batch / (128 * 128);
     if (!turns_a && !turns_b)
         return product->m >= 512 && product->n >= 64 && product->k >= 64 && tiles > 0.9 * op->work.device->info.multiprocessors;
-    return ignis__gemm_fills(op, product) && (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
+    return ignis__gemm_fills(op, product) && (!turns_a || product->m * product->k <= most) &&
+           (!turns_b || product->n * product->k <= most) && (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
 }
 
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done

@@ -637,6 +637,29 @@ TEST(pairs_of_blocks_are_side_by_side)
     check_pairs(sizes, COUNT_OF(sizes), 132);
 }
 
+/*  Factors that are tf32, but a sum of two products that is not: results are stored as f32. */
+static void check_not_rounded(int64_t m, int64_t n, int processors)
+{
+    enum { K = 400 };
+    int before = ignis__devices[0].info.multiprocessors;
+    float *data = (float *)calloc((size_t)(m + n) * K, sizeof *data), *got = (float *)malloc(sizeof *got * (size_t)(m * n));
+    ignis_tensor a, b, out;
+    int64_t i, wrong = 0;
+    for (i = 0; i < m + n; i++)
+        data[i * K] = 1, data[i * K + 5] = 0.0078125f; /* 1 + 2^-14 */
+    a = ignis_tensor_from_host(data, IGNIS_SHAPE(m, K), NULL);
+    b = ignis_tensor_from_host(data + m * K, IGNIS_SHAPE(n, K), NULL);
+    ignis__devices[0].info.multiprocessors = processors;
+    out = ignis_matmul_t(a, b);
+    ignis__devices[0].info.multiprocessors = before;
+    CHECK_OK(ignis_tensor_to_host(out, got, IGNIS_F32, m * n));
+    for (i = 0; i < m * n; i++)
+        wrong += got[i] != 1.00006103515625f;
+    CHECK_INT(wrong, 0);
+    free(data), free(got);
+    let_go(a), let_go(b), let_go(out);
+}
+
 /*  f32 that may be rounded, where operands lie by k or are turned: every form, edges, splits, batches, and blocks in pairs. */
 TEST(tf32_by_wgmma)
 {
@@ -666,9 +689,11 @@ TEST(tf32_by_wgmma)
             check_tf32(s, table[i].processors);
         }
     }
+    check_not_rounded(64, 128, 2), check_not_rounded(200, 568, 2), check_not_rounded(376, 280, 6), check_not_rounded(328, 504, 2);
     CHECK(leads(IGNIS_F32, 4096, 4096, 4096, false, true) && leads(IGNIS_F32, 4096, 4096, 4096, true, false));
     CHECK(!leads(IGNIS_F32, 4096, 4096, 4096, false, false) && leads(IGNIS_F32, 8192, 4096, 4096, false, false));
     CHECK(!leads(IGNIS_F32, 4096, 4096, 4096, true, true) && leads(IGNIS_F32, 4096, 8192, 4096, true, true));
+    CHECK(leads(IGNIS_F32, 8192, 32768, 8192, false, false) && !leads(IGNIS_F32, 8192, 32769 + 7, 8192, false, false)); /* 1 GiB to turn */
     CHECK(leads(IGNIS_F32, 1536, 1536, 1536, false, true) && !leads(IGNIS_F32, 1536, 512, 2048, false, true));
 }
 
