@@ -885,7 +885,7 @@ typedef struct ignis_allocator {
 
 /*  Who computes matrix products. Own kernels sum in a fixed order; so does cuBLASLt, in another one, so the last bits of the two differ. */
 typedef enum ignis_matmul_by {
-    IGNIS_MATMUL_AUTO, /* own kernels for large products of f16, bf16 and tf32 on compute capability 9.0; else cuBLASLt where it is found */
+    IGNIS_MATMUL_AUTO,     /* own kernels for large products of f16, bf16 and tf32 on compute capability 9.0; else cuBLASLt, if found */
     IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
     IGNIS_MATMUL_OWN,      /* own kernels alone; cuBLASLt is not loaded */
     IGNIS_MATMUL_MEASURE,  /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
@@ -9324,11 +9324,11 @@ static double ignis__widen_float(uint32_t bits, int fraction, int exponent)
     return value;
 }
 
-/*  The bits of 8, of which those from infinity on become the largest number; NaN stays. */
-static uint32_t ignis__saturate(uint32_t bits, uint32_t largest, uint32_t infinity)
+/*  f8_e5m2 is rounded as f16 is, but infinity becomes the largest number. */
+static uint32_t ignis__round_e5m2(double value)
 {
-    uint32_t size = bits & 0x7F;
-    return size == infinity ? (bits & 0x80) | largest : bits;
+    uint32_t bits = ignis__round_double(value, 2, 5);
+    return (bits & 0x7F) == 0x7C ? bits - 1 : bits;
 }
 
 /*  f8_e4m3 is, with 5 bits of exponent, a number 256 times smaller; its last bits are a NaN instead of one. */
@@ -9420,7 +9420,7 @@ static void ignis__store_wide(char *to, const ignis__wide *from, ignis_dtype dty
     case IGNIS_I32: IGNIS__FOR_EACH(int32_t, ignis__clamp(from[i].i, INT32_MIN, INT32_MAX))
     case IGNIS_I64: IGNIS__FOR_EACH(int64_t, from[i].i)
     case IGNIS_F8_E4M3: IGNIS__FOR_EACH(uint8_t, ignis__round_e4m3(from[i].f))
-    case IGNIS_F8_E5M2: IGNIS__FOR_EACH(uint8_t, ignis__saturate(ignis__round_double(from[i].f, 2, 5), 0x7B, 0x7C))
+    case IGNIS_F8_E5M2: IGNIS__FOR_EACH(uint8_t, ignis__round_e5m2(from[i].f))
     default: IGNIS__FOR_EACH(uint8_t, ignis__clamp(from[i].i, 0, UINT8_MAX))
     }
 }
@@ -22184,7 +22184,8 @@ static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *produ
     return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
 }
 
-/*  Of those by wgmma: a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the next one, a tenth may. */
+/*  Of those by wgmma: a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the next one, a tenth
+    may. */
 static bool ignis__gemm_fills(const ignis__op *op, const ignis__product *product)
 {
     int64_t m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;

@@ -5,7 +5,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                 1016 lines   42910 bytes
+        ignis.cuh                 1016 lines   42982 bytes
         activation.cu              106 lines    4487 bytes
         activation.cuh              89 lines    4297 bytes
         attention.cu               456 lines   19817 bytes
@@ -411,14 +411,14 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "typedef ignis_f8<5, 2> ignis_f8_e5m2;",
     "",
     "/*  IGNIS_DTYPES - every element type as X(name, enumerator, type), with the enumerators of ignis_dtype in ignis.h. */",
-    "#define IGNIS_DTYPES(X)             \\",
-    "    X(f16, IGNIS_F16, ignis_f16)    \\",
-    "    X(bf16, IGNIS_BF16, ignis_bf16) \\",
-    "    X(f32, IGNIS_F32, float)        \\",
-    "    X(f64, IGNIS_F64, double)       \\",
-    "    X(i32, IGNIS_I32, int32_t)      \\",
-    "    X(i64, IGNIS_I64, int64_t)      \\",
-    "    X(u8, IGNIS_U8, uint8_t)        \\",
+    "#define IGNIS_DTYPES(X)                      \\",
+    "    X(f16, IGNIS_F16, ignis_f16)             \\",
+    "    X(bf16, IGNIS_BF16, ignis_bf16)          \\",
+    "    X(f32, IGNIS_F32, float)                 \\",
+    "    X(f64, IGNIS_F64, double)                \\",
+    "    X(i32, IGNIS_I32, int32_t)               \\",
+    "    X(i64, IGNIS_I64, int64_t)               \\",
+    "    X(u8, IGNIS_U8, uint8_t)                 \\",
     "    X(f8_e4m3, IGNIS_F8_E4M3, ignis_f8_e4m3) \\",
     "    X(f8_e5m2, IGNIS_F8_E5M2, ignis_f8_e5m2)",
     "",
@@ -21194,7 +21194,7 @@ static const char *const ignis__lines_upsample_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0xbfe4f2f77ce3eac5ULL, ignis__lines_ignis_cuh, 1016},
+    {"ignis.cuh", 0xeea9eb007b18b715ULL, ignis__lines_ignis_cuh, 1016},
     {"activation.cu", 0x1b5c7d6b3d2a436aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_activation_cu, 106)},
     {"activation.cuh", 0x348ac5f83f246b5cULL, ignis__lines_activation_cuh, 89},
     {"attention.cu", 0xe5329cbf7528f497ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_cu, 456)},

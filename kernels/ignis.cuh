@@ -240,14 +240,14 @@ typedef ignis_f8<4, 3> ignis_f8_e4m3;
 typedef ignis_f8<5, 2> ignis_f8_e5m2;
 
 /*  IGNIS_DTYPES - every element type as X(name, enumerator, type), with the enumerators of ignis_dtype in ignis.h. */
-#define IGNIS_DTYPES(X)             \
-    X(f16, IGNIS_F16, ignis_f16)    \
-    X(bf16, IGNIS_BF16, ignis_bf16) \
-    X(f32, IGNIS_F32, float)        \
-    X(f64, IGNIS_F64, double)       \
-    X(i32, IGNIS_I32, int32_t)      \
-    X(i64, IGNIS_I64, int64_t)      \
-    X(u8, IGNIS_U8, uint8_t)        \
+#define IGNIS_DTYPES(X)                      \
+    X(f16, IGNIS_F16, ignis_f16)             \
+    X(bf16, IGNIS_BF16, ignis_bf16)          \
+    X(f32, IGNIS_F32, float)                 \
+    X(f64, IGNIS_F64, double)                \
+    X(i32, IGNIS_I32, int32_t)               \
+    X(i64, IGNIS_I64, int64_t)               \
+    X(u8, IGNIS_U8, uint8_t)                 \
     X(f8_e4m3, IGNIS_F8_E4M3, ignis_f8_e4m3) \
     X(f8_e5m2, IGNIS_F8_E5M2, ignis_f8_e5m2)
 
