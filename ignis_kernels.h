@@ -33,8 +33,8 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   332 lines   16037 bytes
-        gemm_hopper.cu             827 lines   40519 bytes
-        gemm_hopper_ahead.cuh      239 lines   11168 bytes
+        gemm_hopper.cu             829 lines   40626 bytes
+        gemm_hopper_ahead.cuh      239 lines   11099 bytes
         gemm_mma.cu                271 lines   13610 bytes
         gemv.cu                    109 lines    4464 bytes
         gemv.cuh                   288 lines   12149 bytes
@@ -3772,7 +3772,7 @@ static const char *const ignis__lines_gemm_hopper_ahead_cuh[] = {
     "                    put(at + SLAB, x);",
     "#pragma unroll",
     "                for (int e = 0; e < 2; e++)",
-    "                    x[e] = IGNIS_ACTIVATION == RELU ? relu(x[e]) : IGNIS_ACTIVATION == GELU ? gelu(x[e]) : x[e];",
+    "                    x[e] = activated(x[e]);",
     "                put(at, x);",
     "            }",
     "        }",
@@ -13291,6 +13291,9 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    }",
     "}",
     "",
+    "/*  The activation of a number of f32, if there is one. */",
+    "__device__ inline Wide activated(Wide x) { return IGNIS_ACTIVATION == RELU ? relu(x) : IGNIS_ACTIVATION == GELU ? gelu(x) : x; }",
+    "",
     "/*  Finishes what a warpgroup has of a tile of f32, and stores it from registers: four lanes fill a sector. */",
     "template <int N> __device__ inline void store_words(const Product &p, const Spot &place, const float (*sum)[4])",
     "{",
@@ -13319,10 +13322,10 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "                ignis_store(p.pre + at, ignis_pack_round<T, 2>(x));",
     "#pragma unroll",
     "            for (int e = 0; e < 2; e++)",
-    "                x[e] = IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])",
-    "                       : IGNIS_ACTIVATION == RELU ? IGNIS_OTHER ? relu_gradient(x[e], Wide(before[e])) : relu(x[e])",
-    "                       : IGNIS_ACTIVATION == GELU ? IGNIS_OTHER ? gelu_gradient(x[e], Wide(before[e])) : gelu(x[e])",
-    "                                                  : x[e];",
+    "                x[e] = IGNIS_OTHER == NO_OTHER    ? activated(x[e])",
+    "                       : IGNIS_OTHER == ADDED     ? x[e] + Wide(before[e])",
+    "                       : IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))",
+    "                                                  : gelu_gradient(x[e], Wide(before[e]));",
     "            ignis_store(p.out + at, ignis_pack_round<T, 2>(x));",
     "        }",
     "    }",
@@ -13346,8 +13349,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    step<keep>(sum, a, b);",
     "#pragma unroll",
     "    for (int i = 1; i < 4; i++)",
-    "        step<1>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i),",
-    "                                             ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));",
+    "        step<1>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i), ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));",
     "    ignis_ptx_wgmma_commit();",
     "}",
     "",
@@ -21222,8 +21224,8 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0x8f98f104f0c4d16aULL, ignis__lines_gemm_cuh, 332},
-    {"gemm_hopper.cu", 0x1ca34345927b2e49ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 827)},
-    {"gemm_hopper_ahead.cuh", 0x4bc0974c9ba514c5ULL, ignis__lines_gemm_hopper_ahead_cuh, 239},
+    {"gemm_hopper.cu", 0x77092971f4a91fd6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 829)},
+    {"gemm_hopper_ahead.cuh", 0x4953bb59c5b82fd9ULL, ignis__lines_gemm_hopper_ahead_cuh, 239},
     {"gemm_mma.cu", 0xfa887f079775828dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 271)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},
     {"gemv.cuh", 0x0862ad6cd322e331ULL, ignis__lines_gemv_cuh, 288},

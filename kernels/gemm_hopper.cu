@@ -440,6 +440,9 @@ template <int N> __device__ inline void store(const Product &p, const Spot &tile
     }
 }
 
+/*  The activation of a number of f32, if there is one. */
+__device__ inline Wide activated(Wide x) { return IGNIS_ACTIVATION == RELU ? relu(x) : IGNIS_ACTIVATION == GELU ? gelu(x) : x; }
+
 /*  Finishes what a warpgroup has of a tile of f32, and stores it from registers: four lanes fill a sector. */
 template <int N> __device__ inline void store_words(const Product &p, const Spot &place, const float (*sum)[4])
 {
@@ -468,10 +471,10 @@ template <int N> __device__ inline void store_words(const Product &p, const Spot
                 ignis_store(p.pre + at, ignis_pack_round<T, 2>(x));
 #pragma unroll
             for (int e = 0; e < 2; e++)
-                x[e] = IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])
-                       : IGNIS_ACTIVATION == RELU ? IGNIS_OTHER ? relu_gradient(x[e], Wide(before[e])) : relu(x[e])
-                       : IGNIS_ACTIVATION == GELU ? IGNIS_OTHER ? gelu_gradient(x[e], Wide(before[e])) : gelu(x[e])
-                                                  : x[e];
+                x[e] = IGNIS_OTHER == NO_OTHER    ? activated(x[e])
+                       : IGNIS_OTHER == ADDED     ? x[e] + Wide(before[e])
+                       : IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))
+                                                  : gelu_gradient(x[e], Wide(before[e]));
             ignis_store(p.out + at, ignis_pack_round<T, 2>(x));
         }
     }
@@ -495,8 +498,7 @@ template <int keep, int chunks> __device__ inline void multiply(float (&sum)[chu
     step<keep>(sum, a, b);
 #pragma unroll
     for (int i = 1; i < 4; i++)
-        step<1>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i),
-                                             ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));
+        step<1>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i), ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));
     ignis_ptx_wgmma_commit();
 }
 

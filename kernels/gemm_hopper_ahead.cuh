@@ -107,7 +107,7 @@ struct Finish {
                     put(at + SLAB, x);
 #pragma unroll
                 for (int e = 0; e < 2; e++)
-                    x[e] = IGNIS_ACTIVATION == RELU ? relu(x[e]) : IGNIS_ACTIVATION == GELU ? gelu(x[e]) : x[e];
+                    x[e] = activated(x[e]);
                 put(at, x);
             }
         }
