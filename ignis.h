@@ -2219,6 +2219,20 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
 
+/*  ignis_matmul_f8 - the product of two matrices of 8 bits an element by their scales: (scale_a a) (scale_b b)^T + bias
+    Twice the operations a second of 16 bits, on devices of compute capability 9.0 (wgmma). A scale is what elements were divided by to fit their
+    type: of the whole matrix, or of each of its rows.
+    Shapes: a [..., m, k]; b [n, k]; scale_a [1], or one for each row of a; scale_b [1] or [n]; bias [n]; the result [..., m, n].
+    Dtypes: a and b f8_e4m3, or both f8_e5m2; scales f32, no handle for 1; bias, or no handle for none, and the result are of dtype: f16, bf16 or f32.
+    Sums are those of the tensor cores, which on 9.0 keep 13 bits behind the point of the largest product of 32: with k = 4096 of noise results
+    are exact to about a thousandth of their standard deviation. They are multiplied by the scales in f32, and rounded once.
+    Returns: the tensor, or no handle. It has no gradient.
+    Errors: FREED, ARGUMENT (no such dtype), SHAPE, DTYPE, DEVICE, MEMORY, UNSUPPORTED (the device has no wgmma), LIBRARY (no NVRTC), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b, ignis_tensor bias,
+                                       ignis_dtype dtype);
+
 typedef enum ignis_activation {
     IGNIS_ACTIVATION_RELU = 1,
     IGNIS_ACTIVATION_GELU /* as ignis_gelu; the numbers are those of kernels/gemm.cuh, too */
@@ -9371,6 +9385,8 @@ IGNIS__ONE_COPY static int64_t ignis__clamp(int64_t value, int64_t lowest, int64
 
 static bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32 && dtype <= IGNIS_U8; }
 
+static bool ignis__dtype_is_f8(ignis_dtype dtype) { return dtype == IGNIS_F8_E4M3 || dtype == IGNIS_F8_E5M2; }
+
 /*  What elements travel in. */
 typedef union ignis__wide {
     double f;
@@ -14003,6 +14019,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
                                                        const int *box, const ignis__tensor_pixels *pixels)
 {
     enum {
+        U8 = 0,
         F16 = 6,
         F32 = 7,
         F64 = 8,
@@ -14013,11 +14030,17 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
         PROMOTE_TO_128_BYTES = 2,
         ZEROS_OUTSIDE = 0
     };
-    int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : rounds ? TF32 : F32, i;
+    int type = dtype == IGNIS_F16          ? F16
+               : dtype == IGNIS_BF16       ? BF16
+               : dtype == IGNIS_F64        ? F64
+               : ignis__dtype_is_f8(dtype) ? U8
+               : rounds                    ? TF32
+                                           : F32,
+        i;
     unsigned long long sizes[5], steps[5], aligned[24];
     unsigned boxes[5], walk[5];
     void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
-    IGNIS_ASSERT(rank >= 1 && rank <= 5 && dtype >= IGNIS_F16 && dtype <= IGNIS_F64 && (!pixels || rank == 4));
+    IGNIS_ASSERT(rank >= 1 && rank <= 5 && !ignis__dtype_is_int(dtype) && (!pixels || rank == 4));
     for (i = 0; i < rank; i++) {
         sizes[i] = (unsigned long long)dims[i];
         steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
@@ -14444,7 +14467,7 @@ static struct ignis__builtin_code {
     uint64_t functions[IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
 } ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
-#define IGNIS__DEFINES 176 /* characters of options that make a variant, with the end */
+#define IGNIS__DEFINES 200 /* characters of options that make a variant, with the end */
 
 /*  Compiles a source for a dtype, with more options (null: none), and loads it on an entered device; of a bundle a part (null: all). */
 IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, const char *part, ignis_dtype dtype,
@@ -20864,7 +20887,7 @@ typedef struct ignis__product {
     int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int dtype, epilogue;          /* one of cuBLASLt's */
     int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
-    int nothing;                  /* in place of padding, as plans are found by the bytes of their product */
+    int operands;                 /* the dtype of a and b, where it is not dtype; 0: it is */
 } ignis__product;
 
 /*  a [m, k] times b, which is [k, n], or where it is transposed [n, k]. */
@@ -20899,10 +20922,11 @@ typedef struct ignis__epilogue {
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
     ignis__array *pre;  /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
     bool keeps;         /* of gated ones that are no gradient */
-    ignis__array *residual;    /* like out, added */
-    ignis__array *column_sums; /* [n]: the sums of the results over m */
-    bool accumulate;           /* the result is added to what is in out */
-    ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
+    ignis__array *residual;          /* like out, added */
+    ignis__array *column_sums;       /* [n]: the sums of the results over m */
+    bool accumulate;                 /* the result is added to what is in out */
+    ignis__array *row_sums;          /* [m]: the sums of op(a) over k */
+    ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
 } ignis__epilogue;
 
 /*  The patches of a convolution, as in kernels/gemm.cuh. */
@@ -20914,19 +20938,20 @@ typedef struct ignis__patches {
 
 /*  The parameters of the kernels, as in kernels/gemm.cuh. */
 typedef struct ignis__gemm {
-    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
+    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums, scale_a, scale_b;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, keeps, packed_a, packed_b, packed_out, box_a, box_b;
+    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a, packed_b, packed_out,
+        box_a, box_b;
     ignis__patches patches;
     /* what kernels do not see */
-    int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
-    int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
-    int64_t images, weights; /* of these; and the channels of the weights */
-    bool folded;             /* pairs of pixels are one with twice the channels */
-    bool words;              /* elements are f32, which wgmma may round */
-    int rows;                /* of a tile by wgmma; 0: as ignis__gemm_rows finds */
-    int pairs;               /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
+    int patches_of;              /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
+    int64_t wgmma_k;             /* of a product with patches: what k is by wgmma; 0: that cannot be used */
+    int64_t images, weights;     /* of these; and the channels of the weights */
+    bool folded;                 /* pairs of pixels are one with twice the channels */
+    ignis_dtype dtype, operands; /* of the result; of a and b */
+    int rows;                    /* of a tile by wgmma; 0: as ignis__gemm_rows finds */
+    int pairs;                   /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
 } ignis__gemm;
 
 enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
@@ -20979,17 +21004,17 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 /*  Whether the device, the driver and the compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
-    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32)) &&
+    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32) || ignis__dtype_is_f8(dtype)) &&
            op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
 }
 
 /*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side, and f32 has to lie by k, or is turned: in packs. */
-static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
     bool by_k = !p->transpose_a && p->transpose_b,
          turns = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
-    return ignis__gemm_has_wgmma(op, dtype) && (dtype != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
+    return ignis__gemm_has_wgmma(op, p->operands) && (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
            (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
@@ -21001,13 +21026,13 @@ static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_o
 
 static bool ignis__gemm_shares_a(int rows, int columns, int blocks) { return rows == 128 && columns == 64 && blocks == 1; }
 
-/*  A product as wgmma has it: taps of patches are whole steps, and operands of f32 lie by k. */
+/*  A product as wgmma has it: taps of patches are whole steps, and operands that are not of 16 bits lie by k. */
 static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 {
     ignis__gemm p = *product;
     if (p.patches_of)
         p.k = p.wgmma_k;
-    if (p.words) {
+    if (ignis__dtypes[p.operands].size != 2) {
         p.row_a = p.row_b = p.k;
         p.transpose_a = 0;
         p.transpose_b = 1;
@@ -21019,7 +21044,10 @@ static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 static bool ignis__gemm_is_ahead(const ignis__gemm_tile *tile) { return tile->columns == 192 && tile->rows == 128; }
 
 /*  Whether rows, which are copied to whole packs of 16 bytes where they are none, begin at sectors of the L2 cache, of 32 bytes. */
-static bool ignis__gemm_whole_sectors(const ignis__gemm *p, int64_t row) { return ignis__ceil_div(row, p->words ? 4 : 8) % 2 == 0; }
+static bool ignis__gemm_whole_sectors(const ignis__gemm *p, int64_t row)
+{
+    return ignis__ceil_div(row, ignis__pack_elements(p->operands)) % 2 == 0;
+}
 
 /*  Whether pairs of blocks that share b pay. */
 static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
@@ -21034,9 +21062,9 @@ static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns) { ret
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
     that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows, and to wgmma 5900 of rows that do
     not begin at its sectors. ignis_gemm_finish has 8 loads under way a thread. */
-static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
+static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
-    int64_t size = ignis__dtypes[dtype].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
+    int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
@@ -21058,7 +21086,7 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     double cache = 64.0 * (double)size * each * (double)(blocks < room ? blocks : room) * (double)rounds, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
-    if (hopper && p->words && tile->blocks == 1 && splits == 1 &&
+    if (hopper && p->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
         !ignis__gemm_is_ahead(tile)) /* so much is stored, and nothing multiplied */
         between += tile->rows * tile->columns / 8;
     time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
@@ -21100,7 +21128,7 @@ static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
     bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
-    if (p->words ? gates || paired || p->column_sums : (gates && columns != 192) || (paired && columns != 128))
+    if (p->dtype == IGNIS_F32 ? gates || paired || p->column_sums : (gates && columns != 192) || (paired && columns != 128))
         return false;
     return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
@@ -21114,7 +21142,7 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
 {
     snprintf(define, size,
              "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d "
-             "-DIGNIS_OTHER=%d%s%s",
+             "-DIGNIS_OTHER=%d%s%s%s",
              p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
              !direct                ? 0
              : p->gradient          ? 2
@@ -21125,23 +21153,31 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
                                           : "",
              p->pairs == IGNIS__SHARE_A ? " -DIGNIS_PAIRS=1"
              : p->pairs                 ? " -DIGNIS_PAIRS=2"
-                                        : "");
+                                        : "",
+             p->operands == IGNIS_F8_E4M3   ? " -DIGNIS_OPERANDS=8"
+             : p->operands == IGNIS_F8_E5M2 ? " -DIGNIS_OPERANDS=9"
+                                            : "");
 }
 
-/*  Whether a tile may be finished beside the next one, 12 steps of 128 bytes of k long: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is
-    read. */
+/*  The least k of tiles that are finished beside the next one: 12 steps of 128 bytes, or with 8 bits the 4 of the first sums. */
+static int64_t ignis__gemm_ahead_k(ignis_dtype operands)
+{
+    return ignis__dtype_is_f8(operands) ? 3 * 128 + 1 : 11 * 128 / ignis__dtypes[operands].size + 1;
+}
+
+/*  Whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is read. */
 static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
-    return !p.patches_of && !epilogue->row_sums && p.k > 11 * (p.words ? 32 : 64) &&
-           !(p.words && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_direct(&p, 192);
+    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.operands) &&
+           !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_direct(&p, 192);
 }
 
 /*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
 static bool ignis__gemm_large(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
-    return !p->patches_of && p->m > 128 && p->n > 128 && !p->gradient && !p->residual && !p->accumulate && !epilogue->row_sums &&
+    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient && !p->residual && !p->accumulate && !epilogue->row_sums &&
            !epilogue->column_sums && ignis__gemm_direct(p, 192) && !ignis__gemm_gates(p);
 }
 
@@ -21170,7 +21206,7 @@ static bool ignis__gemm_fit(const ignis__op *op, ignis_dtype dtype, const ignis_
     for (fitted.columns = 64; fitted.columns <= widest.columns; fitted.columns += 16) {
         double time;
         fitted.step = fitted.latency = widest.step * fitted.columns / widest.columns;
-        time = ignis__gemm_time(op, dtype, p, &fitted, 1);
+        time = ignis__gemm_time(op, p, &fitted, 1);
         if ((least >= 0 && time >= least) || !ignis__gemm_exists(op, dtype, p, epilogue, fitted.rows, fitted.columns, 0))
             continue;
         *tile = fitted;
@@ -21186,13 +21222,14 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
     ignis__gemm by_wgmma = ignis__gemm_by_wgmma(p);
-    int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[dtype].size;
-    int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[dtype].size;
-    bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
-    bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, dtype, p);
+    int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[p->operands].size;
+    int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
+    bool eights = ignis__dtype_is_f8(p->operands);
+    bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32) || eights;
+    bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
-    bool turns = p->words && (p->transpose_a || !p->transpose_b), /* by wgmma */
+    bool turns = p->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
         may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) && (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
     int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
@@ -21218,7 +21255,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         const ignis__gemm *of = hopper ? &by_wgmma : p;
         int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
-            (is_ahead && !ahead) ||
+            (is_ahead && !ahead) || (eights && (!hopper || tile.columns > 192)) ||
             (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
                         (is_large ? !large || !ignis__gemm_fit(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
@@ -21227,7 +21264,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
             continue;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, of, &tile, turn) : 1;
-            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, of, &tile, splits);
+            double time = turn && splits == 1 ? least : ignis__gemm_time(op, of, &tile, splits);
             bool packs = !packed && (hopper ? !turns : mma && may_pack && 12 * time > time + packing);
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
             time += (is_ahead ? 0 : gating) + (hopper && turns ? turning : 0);
@@ -21344,7 +21381,8 @@ static ignis__address ignis__gemm_sums_room(ignis__op *op, ignis__array *out, in
 static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = IGNIS__ZERO;
-    p.words = product->dtype == IGNIS_F32;
+    p.dtype = (ignis_dtype)product->dtype;
+    p.operands = product->operands ? (ignis_dtype)product->operands : p.dtype;
     p.m = product->m;
     p.n = product->n;
     p.k = product->k;
@@ -21364,6 +21402,14 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.keeps = epilogue->keeps;
     if (epilogue->bias)
         p.bias = ignis__op_read(op, epilogue->bias);
+    if (epilogue->scale_a) {
+        p.scale_a = ignis__op_read(op, epilogue->scale_a);
+        p.scales_a = epilogue->scale_a->numel > 1;
+    }
+    if (epilogue->scale_b) {
+        p.scale_b = ignis__op_read(op, epilogue->scale_b);
+        p.scales_b = epilogue->scale_b->numel > 1;
+    }
     if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&p)))
         p.pre = ignis__op_read(op, epilogue->pre);
     if (epilogue->pre && (epilogue->keeps || !p.pre))
@@ -21392,7 +21438,8 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ign
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
-    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16, rounds = halves || (dtype == IGNIS_F32 && ignis__allow_tf32);
+    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16, eights = ignis__dtype_is_f8(product->operands);
+    bool rounds = halves || eights || (dtype == IGNIS_F32 && ignis__allow_tf32), by_k = ignis__dtypes[product->operands].size != 2;
     static const int widths[] = {64, 128, 192, 256};
     ignis__gemm p = *product;
     char define[IGNIS__DEFINES];
@@ -21405,17 +21452,19 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     define[0] = 0;
     if (p.patches_of)
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
-    ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
-    ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
+    if (!eights) {
+        ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
+        ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
+    }
     snprintf(define, sizeof define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p.transpose_a, p.transpose_b,
              p.patches_of);
-    if (rounds)
+    if (rounds && !eights)
         ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
-    if (rounds && p.words && !p.patches_of) {
+    if (rounds && by_k && !eights && !p.patches_of) {
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
         p = ignis__gemm_by_wgmma(&p);
     }
-    for (i = 0; rounds && (p.words ? !p.patches_of : !p.patches_of || p.wgmma_k) && i < IGNIS__COUNT(widths); i++)
+    for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < IGNIS__COUNT(widths) - (eights ? 1 : 0); i++)
         for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
             if (p.pairs == IGNIS__SHARE_A
                     ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
@@ -21544,7 +21593,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         if (p->patches_of == 1)
             ignis__patches_map(op, &a, dtype, p, kernel->rows);
         else
-            ignis__gemm_map(op, &a, dtype, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch,
+            ignis__gemm_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch,
                             p->batch_a, p->box_a);
         if (p->patches_of == 1) /* weights: a tap is a matrix */
             ignis__gemm_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
@@ -21552,7 +21601,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         else if (p->patches_of == 2)
             ignis__patches_map(op, &b, dtype, p, 64);
         else
-            ignis__gemm_map(op, &b, dtype, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch,
+            ignis__gemm_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch,
                             p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
@@ -21634,7 +21683,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     int64_t shares = kernel.stays ? ignis__ceil_div(p->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
     ignis__gemm_request(dtype, p, epilogue);
     if (kernel.packs)
-        ignis__gemm_pack(op, dtype, p);
+        ignis__gemm_pack(op, p->operands, p);
     if (kernel.turns && p->transpose_a)
         ignis__gemm_turn(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
     if (kernel.turns && !p->transpose_b)
@@ -21646,7 +21695,8 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         p->k = p->split_k = p->wgmma_k;
     }
     if (kernel.splits > 1) {
-        p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), 64) * 64;
+        int64_t whole = ignis__dtype_is_f8(p->operands) ? 128 : 64;
+        p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), whole) * whole;
         p->splits = (int)ignis__ceil_div(p->k, p->split_k);
     }
     if (p->splits > 1)
@@ -21677,8 +21727,8 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     }
     if (!op->ok)
         return false;
-    p.packed_a = p.k == 0 || ignis__gemm_packed(dtype, p.a, p.row_a, p.batch_a);
-    p.packed_b = p.k == 0 || ignis__gemm_packed(dtype, p.b, p.row_b, p.batch_b);
+    p.packed_a = p.k == 0 || ignis__gemm_packed(p.operands, p.a, p.row_a, p.batch_a);
+    p.packed_b = p.k == 0 || ignis__gemm_packed(p.operands, p.b, p.row_b, p.batch_b);
     return ignis__gemm_compute(op, dtype, &p, epilogue);
 }
 
@@ -22190,10 +22240,9 @@ static bool ignis__gemm_fills(const ignis__op *op, const ignis__product *product
 {
     int64_t m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;
     double size = (double)product->m * (double)n * (double)product->batch / 128;
-    int64_t ahead = 11 * 128 / ignis__dtypes[product->dtype].size;
     return m * ignis__ceil_div(n, 256) >= op->work.device->info.multiprocessors && product->k >= 256 &&
            ((double)(m * ignis__ceil_div(n, 256) * 256) < 1.04 * size ||
-            (product->k > ahead && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size));
+            (product->k >= ignis__gemm_ahead_k((ignis_dtype)product->dtype) && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size));
 }
 
 /*  The same of f32, which lies along the sum, or is turned: cuBLASLt is slow where neither operand does; where one does not, the other one has to
@@ -22372,6 +22421,65 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
 IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul", a, b, 0); }
 
 IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul_t", a, b, 1); }
+
+/*  Whether input i of ignis_matmul_f8 is [1] or has so many elements, of a dtype. */
+static bool ignis__f8_fits(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
+{
+    const ignis__array *array = op->in[i];
+    if (op->ok && array->dtype != dtype)
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; %s is needed", name, ignis__dtypes[array->dtype].name,
+                       ignis__dtypes[dtype].name);
+    if (op->ok && array->numel != numel && !(one && array->numel == 1))
+        ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; %s[%lld] is needed", name, ignis__shape_write(&array->shape).text,
+                       one ? "[1] or " : "", (long long)numel);
+    return op->ok;
+}
+
+IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b, ignis_tensor bias,
+                                       ignis_dtype dtype)
+{
+    static const char call[] = "ignis_matmul_f8", *const names[] = {"a", "b", "scale_a", "scale_b", "bias"};
+    ignis_tensor given[] = {a, b, scale_a, scale_b, bias}, inputs[5];
+    ignis__array **places[5] = {NULL}, *out = NULL;
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__product product;
+    ignis_shape shape;
+    ignis__op op;
+    int which[5], count = 0, i;
+    places[2] = &epilogue.scale_a;
+    places[3] = &epilogue.scale_b;
+    places[4] = &epilogue.bias;
+    for (i = 0; i < 5; i++)
+        if (i < 2 || given[i].id) {
+            which[count] = i;
+            inputs[count++] = given[i];
+        }
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    if (dtype != IGNIS_F16 && dtype != IGNIS_BF16 && dtype != IGNIS_F32)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "dtype is %d; IGNIS_F16, IGNIS_BF16 or IGNIS_F32 is needed", (int)dtype);
+    else if (!ignis__dtype_is_f8(op.in[0]->dtype))
+        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "a is %s; f8_e4m3 or f8_e5m2 is needed", ignis__dtypes[op.in[0]->dtype].name);
+    else if (ignis__op_same_dtype(&op, 1, "b") && op.in[1]->shape.ndim != 2)
+        ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "b is %s; [n, k] is needed", ignis__shape_write(&op.in[1]->shape).text);
+    if (op.ok && ignis__matmul_shapes(&op, 1, &product, &shape))
+        for (i = 2; i < count; i++) {
+            ignis__f8_fits(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n, which[i] < 4);
+            *places[which[i]] = op.in[i];
+        }
+    if (op.ok && !ignis__gemm_has_wgmma(&op, op.in[0]->dtype))
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
+                       "device %d is of compute capability %d.%d, or its driver or NVRTC has no wgmma; 9.0 is needed",
+                       op.work.device->info.device, op.work.device->info.compute_major, op.work.device->info.compute_minor);
+    if (op.ok) {
+        product.dtype = (int)dtype;
+        product.operands = product.k > 0 ? (int)op.in[0]->dtype : 0;
+        out = ignis__op_new(&op, &shape, dtype);
+        if (op.ok && out->numel > 0)
+            ignis__gemm_run(&op, &product, out, op.in[0], op.in[1], &epilogue);
+    }
+    return ignis__op_end(&op, out, NULL);
+}
 
 /* --- new tensors by a kernel: random ones, and those of a pattern ------------------------------------------------------------------ */
 
@@ -44220,7 +44328,7 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
     if (ignis__requests.path[0])
         ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
-    return ignis__gemm_takes_wgmma(op, dtype, &p) && ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+    return ignis__gemm_takes_wgmma(op, &p) && ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
 /*  The same of many rows, by the kernels of ignis_matmul, without a norm; gated: perhaps through `room`, [rows, 2 n]. */

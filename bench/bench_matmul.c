@@ -8,10 +8,11 @@
     the errors of both against a sum in double of some elements; -1: not done, for more to it or a large product.
 
         cc -O2 -I. bench/bench_matmul.c -o bench_matmul -lm -ldl -lpthread
-        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64] [rounds] [only=65536] [form=gelu] [graph] [8192x4800x1600 ...]
+        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64 | e4m3 | e5m2] [rounds] [only=65536] [form=gelu] [graph] [8192x4800x1600 ...]
 
     only, form: products and forms with this text in what is printed of them; several are alternatives. graph: microseconds of products in CUDA
-    graphs of 20, so that small ones do not wait for the CPU. Sizes, m x n x k: instead of the table.
+    graphs of 20, so that small ones do not wait for the CPU. Sizes, m x n x k: instead of the table. e4m3, e5m2: what ignis_matmul_f8 does, with
+    results of bf16, to which cuBLASLt's side is in peer_matmul.py.
 
     The other side, with a fused gelu: python3 bench/peer_matmul.py
 */
@@ -60,6 +61,7 @@ static const struct form {
 static int word_count;
 static char **words;
 static bool in_graphs;
+static ignis_dtype eights; /* the dtype of operands of 8 bits; 0: there are none */
 
 static bool is_asked(const char *option, const char *name)
 {
@@ -89,6 +91,7 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
     product.m = s->m, product.n = s->n, product.k = s->k, product.batch = s->batch;
     product.batch_a = s->m * s->k, product.batch_b = s->k * s->n;
     product.transpose_a = form->transpose_a, product.transpose_b = form->transpose_b, product.dtype = (int)dtype;
+    product.operands = (int)eights;
     epilogue.activation = form->gelu ? IGNIS_ACTIVATION_GELU : 0;
     epilogue.gradient = form->gelu == 2;
     epilogue.bias = form->gelu == 1 ? op.in[BIAS] : NULL;
@@ -180,7 +183,7 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     ignis_tensor tensors[6];
     ignis_scope scope;
     char name[100];
-    int round, way, runs = 1;
+    int round, way, runs = 1, i;
     snprintf(name, sizeof name, "%lld x %lld x %lld", (long long)s->m, (long long)s->n, (long long)s->k);
     if (batch > 1)
         snprintf(name, sizeof name, "%lld of %lld x %lld x %lld", (long long)batch, (long long)s->m, (long long)s->n, (long long)s->k);
@@ -191,6 +194,8 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     desc.dtype = dtype;
     tensors[0] = ignis_tensor_randn(IGNIS_SHAPE(batch * s->m * s->k), &desc);
     tensors[1] = ignis_tensor_randn(IGNIS_SHAPE(batch * s->k * s->n), &desc);
+    for (i = 0; i < 2 && eights; i++)
+        tensors[i] = ignis_cast(tensors[i], eights);
     tensors[2] = ignis_tensor_zeros(IGNIS_SHAPE((form->gated ? 2 : 1) * batch * s->m * s->n), &desc);
     tensors[3] = ignis_tensor_randn(IGNIS_SHAPE(s->n), &desc);
     tensors[4] = ignis_tensor_zeros(IGNIS_SHAPE(form->gated                   ? 2 * s->m * s->n
@@ -242,6 +247,8 @@ int main(int argc, char **argv)
                 : strcmp(argv[i], "f32") == 0 || strcmp(argv[i], "tf32") == 0 ? IGNIS_F32
                 : strcmp(argv[i], "f64") == 0                                 ? IGNIS_F64
                                                                               : dtype;
+        if (strcmp(argv[i], "e4m3") == 0 || strcmp(argv[i], "e5m2") == 0)
+            eights = argv[i][1] == '4' ? IGNIS_F8_E4M3 : IGNIS_F8_E5M2;
         if (asked_count < COUNT_OF(asked)) {
             long long m, n, k;
             if (sscanf(argv[i], "%lldx%lldx%lld", &m, &n, &k) == 3) {
@@ -268,14 +275,15 @@ int main(int argc, char **argv)
         table = asked;
         count = asked_count;
     }
-    has_cublaslt = ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &library) == IGNIS_OK;
+    has_cublaslt = !eights && ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &library) == IGNIS_OK;
     ignis_status_clear();
-    printf("%s, %s%s; %s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(dtype), desc.allow_tf32 ? " by tf32" : "",
+    printf("%s, %s%s; %s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(eights ? eights : dtype), desc.allow_tf32 ? " by tf32" : "",
            in_graphs ? "microseconds" : "TFLOP/s", "m x n x k", "", "own", "cuBLASLt", "ratio",
            "errors, as parts of the root of the sum of squares");
     for (i = 0; i < count; i++)
         for (f = 0; f < COUNT_OF(forms); f++)
-            if ((!forms[f].gelu && !forms[f].residual && !forms[f].sums && !forms[f].gated) || table[i].batch == 1)
+            if (eights ? strcmp(forms[f].name, "a b^T") == 0 && table[i].batch == 1
+                       : (!forms[f].gelu && !forms[f].residual && !forms[f].sums && !forms[f].gated) || table[i].batch == 1)
                 bench(&table[i], &forms[f], dtype, rounds, has_cublaslt);
     return ignis_shutdown() != IGNIS_OK;
 }

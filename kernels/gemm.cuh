@@ -85,6 +85,7 @@ struct Product {
     void *partial;     /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
     Wide *row_sums;    /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
     Wide *column_sums; /* [row tile, n]: the sums of the results of a tile over its columns, the same */
+    const float *scale_a, *scale_b; /* of operands of 8 bits: [1] or [m], [1] or [n] */
     long long m, n, k, batch;
     long long batch_a, batch_b; /* elements between the matrices of a batch */
     long long row_a, row_b;     /* elements between the rows of a and b, as they are stored */
@@ -92,6 +93,7 @@ struct Product {
     double factor;
     int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
+    int scales_a, scales_b;               /* elements from one scale to the next: 0 where one is for all */
     int accumulate, keeps;                /* out is added to the result; see pre */
     int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
     int box_a, box_b;                     /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-/*  gemm_hopper.cu - matrix products of f16, bf16, and f32 as tf32, by wgmma, for sm_90a
+/*  gemm_hopper.cu - matrix products of f16, bf16, f32 as tf32, and floats of 8 bits, by wgmma, for sm_90a
 
     One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32>
     -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64, 128, 192 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
     finished in registers and stored by the copy engine. They get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias
     and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. With -DIGNIS_ACTIVATION=<PAIRED> the
     result is silu of the first half of its columns, times the second: a tile has 64 columns of each. Sums in float, in the order of k.
+    With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2> both operands are of that type, and have scales. Tensor cores keep some 13 bits of sums of
+    such products, so these are added to others in float after each PROMOTED steps; there are no registers for that in tiles of 256 columns.
     With -DIGNIS_PATCHES it is a convolution, whose patches the copy engine gathers: k of a patch, or its columns, are whole multiples of 64
     channels, beyond the last of which they are zero.
 
@@ -26,6 +28,7 @@
 #include "hopper.cuh"
 
 typedef ignis_type<IGNIS_T> T;
+typedef ignis_type<IGNIS_OPERANDS> Operand;
 typedef ignis_type<IGNIS_T == 3 ? 2 : IGNIS_T> Half; /* T, or where that is f32 one that is not used */
 #include "gemm.cuh"
 
@@ -49,6 +52,11 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 #define IGNIS_GEMM_LAG (IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER) ? 1 : 0)
 #endif
 
+/*  Steps of 128 products of 8 bits a sum, before it is added to others in float: a benchmark may vary it, too. */
+#ifndef IGNIS_GEMM_PROMOTED
+#define IGNIS_GEMM_PROMOTED 4
+#endif
+
 /*  What the two blocks of a pair share. */
 enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 
@@ -56,7 +64,7 @@ enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 #define IGNIS_PAIRS SHARE_NOTHING
 #endif
 constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
-constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(T), SLAB = 64 * 128; /* bytes of 64 rows */
+constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(Operand), SLAB = 64 * 128; /* bytes of 64 rows */
 constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;    /* the warpgroups are; three of them multiply */
 constexpr bool NARROW = (BN == 64 && !LARGE) || SIDE_BY_SIDE; /* a warpgroup has 64 x 64 results */
 constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1; /* that multiply; of a multiprocessor */
@@ -65,7 +73,10 @@ constexpr bool AHEAD = BN == 192 && !LARGE; /* a tile is finished beside the nex
 constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
 constexpr int A_BYTES = BM * 128, B_ROWS = B_BY_K ? BN : (BN + 63) / 64 * 64, STAGE_BYTES = A_BYTES + B_ROWS * 128;
 constexpr bool HALVES = sizeof(T) == 2; /* f32 is rounded by the copy engine, and stored from registers */
-static_assert(HALVES || (A_BY_K && B_BY_K && !IGNIS_PATCHES), "wgmma does not transpose words");
+constexpr bool OF_HALVES = sizeof(Operand) == 2, SCALED = sizeof(Operand) == 1;
+constexpr int PROMOTED = IGNIS_GEMM_PROMOTED;
+static_assert(!SCALED || (BN <= 192 && !LARGE), "there are no registers for twice as many sums");
+static_assert(OF_HALVES || (A_BY_K && B_BY_K && !IGNIS_PATCHES), "wgmma transposes 16 bits alone");
 constexpr int LARGE_STAGES = 202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes it, too */
 constexpr int STAGES = LARGE ? LARGE_STAGES : SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
@@ -480,10 +491,49 @@ template <int N> __device__ inline void store_words(const Product &p, const Spot
     }
 }
 
+/*  The scales of this thread's two rows, from a warpgroup's first one on. */
+__device__ inline void load_row_scales(const Product &p, float (&scales)[2], int row)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int at = min(row + (int)threadIdx.x / 32 % 4 * 16 + (int)threadIdx.x % 32 / 4 + 8 * i, (int)p.m - 1);
+        scales[i] = p.scale_a ? p.scale_a[(long long)at * p.scales_a] : 1;
+    }
+}
+
+/*  Those of this thread's columns. */
+template <int chunks> __device__ inline void load_scales(const Product &p, float (&scales)[chunks][2], int column)
+{
+#pragma unroll
+    for (int i = 0; i < 2 * chunks; i++) {
+        const int at = min(column + 8 * (i / 2) + (int)threadIdx.x % 4 * 2 + i % 2, (int)p.n - 1);
+        scales[i / 2][i % 2] = p.scale_b ? p.scale_b[(long long)at * p.scales_b] : 1;
+    }
+}
+
+template <int chunks> __device__ inline void scale(float (*sum)[4], const float (&rows)[2], const float (&columns)[chunks][2])
+{
+#pragma unroll
+    for (int i = 0; i < 4 * chunks; i++)
+        sum[i / 4][i % 4] *= rows[i / 2 % 2] * columns[i / 4][i % 2];
+}
+
+/*  Adds sums to those of the steps before, when all products of theirs are complete; are_first: there were none before. */
+template <int chunks> __device__ inline void promote(float (&total)[chunks][4], float (&sum)[chunks][4], bool are_first)
+{
+    ignis_ptx_wgmma_wait<0>();
+    ignis_wgmma_hold(sum);
+#pragma unroll
+    for (int c = 0; c < chunks; c++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            total[c][i] = are_first ? sum[c][i] : total[c][i] + sum[c][i];
+}
+
 /*  32 bytes of k of each row; keep 0: the first ones. */
 template <int keep, int chunks> __device__ inline void step(float (&sum)[chunks][4], uint64_t a, uint64_t b)
 {
-    if constexpr (HALVES)
+    if constexpr (OF_HALVES)
         ignis_ptx_wgmma<keep, !A_BY_K, !B_BY_K>(sum, a, b);
     else
         ignis_ptx_wgmma<keep>(sum, a, b);
@@ -669,27 +719,35 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         place.row += 64 * group;
         return is_there;
     };
-    /* sums of a tile, while those of the tile before are finished, which are complete when the first step is on its way */
+    /* sums of a tile, while those of the tile before are finished, which are complete when the first step is on its way: all of them, or with
+       8 bits those of its first steps */
     const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4], const Spot &place_before)
         __attribute__((always_inline)) {
-        const int steps = steps_of(place);
-        uint32_t next_bias[2]; /* of the next piece, which does not wait for it then */
-        finish.load_bias(next_bias, place_before, 0, 0);
+        constexpr int AT_A_STEP = SCALED ? STRIPS * PIECES / PROMOTED : 1; /* pieces */
+        Columns next_columns; /* of the next piece, which does not wait for it then */
+        finish.load(next_columns, place_before, 0, 0);
+        if (SCALED)
+            finish.load_rows(place_before);
         const auto piece = [&](auto number) __attribute__((always_inline)) {
             constexpr int i = decltype(number)::value;
-            const uint32_t bias[2] = {next_bias[0], next_bias[1]};
-            const int now = issue(Constant < (i > 0) > (), sum);
-            end_before(now); /* first, as the stage that it gives back is loaded while the piece is finished */
-            if (i == 0)
+            const Columns columns = next_columns;
+            if (i % AT_A_STEP == 0) {
+                const int now = issue(Constant < (i > 0) > (), sum);
+                if (SCALED && i == 0)
+                    held = now;
+                else
+                    end_before(now); /* first, as the stage that it gives back is loaded while the piece is finished */
+            }
+            if (i == 0 && !SCALED)
                 ignis_wgmma_hold(before);
             if (i < STRIPS * PIECES - 1)
-                finish.load_bias(next_bias, place_before, (i + 1) / PIECES, (i + 1) % PIECES);
-            finish.run<i % PIECES>(&before[i / PIECES * (STRIP / 8)], bias, place_before, i / PIECES, place, true);
+                finish.load(next_columns, place_before, (i + 1) / PIECES, (i + 1) % PIECES);
+            finish.run<i % PIECES>(&before[i / PIECES * (STRIP / 8)], columns, place_before, i / PIECES, place, true);
         };
         piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>()), piece(Constant<4>()), piece(Constant<5>());
         piece(Constant<6>()), piece(Constant<7>()), piece(Constant<8>()), piece(Constant<9>()), piece(Constant<10>()), piece(Constant<11>());
 #pragma unroll 1
-        for (int i = STRIPS * PIECES; i < steps; i++)
+        for (int i = STRIPS * PIECES; !SCALED && i < steps_of(place); i++)
             end_before(issue(Constant<1>(), sum));
     };
     Spot place, place_before;
@@ -697,13 +755,15 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
     const auto finish_last = [&](float(&sum)[BN / 8][4]) {
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(sum);
+        if (SCALED)
+            finish.load_rows(place_before);
 #pragma unroll 1
         for (int strip = 0; strip < STRIPS; strip++) {
             const auto piece = [&](auto number) {
                 constexpr int i = decltype(number)::value;
-                uint32_t bias[2];
-                finish.load_bias(bias, place_before, strip, i);
-                finish.run<i>(sum, bias, place_before, strip, place, false);
+                Columns columns;
+                finish.load(columns, place_before, strip, i);
+                finish.run<i>(sum, columns, place_before, strip, place, false);
             };
             piece(Constant<0>()), piece(Constant<1>());
             if constexpr (PIECES > 2)
@@ -713,6 +773,32 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
     };
     float even[BN / 8][4], odd[BN / 8][4];
     finish.begin(place);
+#if IGNIS_OPERANDS >= 8 /* odd: what the sums are added to */
+    const auto multiply_rest = [&](int step) { /* from one on */
+        while (step < steps_of(place)) {
+            const bool are_first = step == 0;
+            const int until = min(steps_of(place), step + PROMOTED);
+            held = issue(Constant<0>(), even);
+#pragma unroll 1
+            for (step++; step < until; step++)
+                end_before(issue(Constant<1>(), even));
+            promote(odd, even, are_first);
+            release(held);
+        }
+    };
+    multiply_rest(0);
+    for (;;) {
+        place_before = place;
+        if (!next_place(place)) {
+            finish_last(odd);
+            break;
+        }
+        multiply_tile(even, place, odd, place_before);
+        promote(odd, even, true);
+        release(held);
+        multiply_rest(PROMOTED);
+    }
+#else
     held = issue(Constant<0>(), even);
 #pragma unroll 1
     for (int i = 1; i < steps_of(place); i++)
@@ -731,6 +817,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         }
         multiply_tile(even, place, odd, place_before);
     }
+#endif
 #else
     float *const results = (float *)(memory + STAGING + group * STAGING_BYTES);
     const uint32_t other_barriers = base + OTHER_BARRIERS + group * 16;
@@ -742,7 +829,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         constexpr int N = width.value;
         const int steps = (place.end_k - place.first_k + BK - 1) / BK;
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
-        const bool sums_rows = HALVES && !LARGE && !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) && !(SHARES_A && place.column >= (int)p.n);
+        const bool sums_rows = OF_HALVES && !LARGE && !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) && !(SHARES_A && place.column >= (int)p.n);
         const int across = ((int)p.n + BN - 1) / BN, share = place.column / BN; /* the tiles of a row share out the steps whose rows are added up */
         int until = share;
         Spot own = place;
@@ -764,23 +851,34 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         };
         if (lags && group == 1)
             ignis_ptx_bar_sync(3, 256);
-        begin(0);
-        multiply<0>(sum, at(first_a), at(first_b));
-        int last = end();
+        float total[SCALED ? N / 8 : 1][4];
+        int last;
 #pragma unroll 1
-        for (int step = 1; step < steps; step++) {
+        for (int step = 0;;) {
             begin(step);
-            multiply<1>(sum, at(first_a), at(first_b));
-            const int now = end();
-            ignis_ptx_wgmma_wait<1>();
-            release(last); /* of the step before this one */
-            last = now;
+            multiply<0>(sum, at(first_a), at(first_b));
+            last = end();
+            const int until = SCALED ? min(steps, step + PROMOTED) : steps;
+#pragma unroll 1
+            for (step++; step < until; step++) {
+                begin(step);
+                multiply<1>(sum, at(first_a), at(first_b));
+                const int now = end();
+                ignis_ptx_wgmma_wait<1>();
+                release(last); /* of the step before this one */
+                last = now;
+            }
+            if (!SCALED || step == steps)
+                break;
+            if constexpr (SCALED)
+                promote(total, sum, step == PROMOTED);
+            release(last);
         }
 
         /* what the products do not need is done while they run */
         has_next = walk(next_place);
         uint32_t bias[N / 8];
-        if constexpr (BIASED)
+        if constexpr (BIASED && !SCALED)
             if (p.bias)
                 load_bias(p, bias, own.column);
         if (OTHER_COMES && threadIdx.x % 128 == 0) {
@@ -791,6 +889,20 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(sum);
         release(last);
+        if constexpr (SCALED) {
+#pragma unroll
+            for (int i = 0; i < N / 2 && steps > PROMOTED; i++)
+                sum[i / 4][i % 4] += total[i / 4][i % 4];
+            float rows[2], columns[1][2];
+            load_row_scales(p, rows, own.row);
+#pragma unroll
+            for (int c = 0; c < N / 8; c++) {
+                load_scales(p, columns, own.column + 8 * c);
+                scale(&sum[c], rows, columns);
+            }
+            if (BIASED && p.bias)
+                load_bias(p, bias, own.column);
+        }
         if (sums_rows && threadIdx.x % 4 == 0) {
             const long long row = own.row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
             Wide *const to = p.row_sums + (long long)(place.split * across + share) * p.m + row;

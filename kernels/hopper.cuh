@@ -390,10 +390,17 @@ __device__ inline uint64_t ignis_wgmma_ahead(uint64_t descriptor, uint32_t bytes
         ignis_ptx_wgmma<keep, transpose_a, transpose_b>(c, a, b)     both in shared memory
         ignis_ptx_wgmma<keep, transpose_b>(c, words, b)              A in registers
     Transposed means that the rows in memory are K. */
-#if IGNIS_T == 1
+#ifndef IGNIS_OPERANDS /* their type, where that is not the one of results */
+#define IGNIS_OPERANDS IGNIS_T
+#endif
+#if IGNIS_OPERANDS == 1
 #define IGNIS_WGMMA_TYPE "k16.f32.f16.f16 {"
-#elif IGNIS_T == 2
+#elif IGNIS_OPERANDS == 2
 #define IGNIS_WGMMA_TYPE "k16.f32.bf16.bf16 {"
+#elif IGNIS_OPERANDS == 8
+#define IGNIS_WGMMA_TYPE "k32.f32.e4m3.e4m3 {"
+#elif IGNIS_OPERANDS == 9
+#define IGNIS_WGMMA_TYPE "k32.f32.e5m2.e5m2 {"
 #else
 #define IGNIS_WGMMA_TYPE "k8.f32.tf32.tf32 {"
 #endif
@@ -431,7 +438,7 @@ __device__ inline uint64_t ignis_wgmma_ahead(uint64_t descriptor, uint32_t bytes
 #define IGNIS_WGMMA_TEXT_256 IGNIS_WGMMA_TEXT_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define IGNIS_WGMMA_SUMS_256 IGNIS_WGMMA_SUMS_240, IGNIS_WGMMA_SUM(30), IGNIS_WGMMA_SUM(31)
 
-#if IGNIS_T == 1 || IGNIS_T == 2
+#if IGNIS_OPERANDS == 1 || IGNIS_OPERANDS == 2
 #define IGNIS_WGMMA(N, n0, n1, n2, n3, n4, n5, n6)                                                                                         \
     template <int keep, int transpose_a, int transpose_b>                                                                                  \
     __device__ inline void ignis_ptx_wgmma(float (&c)[N / 8][4], uint64_t a, uint64_t b)                                                   \

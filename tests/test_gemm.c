@@ -496,7 +496,7 @@ static ignis__gemm_kernel chosen_for(int activation, ignis_dtype dtype, int64_t 
     op.work.call = "test";
     p.m = m, p.n = p.row_b = n, p.k = p.row_a = k, p.batch = 1, p.factor = 1;
     p.packed_a = k % 8 == 0, p.packed_b = p.packed_out = n % 8 == 0;
-    p.words = dtype == IGNIS_F32;
+    p.dtype = p.operands = dtype;
     p = ignis__gemm_by_wgmma(&p);
     p.activation = activation;
     return ignis__gemm_choose(&op, dtype, &p, &nothing);

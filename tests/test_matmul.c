@@ -259,6 +259,95 @@ TEST(matmul_of_a_tensor_with_itself)
     let_go(a), let_go(y), let_go(g);
 }
 
+/* --- ignis_matmul_f8 --------------------------------------------------------------------------------------------- */
+
+static bool has_wgmma(void)
+{
+    ignis_device_info info;
+    CHECK_OK(ignis_device_query(0, &info));
+    return info.compute_major == 9;
+}
+
+/*  Numbers of 8 bits times their scales: scales 1 for one, above 1 for one a row, 0 for none. Tensor cores keep 13 bits behind the point of the
+    largest of 32 products. */
+static void check_f8(ignis_dtype type, ignis_dtype dtype, sizes s, int scales_a, int scales_b, bool biased)
+{
+    ignis_scope scope = ignis_scope_begin();
+    int64_t rows_a = scales_a > 1 ? s.m : 1, rows_b = scales_b > 1 ? s.n : 1, i, j, l;
+    ignis_tensor a = ignis_cast(tensor_noise(IGNIS_SHAPE(s.m, s.k), IGNIS_F32, 1, false), type),
+                 b = ignis_cast(tensor_noise(IGNIS_SHAPE(s.n, s.k), IGNIS_F32, 2, false), type), none = no_tensor();
+    ignis_tensor noise_a = tensor_noise(IGNIS_SHAPE(rows_a, 1), IGNIS_F32, 3, false),
+                 noise_b = tensor_noise(IGNIS_SHAPE(rows_b), IGNIS_F32, 4, false);
+    ignis_tensor scale_a = scales_a ? ignis_map("1 + noise_a * noise_a", IGNIS_INPUTS(noise_a)) : none;
+    ignis_tensor scale_b = scales_b ? ignis_map("1 + noise_b * noise_b", IGNIS_INPUTS(noise_b)) : none;
+    ignis_tensor bias = biased ? tensor_noise(IGNIS_SHAPE(s.n), dtype, 5, false) : none;
+    ignis_tensor out = ignis_matmul_f8(a, b, scale_a, scale_b, bias, dtype);
+    double *av = tensor_values(a), *bv = tensor_values(b), *sa = scales_a ? tensor_values(scale_a) : NULL, wrong = 0;
+    double *sb = scales_b ? tensor_values(scale_b) : NULL, *biases = biased ? tensor_values(bias) : NULL, *got;
+    CHECK_OK(ignis_status_last());
+    CHECK_SHAPE_IS(out, IGNIS_SHAPE(s.m, s.n));
+    CHECK_INT(tensor_info(out).dtype, dtype);
+    got = tensor_values(out);
+    for (i = 0; got && i < s.m; i++)
+        for (j = 0; j < s.n; j++) {
+            double x = 0, size = 0, factor = (sa ? sa[i % rows_a] : 1) * (sb ? sb[j % rows_b] : 1), bound;
+            for (l = 0; l < s.k; l++) {
+                x += av[i * s.k + l] * bv[j * s.k + l];
+                size = fmax(size, fabs(av[i * s.k + l] * bv[j * s.k + l]));
+            }
+            size = fmax(size, fabs(x));
+            bound = factor * ldexp(size, -13) * (double)(s.k / 32 + 1);
+            x = x * factor + (biases ? biases[j] : 0);
+            wrong += !(fabs(got[i * s.n + j] - x) <= bound + epsilon_of(dtype) * fabs(x));
+        }
+    CHECK_NUMBER(wrong, 0);
+    free(av), free(bv), free(sa), free(sb), free(biases), free(got);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(matmul_f8_against_double)
+{
+    static const sizes table[] = {{1, 1, 1},      {33, 17, 16},   {64, 64, 128},  {100, 72, 200},  {130, 264, 144},
+                                  {257, 136, 80}, {128, 256, 33}, {200, 408, 96}, {16, 300, 1040}, {70, 70, 5000}};
+    int i, k = 0;
+    SETUP(NULL);
+    if (!has_wgmma())
+        SKIP("the device has no wgmma");
+    for (i = 0; i < COUNT_OF(table); i++)
+        for (k = 0; k < 6; k++)
+            check_f8(k % 2 ? IGNIS_F8_E5M2 : IGNIS_F8_E4M3,
+                     k % 3 == 0   ? IGNIS_BF16
+                     : k % 3 == 1 ? IGNIS_F32
+                                  : IGNIS_F16,
+                     table[i], k % 3, (k + 1) / 2, k > 2);
+}
+
+TEST(matmul_f8_refuses)
+{
+    ignis_scope scope;
+    ignis_tensor a, b, half, scale, none = no_tensor();
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = ignis_cast(tensor_counting(IGNIS_SHAPE(3, 16), IGNIS_F32, 0, false), IGNIS_F8_E4M3);
+    b = ignis_cast(a, IGNIS_F8_E5M2);
+    half = ignis_cast(a, IGNIS_F16);
+    scale = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 1, false);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, none, IGNIS_F64).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_REFUSED(0, ignis_matmul_f8(half, half, none, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, b, none, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, scale, none, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, scale, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, half, IGNIS_F16).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, half, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, ignis_reshape(a, IGNIS_SHAPE(1, 3, 16)), none, none, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, ignis_slice(a, 1, 0, 8), none, none, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_MATMUL_SHAPE);
+    if (!has_wgmma())
+        CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, none, IGNIS_F16).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(matmul_of_nothing)
 {
     static const sizes empty[] = {{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {0, 0, 0}, {2, 0, 0}, {0, 5, 0}};
