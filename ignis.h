@@ -21112,10 +21112,10 @@ static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 /*  Rows of a tile by wgmma: fewer where a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p) { return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128; }
 
-/*  Its columns: 64 where there are no more, else 128, or 256 if that is asked for. */
+/*  Its columns: 64 where there are no more, unless of 8 bits, else 128, or 256 if that is asked for. */
 static int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
-    return p->n <= 64 ? 64 : ignis__gemm_rows(p) == 64 || columns == 64 ? 128 : columns;
+    return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64 : ignis__gemm_rows(p) == 64 || columns == 64 ? 128 : columns;
 }
 
 static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
@@ -21159,26 +21159,24 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
                                             : "");
 }
 
-/*  The least k of tiles that are finished beside the next one: 12 steps of 128 bytes, or with 8 bits the 4 of the first sums. */
-static int64_t ignis__gemm_ahead_k(ignis_dtype operands)
-{
-    return ignis__dtype_is_f8(operands) ? 3 * 128 + 1 : 11 * 128 / ignis__dtypes[operands].size + 1;
-}
+/*  The least k of tiles that are finished beside the next one: 12 steps of 128 bytes. */
+static int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis__dtypes[dtype].size + 1; }
 
-/*  Whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is read. */
+/*  Whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is read, and 8 bits have no registers
+    for it. */
 static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
-    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.operands) &&
+    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) && !ignis__dtype_is_f8(p.operands) &&
            !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_direct(&p, 192);
 }
 
 /*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
 static bool ignis__gemm_large(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
-    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient && !p->residual && !p->accumulate && !epilogue->row_sums &&
-           !epilogue->column_sums && ignis__gemm_direct(p, 192) && !ignis__gemm_gates(p);
+    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient && !p->residual &&
+           !p->accumulate && !epilogue->row_sums && !epilogue->column_sums && ignis__gemm_direct(p, 192) && !ignis__gemm_gates(p);
 }
 
 /*  Whether the device has the variant with so many columns, and rows: where nothing is compiled, others may have been recorded. */
@@ -21255,7 +21253,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         const ignis__gemm *of = hopper ? &by_wgmma : p;
         int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
-            (is_ahead && !ahead) || (eights && (!hopper || tile.columns > 192)) ||
+            (is_ahead && !ahead) || (eights && (!hopper || tile.columns > 128)) ||
             (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
                         (is_large ? !large || !ignis__gemm_fit(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
@@ -21464,7 +21462,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
         p = ignis__gemm_by_wgmma(&p);
     }
-    for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < IGNIS__COUNT(widths) - (eights ? 1 : 0); i++)
+    for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
         for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
             if (p.pairs == IGNIS__SHARE_A
                     ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
@@ -22242,7 +22240,8 @@ static bool ignis__gemm_fills(const ignis__op *op, const ignis__product *product
     double size = (double)product->m * (double)n * (double)product->batch / 128;
     return m * ignis__ceil_div(n, 256) >= op->work.device->info.multiprocessors && product->k >= 256 &&
            ((double)(m * ignis__ceil_div(n, 256) * 256) < 1.04 * size ||
-            (product->k >= ignis__gemm_ahead_k((ignis_dtype)product->dtype) && product->k <= 4096 && (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size));
+            (product->k >= ignis__gemm_ahead_k((ignis_dtype)product->dtype) && product->k <= 4096 &&
+             (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size));
 }
 
 /*  The same of f32, which lies along the sum, or is turned: cuBLASLt is slow where neither operand does; where one does not, the other one has to

@@ -277,8 +277,8 @@ int main(int argc, char **argv)
     }
     has_cublaslt = !eights && ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &library) == IGNIS_OK;
     ignis_status_clear();
-    printf("%s, %s%s; %s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(eights ? eights : dtype), desc.allow_tf32 ? " by tf32" : "",
-           in_graphs ? "microseconds" : "TFLOP/s", "m x n x k", "", "own", "cuBLASLt", "ratio",
+    printf("%s, %s%s; %s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(eights ? eights : dtype),
+           desc.allow_tf32 ? " by tf32" : "", in_graphs ? "microseconds" : "TFLOP/s", "m x n x k", "", "own", "cuBLASLt", "ratio",
            "errors, as parts of the root of the sum of squares");
     for (i = 0; i < count; i++)
         for (f = 0; f < COUNT_OF(forms); f++)

@@ -7,7 +7,7 @@
     and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. With -DIGNIS_ACTIVATION=<PAIRED> the
     result is silu of the first half of its columns, times the second: a tile has 64 columns of each. Sums in float, in the order of k.
     With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2> both operands are of that type, and have scales. Tensor cores keep some 13 bits of sums of
-    such products, so these are added to others in float after each PROMOTED steps; there are no registers for that in tiles of 256 columns.
+    such products, so those of a few steps are added up in float, while further ones are made: tiles have 128 columns, or 64 in pairs.
     With -DIGNIS_PATCHES it is a convolution, whose patches the copy engine gathers: k of a patch, or its columns, are whole multiples of 64
     channels, beyond the last of which they are zero.
 
@@ -52,9 +52,9 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 #define IGNIS_GEMM_LAG (IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER) ? 1 : 0)
 #endif
 
-/*  Steps of 128 products of 8 bits a sum, before it is added to others in float: a benchmark may vary it, too. */
-#ifndef IGNIS_GEMM_PROMOTED
-#define IGNIS_GEMM_PROMOTED 4
+/*  And so many steps of 128 products of 8 bits have sums of their own. */
+#ifndef IGNIS_GEMM_SUM_STEPS
+#define IGNIS_GEMM_SUM_STEPS 4
 #endif
 
 /*  What the two blocks of a pair share. */
@@ -65,6 +65,7 @@ enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 #endif
 constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
 constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(Operand), SLAB = 64 * 128; /* bytes of 64 rows */
+constexpr bool SCALED = sizeof(Operand) == 1;
 constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;    /* the warpgroups are; three of them multiply */
 constexpr bool NARROW = (BN == 64 && !LARGE) || SIDE_BY_SIDE; /* a warpgroup has 64 x 64 results */
 constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1; /* that multiply; of a multiprocessor */
@@ -73,9 +74,8 @@ constexpr bool AHEAD = BN == 192 && !LARGE; /* a tile is finished beside the nex
 constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
 constexpr int A_BYTES = BM * 128, B_ROWS = B_BY_K ? BN : (BN + 63) / 64 * 64, STAGE_BYTES = A_BYTES + B_ROWS * 128;
 constexpr bool HALVES = sizeof(T) == 2; /* f32 is rounded by the copy engine, and stored from registers */
-constexpr bool OF_HALVES = sizeof(Operand) == 2, SCALED = sizeof(Operand) == 1;
-constexpr int PROMOTED = IGNIS_GEMM_PROMOTED;
-static_assert(!SCALED || (BN <= 192 && !LARGE), "there are no registers for twice as many sums");
+constexpr bool OF_HALVES = sizeof(Operand) == 2;
+static_assert(!SCALED || (BM == 128 && BN == 128) || SHARES_A, "there are registers for thrice as many sums");
 static_assert(OF_HALVES || (A_BY_K && B_BY_K && !IGNIS_PATCHES), "wgmma transposes 16 bits alone");
 constexpr int LARGE_STAGES = 202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes it, too */
 constexpr int STAGES = LARGE ? LARGE_STAGES : SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
@@ -85,7 +85,7 @@ static_assert(!IN_PAIRS || (!SIDE_BY_SIDE && !IGNIS_PATCHES && SHARES_A == NARRO
 static_assert(AHEAD || IGNIS_ACTIVATION != GATED, "no other ones are gated in registers");
 constexpr bool IS_PAIRED = IGNIS_ACTIVATION == PAIRED;
 static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES), "a tile has two halves of 64 columns");
-static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES), "tiles of 192 columns are finished in registers");
+static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES && !SCALED), "tiles of 192 columns are finished in registers");
 constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
 constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + GROUPS * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
@@ -518,18 +518,6 @@ template <int chunks> __device__ inline void scale(float (*sum)[4], const float 
         sum[i / 4][i % 4] *= rows[i / 2 % 2] * columns[i / 4][i % 2];
 }
 
-/*  Adds sums to those of the steps before, when all products of theirs are complete; are_first: there were none before. */
-template <int chunks> __device__ inline void promote(float (&total)[chunks][4], float (&sum)[chunks][4], bool are_first)
-{
-    ignis_ptx_wgmma_wait<0>();
-    ignis_wgmma_hold(sum);
-#pragma unroll
-    for (int c = 0; c < chunks; c++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            total[c][i] = are_first ? sum[c][i] : total[c][i] + sum[c][i];
-}
-
 /*  32 bytes of k of each row; keep 0: the first ones. */
 template <int keep, int chunks> __device__ inline void step(float (&sum)[chunks][4], uint64_t a, uint64_t b)
 {
@@ -542,7 +530,7 @@ template <int keep, int chunks> __device__ inline void step(float (&sum)[chunks]
 /*  A step of BK of k; keep 0: the first one. */
 template <int keep, int chunks> __device__ inline void multiply(float (&sum)[chunks][4], uint64_t a, uint64_t b)
 {
-    if (!AHEAD)
+    if (!AHEAD && !SCALED)
         ignis_wgmma_hold(sum);
     ignis_ptx_wgmma_fence();
     step<keep>(sum, a, b);
@@ -719,35 +707,27 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         place.row += 64 * group;
         return is_there;
     };
-    /* sums of a tile, while those of the tile before are finished, which are complete when the first step is on its way: all of them, or with
-       8 bits those of its first steps */
+    /* sums of a tile, while those of the tile before are finished, which are complete when the first step is on its way */
     const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4], const Spot &place_before)
         __attribute__((always_inline)) {
-        constexpr int AT_A_STEP = SCALED ? STRIPS * PIECES / PROMOTED : 1; /* pieces */
-        Columns next_columns; /* of the next piece, which does not wait for it then */
-        finish.load(next_columns, place_before, 0, 0);
-        if (SCALED)
-            finish.load_rows(place_before);
+        const int steps = steps_of(place);
+        uint32_t next_bias[2]; /* of the next piece, which does not wait for it then */
+        finish.load_bias(next_bias, place_before, 0, 0);
         const auto piece = [&](auto number) __attribute__((always_inline)) {
             constexpr int i = decltype(number)::value;
-            const Columns columns = next_columns;
-            if (i % AT_A_STEP == 0) {
-                const int now = issue(Constant < (i > 0) > (), sum);
-                if (SCALED && i == 0)
-                    held = now;
-                else
-                    end_before(now); /* first, as the stage that it gives back is loaded while the piece is finished */
-            }
-            if (i == 0 && !SCALED)
+            const uint32_t bias[2] = {next_bias[0], next_bias[1]};
+            const int now = issue(Constant < (i > 0) > (), sum);
+            end_before(now); /* first, as the stage that it gives back is loaded while the piece is finished */
+            if (i == 0)
                 ignis_wgmma_hold(before);
             if (i < STRIPS * PIECES - 1)
-                finish.load(next_columns, place_before, (i + 1) / PIECES, (i + 1) % PIECES);
-            finish.run<i % PIECES>(&before[i / PIECES * (STRIP / 8)], columns, place_before, i / PIECES, place, true);
+                finish.load_bias(next_bias, place_before, (i + 1) / PIECES, (i + 1) % PIECES);
+            finish.run<i % PIECES>(&before[i / PIECES * (STRIP / 8)], bias, place_before, i / PIECES, place, true);
         };
         piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>()), piece(Constant<4>()), piece(Constant<5>());
         piece(Constant<6>()), piece(Constant<7>()), piece(Constant<8>()), piece(Constant<9>()), piece(Constant<10>()), piece(Constant<11>());
 #pragma unroll 1
-        for (int i = STRIPS * PIECES; !SCALED && i < steps_of(place); i++)
+        for (int i = STRIPS * PIECES; i < steps; i++)
             end_before(issue(Constant<1>(), sum));
     };
     Spot place, place_before;
@@ -755,15 +735,13 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
     const auto finish_last = [&](float(&sum)[BN / 8][4]) {
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(sum);
-        if (SCALED)
-            finish.load_rows(place_before);
 #pragma unroll 1
         for (int strip = 0; strip < STRIPS; strip++) {
             const auto piece = [&](auto number) {
                 constexpr int i = decltype(number)::value;
-                Columns columns;
-                finish.load(columns, place_before, strip, i);
-                finish.run<i>(sum, columns, place_before, strip, place, false);
+                uint32_t bias[2];
+                finish.load_bias(bias, place_before, strip, i);
+                finish.run<i>(sum, bias, place_before, strip, place, false);
             };
             piece(Constant<0>()), piece(Constant<1>());
             if constexpr (PIECES > 2)
@@ -773,32 +751,6 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
     };
     float even[BN / 8][4], odd[BN / 8][4];
     finish.begin(place);
-#if IGNIS_OPERANDS >= 8 /* odd: what the sums are added to */
-    const auto multiply_rest = [&](int step) { /* from one on */
-        while (step < steps_of(place)) {
-            const bool are_first = step == 0;
-            const int until = min(steps_of(place), step + PROMOTED);
-            held = issue(Constant<0>(), even);
-#pragma unroll 1
-            for (step++; step < until; step++)
-                end_before(issue(Constant<1>(), even));
-            promote(odd, even, are_first);
-            release(held);
-        }
-    };
-    multiply_rest(0);
-    for (;;) {
-        place_before = place;
-        if (!next_place(place)) {
-            finish_last(odd);
-            break;
-        }
-        multiply_tile(even, place, odd, place_before);
-        promote(odd, even, true);
-        release(held);
-        multiply_rest(PROMOTED);
-    }
-#else
     held = issue(Constant<0>(), even);
 #pragma unroll 1
     for (int i = 1; i < steps_of(place); i++)
@@ -817,7 +769,6 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         }
         multiply_tile(even, place, odd, place_before);
     }
-#endif
 #else
     float *const results = (float *)(memory + STAGING + group * STAGING_BYTES);
     const uint32_t other_barriers = base + OTHER_BARRIERS + group * 16;
@@ -851,28 +802,64 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         };
         if (lags && group == 1)
             ignis_ptx_bar_sync(3, 256);
-        float total[SCALED ? N / 8 : 1][4];
-        int last;
+        int last, step = 1;
+        /* so many steps, each of which waits for the one before, and gives its stage */
+        const auto go_on = [&](float(&some)[N / 8][4], int until) __attribute__((always_inline)) {
 #pragma unroll 1
-        for (int step = 0;;) {
-            begin(step);
-            multiply<0>(sum, at(first_a), at(first_b));
-            last = end();
-            const int until = SCALED ? min(steps, step + PROMOTED) : steps;
-#pragma unroll 1
-            for (step++; step < until; step++) {
+            for (; step < until; step++) {
                 begin(step);
-                multiply<1>(sum, at(first_a), at(first_b));
+                multiply<1>(some, at(first_a), at(first_b));
                 const int now = end();
                 ignis_ptx_wgmma_wait<1>();
-                release(last); /* of the step before this one */
+                release(last);
                 last = now;
             }
-            if (!SCALED || step == steps)
-                break;
-            if constexpr (SCALED)
-                promote(total, sum, step == PROMOTED);
-            release(last);
+        };
+        begin(0);
+        multiply<0>(sum, at(first_a), at(first_b));
+        last = end();
+        if constexpr (!SCALED) {
+            go_on(sum, steps);
+        } else {
+            float other[N / 8][4], total[N / 8][4] = {};
+            const auto add = [&](float(&some)[N / 8][4]) __attribute__((always_inline)) {
+                ignis_wgmma_hold(some);
+#pragma unroll
+                for (int i = 0; i < N / 2; i++)
+                    total[i / 4][i % 4] += some[i / 4][i % 4];
+            };
+            /* Begins sums, which go on for some steps; those before are complete when the first of these is on its way. */
+            const auto go_over = [&](float(&next)[N / 8][4], float(&before)[N / 8][4]) __attribute__((always_inline)) {
+                begin(step++);
+                multiply<0>(next, at(first_a), at(first_b));
+                const int now = end();
+                ignis_ptx_wgmma_wait<1>();
+                release(last);
+                last = now;
+                add(before);
+                go_on(next, min(steps, step + IGNIS_GEMM_SUM_STEPS - 1));
+            };
+            /* whether these sums were the last ones; a wait for all of them on each way out, or the compiler does not see what is complete */
+            const auto ends = [&](float(&some)[N / 8][4]) __attribute__((always_inline)) {
+                if (step < steps)
+                    return false;
+                ignis_ptx_wgmma_wait<0>();
+                add(some);
+                return true;
+            };
+            go_on(sum, min(steps, IGNIS_GEMM_SUM_STEPS));
+#pragma unroll 1
+            for (;;) {
+                if (ends(sum))
+                    break;
+                go_over(other, sum);
+                if (ends(other))
+                    break;
+                go_over(sum, other);
+            }
+#pragma unroll
+            for (int i = 0; i < N / 2; i++)
+                sum[i / 4][i % 4] = total[i / 4][i % 4];
         }
 
         /* what the products do not need is done while they run */
@@ -886,13 +873,12 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             for (int strip = 0; strip < min(2, strips_of(p, own)); strip++)
                 load_other(&other, own, strip, room, other_barriers, turn + strip);
         }
-        ignis_ptx_wgmma_wait<0>();
-        ignis_wgmma_hold(sum);
+        if (!SCALED) {
+            ignis_ptx_wgmma_wait<0>();
+            ignis_wgmma_hold(sum);
+        }
         release(last);
         if constexpr (SCALED) {
-#pragma unroll
-            for (int i = 0; i < N / 2 && steps > PROMOTED; i++)
-                sum[i / 4][i % 4] += total[i / 4][i % 4];
             float rows[2], columns[1][2];
             load_row_scales(p, rows, own.row);
 #pragma unroll

@@ -9,12 +9,6 @@
 
 constexpr int STRIP = 128 / (int)sizeof(T), STRIPS = BN / STRIP, PIECES = STRIP / 16; /* columns; of a tile, and of 16 columns of a strip */
 
-/*  What belongs to the columns of a piece that a thread has. */
-struct Columns {
-    uint32_t bias[2];
-    float scales[SCALED ? 2 : 1][2];
-};
-
 /*  What a warpgroup does to the results of a tile. A strip of them passes through a slab of its own to the copy engine, and what the activation
     was applied to through another one; so a strip takes the slabs of the strip before the last one, or of the third before. Gated ones have two
     slabs, too: the gate comes in the first, and leaves as the result or its gradient; what is times it leaves or comes in the second, which
@@ -30,7 +24,6 @@ struct Finish {
     int group, turn, odd;    /* the strip's slabs; odd: 1 in each second round of them */
     Chunks chunks;
     uint32_t next_other[4]; /* of the next piece, where that LOOKS_AHEAD */
-    float row_scales[2];    /* of SCALED ones */
 
     __device__ void advance()
     {
@@ -84,19 +77,10 @@ struct Finish {
         }
     }
 
-    __device__ void load(Columns &columns, const Spot &place, int strip, int piece) const
+    __device__ void load_bias(uint32_t (&bias)[2], const Spot &place, int strip, int piece) const
     {
-        const int first = place.column + STRIP * strip + 16 * piece;
         if (BIASED && p.bias)
-            load_bias(p, columns.bias, first);
-        if constexpr (SCALED)
-            load_scales(p, columns.scales, first);
-    }
-
-    __device__ void load_rows(const Spot &place)
-    {
-        if constexpr (SCALED)
-            load_row_scales(p, row_scales, place.row);
+            ::load_bias(p, bias, place.column + STRIP * strip + 16 * piece);
     }
 
     /*  The same of f32, from a column of out on: a lane has two columns of both chunks of 8. */
@@ -131,7 +115,7 @@ struct Finish {
 
     /*  A piece of a strip, whose sums are the first ones; next is the place of the tile behind this one, if there is one. */
     template <int piece>
-    __device__ __forceinline__ void run(float (*sum)[4], const Columns &columns, const Spot &place, int strip, const Spot &next, bool has_next)
+    __device__ __forceinline__ void run(float (*sum)[4], const uint32_t (&bias)[2], const Spot &place, int strip, const Spot &next, bool has_next)
     {
         const bool first = threadIdx.x % 128 == 0;
         const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
@@ -149,8 +133,6 @@ struct Finish {
             ignis_ptx_bulk_wait_read<0>();
             load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);
         }
-        if constexpr (SCALED)
-            scale(&sum[2 * piece], row_scales, columns.scales);
         if (!HALVES) {
             put_words<piece>(sum + 2 * piece, place.column + STRIP * strip + 16 * piece);
             if (piece == PIECES - 1)
@@ -173,7 +155,7 @@ struct Finish {
         for (int i = 0; i < 4; i++) {
             float *const x = &sum[2 * piece + i / 2][i % 2 * 2];
             if (BIASED && p.bias) {
-                const auto two = ignis_pack_of<ignis_pack<Half, 2>>(columns.bias[i / 2]);
+                const auto two = ignis_pack_of<ignis_pack<Half, 2>>(bias[i / 2]);
                 x[0] += ignis_wide_at(two, 0), x[1] += ignis_wide_at(two, 1);
             }
             if (IS_GATED) {

@@ -390,10 +390,11 @@ static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
                                           "-DIGNIS_T=3" TILED(0, 1, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
                                           "-DIGNIS_T=3" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
                                           "-DIGNIS_T=3" TILED(0, 1, 64, 0),
-                                          "-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TILED(0, 1, 256, 1),
-                                          "-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TILED(0, 1, 256, 0),
-                                          "-DIGNIS_T=3 -DIGNIS_OPERANDS=8" TILED(0, 1, 128, 1),
+                                          "-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TILED(0, 1, 128, 1),
+                                          "-DIGNIS_T=2 -DIGNIS_OPERANDS=9" TILED(0, 1, 128, 0),
+                                          "-DIGNIS_T=3 -DIGNIS_OPERANDS=8" TILED(0, 1, 128, 1) " -DIGNIS_PAIRS=2",
                                           "-DIGNIS_T=1 -DIGNIS_OPERANDS=9" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
+                                          "-DIGNIS_T=3 -DIGNIS_OPERANDS=9" TILED(0, 1, 64, 0) " -DIGNIS_PAIRS=1",
                                           NULL};
 static const char *const gemm_hopper_large[] = {"-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
                                                 "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
@@ -403,7 +404,6 @@ static const char *const gemm_hopper_large[] = {"-DIGNIS_T=2" TILED(0, 1, 192, 1
                                                 "-DIGNIS_T=2" TILED(0, 1, 176, 1) " -DIGNIS_ROWS=192",
                                                 "-DIGNIS_T=1" TILED(1, 1, 80, 1) " -DIGNIS_ACTIVATION=1 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
                                                 "-DIGNIS_T=3" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
-                                                "-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
                                                 "-DIGNIS_T=3" TILED(0, 1, 112, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_ROWS=192",
                                                 NULL};
 
