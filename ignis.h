@@ -21001,6 +21001,12 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
+/*  The device's compute capability as one number: 89 is 8.9. */
+static int ignis__gemm_capability(const ignis__op *op)
+{
+    return 10 * op->work.device->info.compute_major + op->work.device->info.compute_minor;
+}
+
 /*  Whether the device, the driver and the compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
@@ -21137,6 +21143,19 @@ static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
 /*  What is read from or written to beside the result when a product is finished in registers. */
 static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
 
+/*  What a variant has to be told of operands that are not of the result's dtype. */
+static const char *ignis__gemm_operands_define(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F8_E4M3 ? " -DIGNIS_OPERANDS=8" : dtype == IGNIS_F8_E5M2 ? " -DIGNIS_OPERANDS=9" : "";
+}
+
+/*  The variant of kernels/gemm_mma.cu. */
+static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
+{
+    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a, p->transpose_b,
+             p->patches_of, ignis__gemm_operands_define(p->operands));
+}
+
 /*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
 static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
@@ -21154,9 +21173,7 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
              p->pairs == IGNIS__SHARE_A ? " -DIGNIS_PAIRS=1"
              : p->pairs                 ? " -DIGNIS_PAIRS=2"
                                         : "",
-             p->operands == IGNIS_F8_E4M3   ? " -DIGNIS_OPERANDS=8"
-             : p->operands == IGNIS_F8_E5M2 ? " -DIGNIS_OPERANDS=9"
-                                            : "");
+             ignis__gemm_operands_define(p->operands));
 }
 
 /*  The least k of tiles that are finished beside the next one: 12 steps of 128 bytes. */
@@ -21224,7 +21241,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
     bool eights = ignis__dtype_is_f8(p->operands);
     bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32) || eights;
-    bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
+    bool tensor_cores = rounds && ignis__gemm_capability(op) >= (eights ? 89 : 80), wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     bool turns = p->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
@@ -21253,7 +21270,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         const ignis__gemm *of = hopper ? &by_wgmma : p;
         int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
-            (is_ahead && !ahead) || (eights && (!hopper || tile.columns > 128)) ||
+            (is_ahead && !ahead) || (eights && (is_tiny || tile.columns > 128)) ||
             (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
                         (is_large ? !large || !ignis__gemm_fit(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
@@ -21286,8 +21303,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
     if (!tensor_cores)
         return kernel;
-    snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p->transpose_a,
-             p->transpose_b, p->patches_of);
+    ignis__gemm_mma_define(kernel.define, sizeof kernel.define, p);
     if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
@@ -21454,10 +21470,9 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
         ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     }
-    snprintf(define, sizeof define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p.transpose_a, p.transpose_b,
-             p.patches_of);
-    if (rounds && !eights)
-        ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
+    ignis__gemm_mma_define(define, sizeof define, &p);
+    if (rounds)
+        ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
     if (rounds && by_k && !eights && !p.patches_of) {
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
         p = ignis__gemm_by_wgmma(&p);
@@ -22466,10 +22481,9 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
             ignis__f8_fits(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n, which[i] < 4);
             *places[which[i]] = op.in[i];
         }
-    if (op.ok && !ignis__gemm_has_wgmma(&op, op.in[0]->dtype))
-        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
-                       "device %d is of compute capability %d.%d, or its driver or NVRTC has no wgmma; 9.0 is needed",
-                       op.work.device->info.device, op.work.device->info.compute_major, op.work.device->info.compute_minor);
+    if (op.ok && ignis__gemm_capability(&op) < 89)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "device %d is of compute capability %d.%d; 8.9 is needed", op.work.device->info.device,
+                       op.work.device->info.compute_major, op.work.device->info.compute_minor);
     if (op.ok) {
         product.dtype = (int)dtype;
         product.operands = product.k > 0 ? (int)op.in[0]->dtype : 0;

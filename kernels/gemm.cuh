@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored
 
-    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.
+    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there. With
+    -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2> those of a and b are of that type instead, and have scales.
 
     A program compiled with -DIGNIS_PATCHES=<PATCHES_A or PATCHES_B> is a convolution: a, or b, is an array of pixels, and the matrix that is meant
     is that of its patches, which is nowhere in memory.
@@ -11,7 +12,12 @@
 
 #include "activation.cuh"
 
+#ifndef IGNIS_OPERANDS
+#define IGNIS_OPERANDS IGNIS_T
+#endif
+typedef ignis_type<IGNIS_OPERANDS> Operand;
 typedef ignis_wide<T> Wide;
+constexpr bool SCALED = sizeof(Operand) == 1;
 
 /*  As ignis_activation in ignis.h; and of a product without batches, which is the second one of a gated layer: silu(gate) times it. */
 enum { NO_ACTIVATION, RELU, GELU, GATED, PAIRED };
@@ -76,7 +82,7 @@ struct Patches {
 
 /*  The host fills this in: ignis__gemm in ignis.h. Null pointers leave their part out. */
 struct Product {
-    const T *a, *b;
+    const Operand *a, *b;
     T *out;            /* of a gradient of GATED [2, m, n]: those of the gate and of what is times it */
     const T *bias;     /* [n], added to each row */
     T *pre;            /* like out: what the activation was applied to; a forward product writes it, a gradient reads it. Of GATED [2, m, n]: the
@@ -113,8 +119,12 @@ struct Product {
     }
     __device__ const T *bias_at(long long batch) const { return IGNIS_PATCHES ? bias + batch * n : bias; }
 
+    /*  What sums of SCALED products are multiplied by. */
+    __device__ float scale_of_row(long long row) const { return scale_a ? scale_a[row * scales_a] : 1; }
+    __device__ float scale_of_column(long long column) const { return scale_b ? scale_b[column * scales_b] : 1; }
+
     /*  Where an element of an operand is: op(a) with by_k as it is stored, or op(b). Null: it is zero. */
-    template <int operand> __device__ const T *find(const T *matrix, bool by_k, long long length, long long row, long long k) const
+    template <int operand> __device__ const Operand *find(const Operand *matrix, bool by_k, long long length, long long row, long long k) const
     {
 #if IGNIS_PATCHES
         if (operand == IGNIS_PATCHES) {

@@ -28,7 +28,6 @@
 #include "hopper.cuh"
 
 typedef ignis_type<IGNIS_T> T;
-typedef ignis_type<IGNIS_OPERANDS> Operand;
 typedef ignis_type<IGNIS_T == 3 ? 2 : IGNIS_T> Half; /* T, or where that is f32 one that is not used */
 #include "gemm.cuh"
 
@@ -65,7 +64,6 @@ enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 #endif
 constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
 constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(Operand), SLAB = 64 * 128; /* bytes of 64 rows */
-constexpr bool SCALED = sizeof(Operand) == 1;
 constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;    /* the warpgroups are; three of them multiply */
 constexpr bool NARROW = (BN == 64 && !LARGE) || SIDE_BY_SIDE; /* a warpgroup has 64 x 64 results */
 constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1; /* that multiply; of a multiprocessor */
@@ -496,8 +494,7 @@ __device__ inline void load_row_scales(const Product &p, float (&scales)[2], int
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int at = min(row + (int)threadIdx.x / 32 % 4 * 16 + (int)threadIdx.x % 32 / 4 + 8 * i, (int)p.m - 1);
-        scales[i] = p.scale_a ? p.scale_a[(long long)at * p.scales_a] : 1;
+        scales[i] = p.scale_of_row(min(row + (int)threadIdx.x / 32 % 4 * 16 + (int)threadIdx.x % 32 / 4 + 8 * i, (int)p.m - 1));
     }
 }
 
@@ -506,8 +503,7 @@ template <int chunks> __device__ inline void load_scales(const Product &p, float
 {
 #pragma unroll
     for (int i = 0; i < 2 * chunks; i++) {
-        const int at = min(column + 8 * (i / 2) + (int)threadIdx.x % 4 * 2 + i % 2, (int)p.n - 1);
-        scales[i / 2][i % 2] = p.scale_b ? p.scale_b[(long long)at * p.scales_b] : 1;
+        scales[i / 2][i % 2] = p.scale_of_column(min(column + 8 * (i / 2) + (int)threadIdx.x % 4 * 2 + i % 2, (int)p.n - 1));
     }
 }
 

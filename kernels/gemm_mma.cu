@@ -3,7 +3,8 @@
 
     One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1>
     -DIGNIS_TRANSPOSE_B=<0 or 1>, and with -DIGNIS_PATCHES for convolutions. f32 is rounded to tf32, and its rows are not summed. Sums in float, in
-    the order of k. Grid: tiles of a matrix * batch * splits.
+    the order of k. Grid: tiles of a matrix * batch * splits. With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2>, for sm_89 and up, operands lie by
+    k; of such sums tensor cores keep some 13 bits, so those of a few steps are added up in float.
 
     A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one, and half of a step comes to registers while the other
     half is multiplied. In shared memory a step of an operand is a tile of lines of chunks of 16 bytes, as they lie in memory: a line is 64 bytes of a
@@ -15,8 +16,10 @@
 typedef ignis_type<IGNIS_T> T;
 #include "gemm.cuh"
 
-constexpr int STAGES = 4, E = 16 / sizeof(T), DEPTH = 64 / sizeof(T); /* elements of a chunk, and of k in a step */
+constexpr int STAGES = 4, E = 16 / sizeof(Operand), DEPTH = 64 / sizeof(Operand); /* elements of a chunk, and of k in a step */
 constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
+static_assert(!SCALED || (A_BY_K && B_BY_K), "ldmatrix transposes no bytes");
+constexpr int SUM_STEPS = 8; /* of 8 bits, that have a sum of their own */
 
 __device__ inline char *shared()
 {
@@ -32,22 +35,22 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
     static constexpr int count = bytes / 16 / threads, lines = threads / across; /* chunks that a thread copies, so many lines apart */
     static_assert(count * 16 * threads == bytes && lines % 8 == 0, "a thread's chunks change places alike");
     const Product &p;
-    const T *const matrix;
+    const Operand *const matrix;
     const long long length, end_row, end_k, row;
     long long k;                    /* of the first chunk, as is row */
-    const T *next[count];           /* where rows are packs, the chunks of the next step; of rows that are not there other ones, which nobody needs */
+    const Operand *next[count];           /* where rows are packs, the chunks of the next step; of rows that are not there other ones, which nobody needs */
     const int first_own, packed;    /* first_own: of the warp's rows */
     int to, last;                   /* where the first chunk goes; which of them the last step has, as bits */
     int lanes[by_k ? 2 : own / 16]; /* where ldmatrix loads for this lane: halves of a step, or each 16 rows */
 
     static __device__ int chunk_at(int line, int chunk)
     {
-        const int swizzle = by_k ? line / 2 % 4 : sizeof(T) == 2 ? line % 8 : line % 4 * 2;
+        const int swizzle = by_k ? line / 2 % 4 : sizeof(Operand) == 2 ? line % 8 : line % 4 * 2;
         return line * line_bytes + (chunk ^ swizzle) * 16;
     }
 
     /*  Of rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the end of k is zero. */
-    __device__ Tile(const Product &p, const T *matrix, long long length, long long first_row, long long end_row, long long first_k, long long end_k,
+    __device__ Tile(const Product &p, const Operand *matrix, long long length, long long first_row, long long end_row, long long first_k, long long end_k,
                     int first_own, int packed)
         : p(p), matrix(matrix), length(length), end_row(end_row), end_k(end_k),
           row(first_row + (by_k ? threadIdx.x / across : threadIdx.x % across * E)), k(first_k + (by_k ? threadIdx.x % across * E : threadIdx.x / across)),
@@ -95,7 +98,7 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
         const uint32_t base = shared_address() + stage;
         if constexpr (by_k) {
             ignis_ptx_ldmatrix(words, base + lanes[half] + 16 * i * line_bytes);
-        } else if constexpr (sizeof(T) == 2) {
+        } else if constexpr (sizeof(Operand) == 2) {
             ignis_ptx_ldmatrix_transposed(words, base + lanes[i] + 16 * half * line_bytes);
         } else { /* which transposes no words of 32 bits */
             const int lane = threadIdx.x % 32;
@@ -106,7 +109,7 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
                 words[j] = *(const uint32_t *)(shared() + stage + chunk_at(8 * half + lane % 4 + later * 4, row / 4) + row % 4 * 4);
             }
         }
-        if constexpr (sizeof(T) == 4)
+        if constexpr (sizeof(Operand) == 4)
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 words[j] = ignis_ptx_cvt_rna_tf32_f32(__uint_as_float(words[j]));
@@ -126,21 +129,21 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
 #pragma unroll
                 for (int half = 0; half < E; half += E / 2) {
                     const int some = max(0, min(E / 2, valid - half));
-                    const T *from = some ? p.find<operand>(matrix, by_k, length, by_k ? row : row + half, by_k ? k + half : k) : nullptr;
-                    ignis_ptx_cp_async_8(base + at + half * (int)sizeof(T), from ? from : matrix, from ? some * (int)sizeof(T) : 0);
+                    const Operand *from = some ? p.find<operand>(matrix, by_k, length, by_k ? row : row + half, by_k ? k + half : k) : nullptr;
+                    ignis_ptx_cp_async_8(base + at + half * (int)sizeof(Operand), from ? from : matrix, from ? some * (int)sizeof(Operand) : 0);
                 }
                 continue;
             }
-            const T *from = valid ? p.find<operand>(matrix, by_k, length, row, k) : nullptr;
+            const Operand *from = valid ? p.find<operand>(matrix, by_k, length, row, k) : nullptr;
             if (packed) { /* so a chunk of a patch is of one tap */
-                ignis_ptx_cp_async(base + at, from ? from : matrix, from ? valid * (int)sizeof(T) : 0);
+                ignis_ptx_cp_async(base + at, from ? from : matrix, from ? valid * (int)sizeof(Operand) : 0);
             } else {
-                T *element = (T *)(shared() + at);
+                Operand *element = (Operand *)(shared() + at);
 #pragma unroll
                 for (int e = 0; e < E; e++) {
                     if (IGNIS_PATCHES)
                         from = e < valid ? p.find<operand>(matrix, by_k, length, by_k ? row : row + e, by_k ? k + e : k) : nullptr;
-                    element[e] = e < valid && from ? from[IGNIS_PATCHES ? 0 : e] : T(0);
+                    element[e] = e < valid && from ? from[IGNIS_PATCHES ? 0 : e] : Operand(0);
                 }
             }
         }
@@ -149,7 +152,11 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
 
 __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    if constexpr (sizeof(T) == 4)
+    if constexpr (ignis_is_same<Operand, ignis_f8_e4m3>)
+        ignis_ptx_mma_e4m3(c, a, b0, b1);
+    else if constexpr (SCALED)
+        ignis_ptx_mma_e5m2(c, a, b0, b1);
+    else if constexpr (sizeof(T) == 4)
         ignis_ptx_mma_tf32(c, a, b0, b1);
     else
         ignis_mma<T>(c, a, b0, b1);
@@ -165,7 +172,7 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
     const Place place(p, blockIdx.x, BM, BN);
     const int steps = (int)((place.end_k - place.first_k + DEPTH - 1) / DEPTH);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp / ACROSS * WM, warp_column = warp % ACROSS * WN;
-    const bool sums_rows = sizeof(T) == 2 && p.row_sums && place.column == 0 && warp_column == 0;
+    const bool sums_rows = sizeof(Operand) == 2 && p.row_sums && place.column == 0 && warp_column == 0;
     const auto stage = [](int step) { return step % STAGES * (A::bytes + B::bytes); };
     A a(p, p.a + place.batch * p.batch_a, p.row_a, place.row, p.m, place.first_k, place.end_k, warp_row, p.packed_a);
     B b(p, p.b + place.batch * p.batch_b, p.row_b, place.column, p.n, place.first_k, place.end_k, warp_column, p.packed_b);
@@ -177,7 +184,15 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
         ignis_ptx_cp_async_commit();
     };
 
-    float sum[WM / 16][WN / 8][4], row_sum[WM / 16][4];
+    float sum[WM / 16][WN / 8][4], row_sum[WM / 16][4], total[SCALED ? WM / 16 : 1][WN / 8][4] = {};
+    const auto add_up = [&] {
+#pragma unroll
+        for (int i = 0; i < (SCALED ? WM * WN / 32 : 0); i++) {
+            float &x = sum[i / (WN / 2)][i / 4 % (WN / 8)][i % 4];
+            total[i / (WN / 2)][i / 4 % (WN / 8)][i % 4] += x;
+            x = 0;
+        }
+    };
 #pragma unroll
     for (int m = 0; m < WM / 16; m++)
 #pragma unroll
@@ -228,6 +243,8 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
                     mma(row_sum[m], x[half][m], one, one);
             }
         }
+        if (SCALED && (step % SUM_STEPS == SUM_STEPS - 1 || step == steps - 1))
+            add_up();
     }
     if (sums_rows && lane % 4 == 0)
 #pragma unroll
@@ -253,9 +270,17 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
                 const int row = warp_row + 16 * m + 8 * half + lane / 4 - first;
                 if (row >= 0 && row < strip)
 #pragma unroll
-                    for (int n = 0; n < WN / 8; n++)
-                        *(float2 *)&results[row * width + warp_column + 8 * n + lane % 4 * 2] =
-                            make_float2(sum[m][n][2 * half], sum[m][n][2 * half + 1]);
+                    for (int n = 0; n < WN / 8; n++) {
+                        const int column = warp_column + 8 * n + lane % 4 * 2;
+                        float *const two = SCALED ? &total[m][n][2 * half] : &sum[m][n][2 * half];
+                        if (SCALED) {
+                            const float scale = p.scale_of_row(min(place.row + first + row, p.m - 1));
+#pragma unroll
+                            for (int i = 0; i < 2; i++)
+                                two[i] *= scale * p.scale_of_column(min(place.column + column + i, p.n - 1));
+                        }
+                        *(float2 *)&results[row * width + column] = make_float2(two[0], two[1]);
+                    }
             }
         __syncthreads();
         if (p.partial)

@@ -643,7 +643,7 @@ SIM_LDMATRIX(_trans, 1)
 
 /* -------------------------------------------------------------------------------------------------------- mma */
 
-enum sim_element { SIM_BF16, SIM_F16, SIM_TF32 };
+enum sim_element { SIM_BF16, SIM_F16, SIM_TF32, SIM_E4M3, SIM_E5M2 };
 
 struct sim_mma_record {
     unsigned a[4], b[2];
@@ -652,12 +652,19 @@ struct sim_mma_record {
     int k;
 };
 
-/* Element `half` of a register: 16-bit elements lie two in one, the lower index in the lower bits. */
-SIM_DEVICE float sim_mma_element(unsigned word, int half, sim_element element)
+/* Element i of a register: those of 16 and 8 bits lie two and four in one, the lower index in the lower bits. */
+SIM_DEVICE float sim_mma_element(unsigned word, int i, sim_element element)
 {
     if (element == SIM_TF32)
         return sim_bits<float>(word & 0xffffe000u);
-    unsigned short h = (unsigned short)(word >> 16 * half);
+    if (element == SIM_E4M3) {
+        unsigned b = word >> 8 * i & 255, e = b >> 3 & 15, m = b & 7;
+        float x = (b & 127) == 127 ? sim_bits<float>(0x7fffffffu) : e ? sim_bits<float>((e + 120) << 23 | m << 20) : (float)m / 512;
+        return b & 128 ? -x : x;
+    }
+    if (element == SIM_E5M2) /* the upper half of one of 16 bits */
+        return sim_half_to_float((unsigned short)((word >> 8 * i & 255) << 8));
+    unsigned short h = (unsigned short)(word >> 16 * i);
     return element == SIM_BF16 ? sim_bf16_to_float(h) : sim_half_to_float(h);
 }
 
@@ -665,9 +672,9 @@ SIM_DEVICE float sim_mma_element(unsigned word, int half, sim_element element)
    g + 8, of B column g, of C and D rows g and g + 8, columns 2t and 2t + 1. */
 SIM_QUIET void sim_mma_combine(void *const *records, unsigned)
 {
-    float a[16][16], b[16][8], c[16][8];
+    float a[16][32], b[32][8], c[16][8];
     const sim_mma_record *first = (const sim_mma_record *)records[0];
-    int k = first->k, per_word = first->element == SIM_TF32 ? 1 : 2;
+    int k = first->k, per_word = first->element == SIM_TF32 ? 1 : first->element >= SIM_E4M3 ? 4 : 2;
     int step = 4 * per_word; /* columns of A that one register of all lanes spans */
     for (int lane = 0; lane < 32; lane++) {
         const sim_mma_record *r = (const sim_mma_record *)records[lane];
@@ -730,6 +737,8 @@ SIM_MMA_LARGE(m16n8k16_row_col_f32_f16_f16_f32, SIM_F16, 16)
 SIM_MMA_SMALL(m16n8k8_row_col_f32_bf16_bf16_f32, SIM_BF16, 8)
 SIM_MMA_SMALL(m16n8k8_row_col_f32_f16_f16_f32, SIM_F16, 8)
 SIM_MMA_LARGE(m16n8k8_row_col_f32_tf32_tf32_f32, SIM_TF32, 8)
+SIM_MMA_LARGE(m16n8k32_row_col_f32_e4m3_e4m3_f32, SIM_E4M3, 32)
+SIM_MMA_LARGE(m16n8k32_row_col_f32_e5m2_e5m2_f32, SIM_E5M2, 32)
 SIM_MMA_SMALL(m16n8k4_row_col_f32_tf32_tf32_f32, SIM_TF32, 4)
 
 /* The same of signed bytes, four in a register, with sums of 32 bits. */

@@ -261,11 +261,11 @@ TEST(matmul_of_a_tensor_with_itself)
 
 /* --- ignis_matmul_f8 --------------------------------------------------------------------------------------------- */
 
-static bool has_wgmma(void)
+static bool multiplies_eights(void)
 {
     ignis_device_info info;
     CHECK_OK(ignis_device_query(0, &info));
-    return info.compute_major == 9;
+    return 10 * info.compute_major + info.compute_minor >= 89;
 }
 
 /*  Numbers of 8 bits times their scales: scales 1 for one, above 1 for one a row, 0 for none. Tensor cores add groups of 32 products to a sum, and
@@ -313,15 +313,12 @@ static void check_f8(ignis_dtype type, ignis_dtype dtype, sizes s, int scales_a,
     CHECK_OK(ignis_scope_end(scope));
 }
 
-TEST(matmul_f8_against_double)
+static void check_f8_of_some_sizes(void)
 {
-    static const sizes table[] = {{1, 1, 1},      {33, 17, 16},   {64, 64, 128},  {100, 72, 200},  {130, 264, 144},
-                                  {257, 136, 80}, {128, 256, 33}, {200, 408, 96}, {16, 300, 1040}, {70, 70, 5000},
-                                  {3, 5, 0},      {140, 64, 640}, {900, 130, 384}};
-    int i, k = 0;
-    SETUP(NULL);
-    if (!has_wgmma())
-        SKIP("the device has no wgmma");
+    static const sizes table[] = {{1, 1, 1},      {33, 17, 16},    {64, 64, 128},  {100, 72, 200},  {130, 264, 144},
+                                  {257, 136, 80}, {128, 256, 33},  {200, 408, 96}, {16, 300, 1040}, {70, 70, 5000},
+                                  {140, 64, 640}, {900, 130, 384}, {3, 5, 0}};
+    int i, k;
     for (i = 0; i < COUNT_OF(table); i++)
         for (k = 0; k < 6; k++)
             check_f8(k % 2 ? IGNIS_F8_E5M2 : IGNIS_F8_E4M3,
@@ -329,6 +326,24 @@ TEST(matmul_f8_against_double)
                      : k % 3 == 1 ? IGNIS_F32
                                   : IGNIS_F16,
                      table[i], k % 3, (k + 1) / 2, k > 2);
+}
+
+TEST(matmul_f8_against_double)
+{
+    SETUP(NULL);
+    if (!multiplies_eights())
+        SKIP("the device is older than compute capability 8.9");
+    check_f8_of_some_sizes();
+}
+
+TEST(matmul_f8_without_wgmma)
+{
+    SETUP(NULL);
+    if (!multiplies_eights())
+        SKIP("the device is older than compute capability 8.9");
+    ignis__cuda.cuTensorMapEncodeTiled = NULL; /* as an older driver */
+    check_f8_of_some_sizes();
+    CHECK_OK(ignis_shutdown()); /* the next setup finds it again */
 }
 
 TEST(matmul_f8_refuses)
@@ -352,7 +367,7 @@ TEST(matmul_f8_refuses)
                   IGNIS_DIAG_MATMUL_SHAPE);
     CHECK_REFUSED(0, ignis_matmul_f8(a, ignis_slice(a, 1, 0, 8), none, none, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE,
                   IGNIS_DIAG_MATMUL_SHAPE);
-    if (!has_wgmma())
+    if (!multiplies_eights())
         CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, none, IGNIS_F16).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     CHECK_OK(ignis_scope_end(scope));
 }

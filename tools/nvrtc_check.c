@@ -322,6 +322,9 @@ static const char *const gemm[] = {"-DIGNIS_T=1",
                                    "-DIGNIS_T=4" PATCHES(2),
                                    NULL};
 #define TRANSPOSED(a, b) " -DIGNIS_TRANSPOSE_A=" #a " -DIGNIS_TRANSPOSE_B=" #b
+static const char *const gemm_mma_eights[] = {"-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TRANSPOSED(0, 1),
+                                              "-DIGNIS_T=3 -DIGNIS_OPERANDS=9" TRANSPOSED(0, 1),
+                                              "-DIGNIS_T=1 -DIGNIS_OPERANDS=8" TRANSPOSED(0, 1), NULL};
 static const char *const gemm_mma[] = {"-DIGNIS_T=2" TRANSPOSED(0, 0),
                                        "-DIGNIS_T=2" TRANSPOSED(0, 1),
                                        "-DIGNIS_T=2" TRANSPOSED(1, 0),
@@ -464,6 +467,7 @@ static const struct {
     {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {0}},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, {0}},
+    {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma_eights, 89, 0, {0, 0, 20}}, /* where such a product is several instructions */
     {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0}},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, {0}},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper_large, 90, 90, {0, 0, 16}}, /* between tiles */
