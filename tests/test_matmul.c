@@ -372,6 +372,80 @@ TEST(matmul_f8_refuses)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/* --- ignis_quantize_f8 ------------------------------------------------------------------------------------------- */
+
+/*  Numbers of very different rows: each is half a step of its type away from x / scale at most, and the largest has the type's largest size. */
+static void check_quantized(ignis_tensor x, ignis_dtype type, bool per_row)
+{
+    ignis_tensor_info info = tensor_info(x), of_scale;
+    int64_t n = info.shape.dim[info.shape.ndim - 1], count = numel_of(x), rows = count / n, i;
+    double most = type == IGNIS_F8_E4M3 ? 448 : 57344, half = ldexp(1, type == IGNIS_F8_E4M3 ? -4 : -3), wrong = 0, missed = 0;
+    double least = ldexp(1, type == IGNIS_F8_E4M3 ? -10 : -17), *from = tensor_values(x), *got, *scales, *largest; /* least: half the smallest */
+    ignis_tensor scale, q = ignis_quantize_f8(x, type, per_row, &scale);
+    CHECK_OK(ignis_status_last());
+    CHECK_SHAPE_IS(q, info.shape);
+    CHECK_INT(tensor_info(q).dtype, type);
+    of_scale = tensor_info(scale);
+    CHECK_INT(of_scale.dtype, IGNIS_F32);
+    CHECK_INT(numel_of(scale), per_row ? rows : 1);
+    CHECK_INT(of_scale.shape.ndim, per_row ? info.shape.ndim : 1);
+    got = tensor_values(q), scales = tensor_values(scale);
+    largest = (double *)calloc((size_t)rows, sizeof *largest);
+    for (i = 0; i < count; i++) {
+        double s = scales[per_row ? i / n : 0], exact = from[i] / s;
+        wrong += !(fabs(got[i] - exact) <= fmax(least, half * fabs(exact)) * (1 + 1e-6));
+        largest[per_row ? i / n : 0] = fmax(largest[per_row ? i / n : 0], fabs(got[i]));
+    }
+    for (i = 0; i < (per_row ? rows : 1); i++)
+        missed += largest[i] != (scales[i] == 1 ? 0 : most);
+    CHECK_NUMBER(wrong, 0);
+    CHECK_NUMBER(missed, 0);
+    free(from), free(got), free(scales), free(largest);
+}
+
+TEST(quantize_f8_rounds_by_the_largest)
+{
+    static const ignis_dtype types[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F16, IGNIS_F64};
+    static const int lengths[] = {1, 7, 64, 257, 1024, 5000, 33000};
+    int t, i;
+    SETUP(NULL);
+    for (t = 0; t < COUNT_OF(types); t++)
+        for (i = 0; i < COUNT_OF(lengths); i++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 3, lengths[i]), IGNIS_F32, 1, false);
+            ignis_tensor row = tensor_counting(IGNIS_SHAPE(3, 1, 1), IGNIS_F32, 0, false);
+            x = ignis_cast(ignis_map("x * row * row", IGNIS_INPUTS(x, row)), types[t]); /* the first rows are zero */
+            check_quantized(x, i % 2 ? IGNIS_F8_E5M2 : IGNIS_F8_E4M3, true);
+            check_quantized(x, i % 2 ? IGNIS_F8_E4M3 : IGNIS_F8_E5M2, false);
+            check_quantized(ignis_slice(x, 0, 1, 2), IGNIS_F8_E4M3, i % 2 == 0); /* which may begin at an odd address */
+            CHECK_OK(ignis_scope_end(scope));
+        }
+}
+
+TEST(quantize_f8_refuses)
+{
+    ignis_scope scope;
+    ignis_tensor x, scale;
+    double *values;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 0, false);
+    CHECK_REFUSED(0, ignis_quantize_f8(x, IGNIS_F16, true, &scale).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_INT(scale.id, 0);
+    CHECK_REFUSED(0, ignis_quantize_f8(x, IGNIS_F8_E4M3, true, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_quantize_f8(ignis_cast(x, IGNIS_I32), IGNIS_F8_E4M3, true, &scale).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
+    x = ignis_quantize_f8(tensor_counting(IGNIS_SHAPE(2, 0), IGNIS_F32, 0, false), IGNIS_F8_E4M3, true, &scale);
+    CHECK_SHAPE_IS(scale, IGNIS_SHAPE(2, 1));
+    x = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 0, false);
+    x = ignis_map("1 / (x - x)", IGNIS_INPUTS(x)); /* infinity */
+    x = ignis_quantize_f8(x, IGNIS_F8_E4M3, false, &scale);
+    values = tensor_values(x);
+    CHECK(isnan(values[0]) && isnan(values[1]));
+    free(values);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(matmul_of_nothing)
 {
     static const sizes empty[] = {{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {0, 0, 0}, {2, 0, 0}, {0, 5, 0}};
