@@ -5,7 +5,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                 1016 lines   42982 bytes
+        ignis.cuh                 1022 lines   43343 bytes
         activation.cu              106 lines    4487 bytes
         activation.cuh              89 lines    4297 bytes
         attention.cu               456 lines   19817 bytes
@@ -29,7 +29,7 @@
         depthwise.cu               332 lines   14930 bytes
         elementwise.cu              72 lines    2976 bytes
         embedding.cu               203 lines    8965 bytes
-        f8.cuh                      37 lines    2030 bytes
+        f8.cuh                      61 lines    3099 bytes
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   344 lines   16800 bytes
@@ -651,7 +651,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "#endif",
     "}",
     "",
-    "/*  Numbers as a pack, each rounded once; 16-bit types two at a time where there is an instruction for that. */",
+    "/*  Numbers as a pack, each rounded once; types of 16 and 8 bits two at a time where there is an instruction for that. */",
     "template <typename T, int N, typename From> __device__ inline ignis_pack<T, N> ignis_pack_round(const From (&x)[N])",
     "{",
     "    ignis_pack<T, N> pack;",
@@ -661,6 +661,12 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "        for (int i = 0; i < N; i += 2)",
     "            words[i / 2] = ignis_round_two<T>(x[i], x[i + 1]);",
     "        memcpy(&pack, words, sizeof(pack));",
+    "    } else if constexpr (ignis_is_f8<T> && ignis_is_same<From, float> && N % 2 == 0) {",
+    "        uint16_t twos[N / 2];",
+    "#pragma unroll",
+    "        for (int i = 0; i < N; i += 2)",
+    "            twos[i / 2] = (uint16_t)(ignis_is_same<T, ignis_f8_e4m3> ? ignis_e4m3_two(x[i], x[i + 1]) : ignis_e5m2_two(x[i], x[i + 1]));",
+    "        memcpy(&pack, twos, sizeof(pack));",
     "    } else {",
     "#pragma unroll",
     "        for (int i = 0; i < N; i++)",
@@ -3294,7 +3300,7 @@ static const char *const ignis__lines_f8_cuh[] = {
     "/*  f8.cuh - floating numbers of 8 bits, for ignis.cuh and map.cuh: e4m3 has 4 bits of exponent, 3 of fraction and no infinities, e5m2 5 and 2",
     "",
     "    OCP 8-bit Floating Point Specification (2023), in its saturating mode: what is larger than the largest number, 448 and 57344, and infinities",
-    "    become that; NaN stays. Plain CUDA C, as only sm_89 and up have instructions for it.",
+    "    become that; NaN stays. sm_89 and up have instructions that round so.",
     "*/",
     "#ifndef IGNIS_F8_CUH",
     "#define IGNIS_F8_CUH",
@@ -3314,6 +3320,7 @@ static const char *const ignis__lines_f8_cuh[] = {
     "    return bits & 0x80 ? -value : value;",
     "}",
     "",
+    "#if !(__CUDA_ARCH__ >= 890)",
     "/*  Rounds to nearest even: to whole steps of the number's power of two, or of the smallest one. The hidden bit, or a carry, adds one to the exponent. */",
     "static __device__ __forceinline__ unsigned ignis_f8_bits(float x, int fraction, int bias, float largest)",
     "{",
@@ -3322,9 +3329,32 @@ static const char *const ignis__lines_f8_cuh[] = {
     "    const unsigned steps = __float2uint_rn(size * __uint_as_float((unsigned)(127 + fraction - power) << 23));",
     "    return x != x ? 0x7f : (__float_as_uint(x) >> 24 & 0x80) | (((unsigned)(power + bias - 1) << fraction) + steps);",
     "}",
+    "#endif",
     "",
+    "/*  The bits of two, the first in the lower ones; of one. */",
+    "#if __CUDA_ARCH__ >= 890",
+    "static __device__ __forceinline__ unsigned ignis_e4m3_two(float first, float second)",
+    "{",
+    "    unsigned short bits;",
+    "    asm(\"cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\" : \"=h\"(bits) : \"f\"(second), \"f\"(first));",
+    "    return bits;",
+    "}",
+    "",
+    "static __device__ __forceinline__ unsigned ignis_e5m2_two(float first, float second)",
+    "{",
+    "    unsigned short bits;",
+    "    asm(\"cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;\" : \"=h\"(bits) : \"f\"(second), \"f\"(first));",
+    "    return bits;",
+    "}",
+    "",
+    "static __device__ __forceinline__ unsigned ignis_e4m3_bits(float x) { return ignis_e4m3_two(x, 0); }",
+    "static __device__ __forceinline__ unsigned ignis_e5m2_bits(float x) { return ignis_e5m2_two(x, 0); }",
+    "#else",
     "static __device__ __forceinline__ unsigned ignis_e4m3_bits(float x) { return ignis_f8_bits(x, 3, 7, 448); }",
     "static __device__ __forceinline__ unsigned ignis_e5m2_bits(float x) { return ignis_f8_bits(x, 2, 15, 57344); }",
+    "static __device__ __forceinline__ unsigned ignis_e4m3_two(float first, float second) { return ignis_e4m3_bits(first) | ignis_e4m3_bits(second) << 8; }",
+    "static __device__ __forceinline__ unsigned ignis_e5m2_two(float first, float second) { return ignis_e5m2_bits(first) | ignis_e5m2_bits(second) << 8; }",
+    "#endif",
     "",
     "#endif /* IGNIS_F8_CUH */",
 };
@@ -21478,7 +21508,7 @@ static const char *const ignis__lines_upsample_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0xeea9eb007b18b715ULL, ignis__lines_ignis_cuh, 1016},
+    {"ignis.cuh", 0x200ab207a758ce38ULL, ignis__lines_ignis_cuh, 1022},
     {"activation.cu", 0x1b5c7d6b3d2a436aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_activation_cu, 106)},
     {"activation.cuh", 0x348ac5f83f246b5cULL, ignis__lines_activation_cuh, 89},
     {"attention.cu", 0xe5329cbf7528f497ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_cu, 456)},
@@ -21502,7 +21532,7 @@ static const ignis__source ignis__sources[] = {
     {"depthwise.cu", 0x31cc5d163dd29c90ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_depthwise_cu, 332)},
     {"elementwise.cu", 0x0ef9c0985b9f6067ULL, ignis__lines_elementwise_cu, 72},
     {"embedding.cu", 0x975552be31a0f879ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_embedding_cu, 203)},
-    {"f8.cuh", 0xe9a76e7272aa3f7cULL, ignis__lines_f8_cuh, 37},
+    {"f8.cuh", 0x040eb2096a1cc33eULL, ignis__lines_f8_cuh, 61},
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0xe4d5e987a6a96d28ULL, ignis__lines_gemm_cuh, 344},

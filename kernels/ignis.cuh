@@ -478,7 +478,7 @@ template <typename T> __device__ inline uint32_t ignis_round_two(float first, fl
 #endif
 }
 
-/*  Numbers as a pack, each rounded once; 16-bit types two at a time where there is an instruction for that. */
+/*  Numbers as a pack, each rounded once; types of 16 and 8 bits two at a time where there is an instruction for that. */
 template <typename T, int N, typename From> __device__ inline ignis_pack<T, N> ignis_pack_round(const From (&x)[N])
 {
     ignis_pack<T, N> pack;
@@ -488,6 +488,12 @@ template <typename T, int N, typename From> __device__ inline ignis_pack<T, N> i
         for (int i = 0; i < N; i += 2)
             words[i / 2] = ignis_round_two<T>(x[i], x[i + 1]);
         memcpy(&pack, words, sizeof(pack));
+    } else if constexpr (ignis_is_f8<T> && ignis_is_same<From, float> && N % 2 == 0) {
+        uint16_t twos[N / 2];
+#pragma unroll
+        for (int i = 0; i < N; i += 2)
+            twos[i / 2] = (uint16_t)(ignis_is_same<T, ignis_f8_e4m3> ? ignis_e4m3_two(x[i], x[i + 1]) : ignis_e5m2_two(x[i], x[i + 1]));
+        memcpy(&pack, twos, sizeof(pack));
     } else {
 #pragma unroll
         for (int i = 0; i < N; i++)

@@ -153,6 +153,27 @@ SIM_DEVICE void sim_ptx_cvt_rn_relu_f16x2_f32(unsigned &d, float high, float low
     sim_ptx_cvt_rn_f16x2_f32(d, sim_relu(high), sim_relu(low));
 }
 
+/* Floats of 8 bits, two in one of 16: what is larger than the largest becomes that, NaN stays. */
+SIM_DEVICE unsigned sim_float_to_f8(float x, int fraction, float largest)
+{
+    int bias = (1 << (6 - fraction)) - 1, e = 0;
+    double size = x != x ? 0 : fabs((double)x) > largest ? largest : fabs((double)x), steps;
+    unsigned sign = sim_bits<unsigned>(x) >> 24 & 0x80;
+    if (x != x)
+        return 0x7f;
+    frexp(size, &e);
+    e = size == 0 || e - 1 < 1 - bias ? 1 - bias : e - 1;
+    steps = rint(ldexp(size, fraction - e)); /* a hidden bit, or a carry, counts as an exponent */
+    return sign | (((unsigned)(e + bias - 1) << fraction) + (unsigned)steps);
+}
+#define SIM_CVT_F8(name, fraction, largest)                                                                           \
+    SIM_DEVICE void sim_ptx_cvt_rn_satfinite_##name##x2_f32(unsigned short &d, float high, float low)                 \
+    {                                                                                                                 \
+        d = (unsigned short)(sim_float_to_f8(high, fraction, largest) << 8 | sim_float_to_f8(low, fraction, largest)); \
+    }
+SIM_CVT_F8(e4m3, 3, 448.0f)
+SIM_CVT_F8(e5m2, 2, 57344.0f)
+
 /* ------------------------------------------------------------------------------------------------- arithmetic */
 
 #define SIM_PTX1(name, T, expression) \
