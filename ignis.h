@@ -314,7 +314,7 @@
         capability 9.0, where they are the faster ones; others are left to cuBLASLt where it is found, but no program needs it. Own kernels do
         biases, activations and sums of gradients inside the products. On 8.0 and up those of these types are on tensor cores, but for small ones
         whose rows are no multiples of 16 bytes. f32 on 9.0 is copied first where an operand does not lie along the sum: as a of a^T b, and as b
-        of a b.
+        of a b. Those of 8 bits, ignis_matmul_f8, are by own kernels alone, on 8.9 and up.
         ignis_desc.matmul, or IGNIS_MATMUL in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone,
         IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
@@ -48913,6 +48913,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_checkpoint(...) IGNIS__AT(ignis_checkpoint(__VA_ARGS__))
 #define ignis_matmul(...) IGNIS__AT(ignis_matmul(__VA_ARGS__))
 #define ignis_matmul_t(...) IGNIS__AT(ignis_matmul_t(__VA_ARGS__))
+#define ignis_matmul_f8(...) IGNIS__AT(ignis_matmul_f8(__VA_ARGS__))
+#define ignis_quantize_f8(...) IGNIS__AT(ignis_quantize_f8(__VA_ARGS__))
 #define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))
 #define ignis_mlp(...) IGNIS__AT(ignis_mlp(__VA_ARGS__))
 #define ignis_mlp_layers(...) IGNIS__AT(ignis_mlp_layers(__VA_ARGS__))

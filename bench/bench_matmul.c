@@ -12,7 +12,7 @@
 
     only, form: products and forms with this text in what is printed of them; several are alternatives. graph: microseconds of products in CUDA
     graphs of 20, so that small ones do not wait for the CPU. Sizes, m x n x k: instead of the table. e4m3, e5m2: what ignis_matmul_f8 does, with
-    results of bf16, to which cuBLASLt's side is in peer_matmul.py.
+    results of bf16, and ignis_quantize_f8; cuBLASLt's side is in peer_matmul.py.
 
     The other side, with a fused gelu: python3 bench/peer_matmul.py
 */
@@ -41,6 +41,8 @@ static const shape shapes[] = {{1, 8192, 8192, 8192}, {1, 4096, 4096, 4096}, {1,
                                {1, 32, 4096, 4096},   {1, 768, 768, 65536},  {1, 2304, 768, 32768},  {1, 768, 3072, 32768},
                                {1, 4104, 4104, 4104}, {1, 64, 128, 64},      {1, 64, 128, 128},      {1, 128, 128, 64},
                                {1, 64, 10, 128},      {1, 256, 256, 256},    {1, 512, 512, 512}};
+static const int64_t quantized[][2] = {{32768, 768},  {32768, 3072}, {16384, 4096}, {8192, 8192},
+                                       {4096, 16384}, {1024, 4096},  {100000, 257}};
 static const shape simulated_shapes[] = {{1, 64, 96, 40}, {3, 32, 32, 32}, {1, 33, 35, 37}};
 
 static const struct form {
@@ -228,6 +230,44 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     ignis_scope_end(scope);
 }
 
+/*  Microseconds of ignis_quantize_f8 of bf16 in a graph: of rows, and of all. */
+static void bench_quantize(int64_t rows, int64_t n, int rounds)
+{
+    ignis_tensor_desc desc;
+    ignis_tensor x, scale;
+    ignis_scope scope = ignis_scope_begin();
+    double seconds[MAX_ROUNDS], middle[2];
+    int per_row, round, i;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = IGNIS_BF16;
+    x = ignis_tensor_randn(IGNIS_SHAPE(rows, n), &desc);
+    for (per_row = 0; per_row < 2; per_row++) {
+        ignis_graph graph;
+        ignis_quantize_f8(x, eights, per_row, &scale); /* compiles */
+        ignis_graph_begin();
+        for (i = 0; i < IN_GRAPH; i++) {
+            ignis_scope inner = ignis_scope_begin();
+            ignis_quantize_f8(x, eights, per_row, &scale);
+            ignis_scope_end(inner);
+        }
+        graph = ignis_graph_end();
+        ignis_graph_launch(graph);
+        for (round = 0; round < rounds; round++) {
+            ignis_synchronize();
+            seconds[round] = now();
+            for (i = 0; i < 5; i++)
+                ignis_graph_launch(graph);
+            ignis_synchronize();
+            seconds[round] = (now() - seconds[round]) / (5 * IN_GRAPH);
+        }
+        middle[per_row] = median(seconds, rounds);
+        ignis_graph_free(graph);
+    }
+    printf("%6lld x %-17lld quantize           %9.1f %9.1f us: rows, all%s\n", (long long)rows, (long long)n, 1e6 * middle[1],
+           1e6 * middle[0], ignis_status_last() == IGNIS_OK ? "" : "  FAILED");
+    ignis_scope_end(scope);
+}
+
 int main(int argc, char **argv)
 {
     ignis_desc desc;
@@ -285,5 +325,7 @@ int main(int argc, char **argv)
             if (eights ? strcmp(forms[f].name, "a b^T") == 0 && table[i].batch == 1
                        : (!forms[f].gelu && !forms[f].residual && !forms[f].sums && !forms[f].gated) || table[i].batch == 1)
                 bench(&table[i], &forms[f], dtype, rounds, has_cublaslt);
+    for (i = 0; i < (eights && !asked_count ? COUNT_OF(quantized) : 0); i++)
+        bench_quantize(simulated ? 8 : quantized[i][0], simulated ? quantized[i][1] / 64 : quantized[i][1], rounds);
     return ignis_shutdown() != IGNIS_OK;
 }

@@ -166,9 +166,9 @@ SIM_DEVICE unsigned sim_float_to_f8(float x, int fraction, float largest)
     steps = rint(ldexp(size, fraction - e)); /* a hidden bit, or a carry, counts as an exponent */
     return sign | (((unsigned)(e + bias - 1) << fraction) + (unsigned)steps);
 }
-#define SIM_CVT_F8(name, fraction, largest)                                                                           \
-    SIM_DEVICE void sim_ptx_cvt_rn_satfinite_##name##x2_f32(unsigned short &d, float high, float low)                 \
-    {                                                                                                                 \
+#define SIM_CVT_F8(name, fraction, largest)                                                                            \
+    SIM_DEVICE void sim_ptx_cvt_rn_satfinite_##name##x2_f32(unsigned short &d, float high, float low)                  \
+    {                                                                                                                  \
         d = (unsigned short)(sim_float_to_f8(high, fraction, largest) << 8 | sim_float_to_f8(low, fraction, largest)); \
     }
 SIM_CVT_F8(e4m3, 3, 448.0f)

@@ -380,7 +380,8 @@ static void check_quantized(ignis_tensor x, ignis_dtype type, bool per_row)
     ignis_tensor_info info = tensor_info(x), of_scale;
     int64_t n = info.shape.dim[info.shape.ndim - 1], count = numel_of(x), rows = count / n, i;
     double most = type == IGNIS_F8_E4M3 ? 448 : 57344, half = ldexp(1, type == IGNIS_F8_E4M3 ? -4 : -3), wrong = 0, missed = 0;
-    double least = ldexp(1, type == IGNIS_F8_E4M3 ? -10 : -17), *from = tensor_values(x), *got, *scales, *largest; /* least: half the smallest */
+    double least = ldexp(1, type == IGNIS_F8_E4M3 ? -10 : -17), *from = tensor_values(x), *got, *scales,
+           *largest; /* least: half the smallest */
     ignis_tensor scale, q = ignis_quantize_f8(x, type, per_row, &scale);
     CHECK_OK(ignis_status_last());
     CHECK_SHAPE_IS(q, info.shape);
