@@ -2221,7 +2221,7 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 
 /*  ignis_quantize_f8 - numbers as floats of 8 bits and a scale: q = x / scale
     The scale is what makes the largest of the numbers 448, or 57344 in e5m2, the largest that there are: of all of them, or of each row; 1 where
-    all are zero. What is left are 4 significant bits, or 3. Where one is not finite, all that have its scale become NaN or zero.
+    all are zero. What is left are 4 significant bits, or 3. NaN stays and does not count; with an infinity, all of its scale are NaN or zero.
     Shapes: x [..., n] of any; the result like x; *scale [1], or per row [..., 1].
     Dtypes: x f16, bf16, f32 or f64; dtype f8_e4m3 or f8_e5m2; *scale f32.
     Returns: the tensor, and *scale filled; or no handles. They have no gradient.

@@ -489,29 +489,18 @@ template <int N> __device__ inline void store_words(const Product &p, const Spot
     }
 }
 
-/*  The scales of this thread's two rows, from a warpgroup's first one on. */
-__device__ inline void load_row_scales(const Product &p, float (&scales)[2], int row)
+/*  Multiplies what a warpgroup has of a tile by the scales of its rows and columns. */
+template <int chunks> __device__ inline void scale(const Product &p, const Spot &place, float (&sum)[chunks][4])
 {
+    const int lane = threadIdx.x % 32, row = place.row + threadIdx.x / 32 % 4 * 16 + lane / 4, first = place.column + lane % 4 * 2;
+    const float rows[2] = {p.scale_of_row(min(row, (int)p.m - 1)), p.scale_of_row(min(row + 8, (int)p.m - 1))};
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        scales[i] = p.scale_of_row(min(row + (int)threadIdx.x / 32 % 4 * 16 + (int)threadIdx.x % 32 / 4 + 8 * i, (int)p.m - 1));
-    }
-}
-
-/*  Those of this thread's columns. */
-template <int chunks> __device__ inline void load_scales(const Product &p, float (&scales)[chunks][2], int column)
-{
+    for (int c = 0; c < chunks; c++)
 #pragma unroll
-    for (int i = 0; i < 2 * chunks; i++) {
-        scales[i / 2][i % 2] = p.scale_of_column(min(column + 8 * (i / 2) + (int)threadIdx.x % 4 * 2 + i % 2, (int)p.n - 1));
-    }
-}
-
-template <int chunks> __device__ inline void scale(float (*sum)[4], const float (&rows)[2], const float (&columns)[chunks][2])
-{
-#pragma unroll
-    for (int i = 0; i < 4 * chunks; i++)
-        sum[i / 4][i % 4] *= rows[i / 2 % 2] * columns[i / 4][i % 2];
+        for (int e = 0; e < 2; e++) {
+            const float column = p.scale_of_column(min(first + 8 * c + e, (int)p.n - 1));
+            sum[c][e] *= rows[0] * column, sum[c][2 + e] *= rows[1] * column;
+        }
 }
 
 /*  32 bytes of k of each row; keep 0: the first ones. */
@@ -861,7 +850,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         /* what the products do not need is done while they run */
         has_next = walk(next_place);
         uint32_t bias[N / 8];
-        if constexpr (BIASED && !SCALED)
+        if constexpr (BIASED)
             if (p.bias)
                 load_bias(p, bias, own.column);
         if (OTHER_COMES && threadIdx.x % 128 == 0) {
@@ -874,17 +863,8 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             ignis_wgmma_hold(sum);
         }
         release(last);
-        if constexpr (SCALED) {
-            float rows[2], columns[1][2];
-            load_row_scales(p, rows, own.row);
-#pragma unroll
-            for (int c = 0; c < N / 8; c++) {
-                load_scales(p, columns, own.column + 8 * c);
-                scale(&sum[c], rows, columns);
-            }
-            if (BIASED && p.bias)
-                load_bias(p, bias, own.column);
-        }
+        if constexpr (SCALED)
+            scale(p, own, sum);
         if (sums_rows && threadIdx.x % 4 == 0) {
             const long long row = own.row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
             Wide *const to = p.row_sums + (long long)(place.split * across + share) * p.m + row;

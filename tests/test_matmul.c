@@ -414,13 +414,42 @@ TEST(quantize_f8_rounds_by_the_largest)
         for (i = 0; i < COUNT_OF(lengths); i++) {
             ignis_scope scope = ignis_scope_begin();
             ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 3, lengths[i]), IGNIS_F32, 1, false);
-            ignis_tensor row = tensor_counting(IGNIS_SHAPE(3, 1, 1), IGNIS_F32, 0, false);
-            x = ignis_cast(ignis_map("x * row * row", IGNIS_INPUTS(x, row)), types[t]); /* the first rows are zero */
+            ignis_tensor row = tensor_counting(IGNIS_SHAPE(3, 1, 1), IGNIS_F32, 1, false);
+            x = ignis_cast(ignis_map("x * (row - 1) * exp(row)", IGNIS_INPUTS(x, row)), types[t]); /* the first rows are zero */
             check_quantized(x, i % 2 ? IGNIS_F8_E5M2 : IGNIS_F8_E4M3, true);
             check_quantized(x, i % 2 ? IGNIS_F8_E4M3 : IGNIS_F8_E5M2, false);
             check_quantized(ignis_slice(x, 0, 1, 2), IGNIS_F8_E4M3, i % 2 == 0); /* which may begin at an odd address */
             CHECK_OK(ignis_scope_end(scope));
         }
+}
+
+/*  A batch of rows with a scale each, by a matrix with one: as the product of what the numbers stand for. */
+TEST(matmul_f8_of_what_is_quantized)
+{
+    enum { ROWS = 2 * 5, N = 7, K = 64 };
+    ignis_scope scope;
+    ignis_tensor a, b, scale_a, scale_b, y;
+    double *av, *bv, *sa, *sb, *got;
+    int i, j, l;
+    SETUP(NULL);
+    if (!multiplies_eights())
+        SKIP("the device is older than compute capability 8.9");
+    scope = ignis_scope_begin();
+    a = ignis_quantize_f8(tensor_noise(IGNIS_SHAPE(2, 5, K), IGNIS_BF16, 1, false), IGNIS_F8_E4M3, true, &scale_a);
+    b = ignis_quantize_f8(tensor_noise(IGNIS_SHAPE(N, K), IGNIS_F32, 2, false), IGNIS_F8_E4M3, false, &scale_b);
+    y = ignis_matmul_f8(a, b, scale_a, scale_b, no_tensor(), IGNIS_F32);
+    CHECK_SHAPE_IS(y, IGNIS_SHAPE(2, 5, N));
+    av = tensor_values(a), bv = tensor_values(b), sa = tensor_values(scale_a), sb = tensor_values(scale_b), got = tensor_values(y);
+    for (i = 0; i < ROWS; i++)
+        for (j = 0; j < N; j++) {
+            double sum = 0, size = 0;
+            for (l = 0; l < K; l++)
+                sum += av[i * K + l] * bv[j * K + l], size += fabs(av[i * K + l] * bv[j * K + l]);
+            CHECK(fabs(got[i * N + j] - sum * sa[i] * sb[0]) <=
+                  size * sa[i] * sb[0] * 0x1p-10); /* 13 bits of the largest, for each of 64 */
+        }
+    free(av), free(bv), free(sa), free(sb), free(got);
+    CHECK_OK(ignis_scope_end(scope));
 }
 
 TEST(quantize_f8_refuses)
@@ -438,11 +467,17 @@ TEST(quantize_f8_refuses)
                   IGNIS_DIAG_DTYPE_DIFFERS);
     x = ignis_quantize_f8(tensor_counting(IGNIS_SHAPE(2, 0), IGNIS_F32, 0, false), IGNIS_F8_E4M3, true, &scale);
     CHECK_SHAPE_IS(scale, IGNIS_SHAPE(2, 1));
-    x = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 0, false);
+    x = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 1, false);
     x = ignis_map("1 / (x - x)", IGNIS_INPUTS(x)); /* infinity */
     x = ignis_quantize_f8(x, IGNIS_F8_E4M3, false, &scale);
     values = tensor_values(x);
     CHECK(isnan(values[0]) && isnan(values[1]));
+    free(values);
+    x = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 1, false);
+    x = ignis_map("x > 1 ? -2 : nan", IGNIS_INPUTS(x));
+    values = tensor_values(ignis_quantize_f8(x, IGNIS_F8_E4M3, false, &scale));
+    CHECK(isnan(values[0]) && values[1] == -448);
+    CHECK_NUMBER(ignis_item(scale), (double)(2.0f / 448));
     free(values);
     CHECK_OK(ignis_scope_end(scope));
 }

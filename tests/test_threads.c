@@ -565,7 +565,7 @@ TEST(each_thread_reads_its_own_message)
 
 /* --- random use of shared tensors ------------------------------------------------------------------------------ */
 
-enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 44, TENSOR_N = 16 };
+enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 45, TENSOR_N = 16 };
 
 static struct {
     pthread_mutex_t lock;
@@ -786,6 +786,14 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
             tensor_put(random, ignis_gather(b, 1, order));
         ignis_tensor_release(order);
         ignis_tensor_release(sorted);
+        break;
+    }
+    case 43: {
+        ignis_tensor scale = {0}, none = {0}, eighths = ignis_quantize_f8(a, IGNIS_F8_E4M3, next_random(random) % 2, &scale);
+        if (eighths.id)
+            ignis_tensor_release(ignis_matmul_f8(eighths, eighths, scale, none, none, IGNIS_F32));
+        ignis_tensor_release(eighths);
+        ignis_tensor_release(scale);
         break;
     }
     default: ignis_tensor_release(a); break;
