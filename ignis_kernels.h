@@ -33,7 +33,7 @@
         gather.cu                  225 lines    9795 bytes
         gemm.cu                    374 lines   16146 bytes
         gemm.cuh                   344 lines   16800 bytes
-        gemm_hopper.cu             903 lines   44165 bytes
+        gemm_hopper.cu             903 lines   44117 bytes
         gemm_hopper_ahead.cuh      239 lines   11099 bytes
         gemm_mma.cu                296 lines   15117 bytes
         gemv.cu                    109 lines    4464 bytes
@@ -13705,16 +13705,19 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "        if (lags && group == 1)",
     "            ignis_ptx_bar_sync(3, 256);",
     "        int last, step = 1;",
-    "        /* so many steps, each of which waits for the one before, and gives its stage */",
+    "        /* with a step on its way, waits for the one before, and gives its stage back */",
+    "        const auto end_before = [&] {",
+    "            const int now = end();",
+    "            ignis_ptx_wgmma_wait<1>();",
+    "            release(last);",
+    "            last = now;",
+    "        };",
     "        const auto go_on = [&](float(&some)[N / 8][4], int until) __attribute__((always_inline)) {",
     "#pragma unroll 1",
     "            for (; step < until; step++) {",
     "                begin(step);",
     "                multiply<1>(some, at(first_a), at(first_b));",
-    "                const int now = end();",
-    "                ignis_ptx_wgmma_wait<1>();",
-    "                release(last);",
-    "                last = now;",
+    "                end_before();",
     "            }",
     "        };",
     "        begin(0);",
@@ -13734,10 +13737,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "            const auto go_over = [&](float(&next)[N / 8][4], float(&before)[N / 8][4]) __attribute__((always_inline)) {",
     "                begin(step++);",
     "                multiply<0>(next, at(first_a), at(first_b));",
-    "                const int now = end();",
-    "                ignis_ptx_wgmma_wait<1>();",
-    "                release(last);",
-    "                last = now;",
+    "                end_before();",
     "                add(before);",
     "                go_on(next, min(steps, step + IGNIS_GEMM_SUM_STEPS - 1));",
     "            };",
@@ -21516,7 +21516,7 @@ static const ignis__source ignis__sources[] = {
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
     {"gemm.cu", 0x9eefc77246de7e05ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_cu, 374)},
     {"gemm.cuh", 0xe4d5e987a6a96d28ULL, ignis__lines_gemm_cuh, 344},
-    {"gemm_hopper.cu", 0x51cd32741fed9a37ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 903)},
+    {"gemm_hopper.cu", 0xa0b8d5e4a37d7d08ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_hopper_cu, 903)},
     {"gemm_hopper_ahead.cuh", 0x4953bb59c5b82fd9ULL, ignis__lines_gemm_hopper_ahead_cuh, 239},
     {"gemm_mma.cu", 0x311dae767a6f7271ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemm_mma_cu, 296)},
     {"gemv.cu", 0x629e55a67bd3be1dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_cu, 109)},

@@ -788,16 +788,19 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         if (lags && group == 1)
             ignis_ptx_bar_sync(3, 256);
         int last, step = 1;
-        /* so many steps, each of which waits for the one before, and gives its stage */
+        /* with a step on its way, waits for the one before, and gives its stage back */
+        const auto end_before = [&] {
+            const int now = end();
+            ignis_ptx_wgmma_wait<1>();
+            release(last);
+            last = now;
+        };
         const auto go_on = [&](float(&some)[N / 8][4], int until) __attribute__((always_inline)) {
 #pragma unroll 1
             for (; step < until; step++) {
                 begin(step);
                 multiply<1>(some, at(first_a), at(first_b));
-                const int now = end();
-                ignis_ptx_wgmma_wait<1>();
-                release(last);
-                last = now;
+                end_before();
             }
         };
         begin(0);
@@ -817,10 +820,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             const auto go_over = [&](float(&next)[N / 8][4], float(&before)[N / 8][4]) __attribute__((always_inline)) {
                 begin(step++);
                 multiply<0>(next, at(first_a), at(first_b));
-                const int now = end();
-                ignis_ptx_wgmma_wait<1>();
-                release(last);
-                last = now;
+                end_before();
                 add(before);
                 go_on(next, min(steps, step + IGNIS_GEMM_SUM_STEPS - 1));
             };
