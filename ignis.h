@@ -2225,8 +2225,8 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     Shapes: x [..., n] of any; the result like x; *scale [1], or per row [..., 1].
     Dtypes: x f16, bf16, f32 or f64; dtype f8_e4m3 or f8_e5m2; *scale f32.
     Returns: the tensor, and *scale filled; or no handles. They have no gradient.
-    Errors: FREED, ARGUMENT (no such dtype; scale is null; x was never written to), DTYPE, UNSUPPORTED (rows of 2^30 or more), MEMORY, LIBRARY, COMPILE,
-    CUDA.
+    Errors: FREED, ARGUMENT (no such dtype; scale is null; x was never written to), DTYPE, UNSUPPORTED (rows of 2^30 or more), MEMORY, LIBRARY,
+    COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host, for both.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool per_row, ignis_tensor *scale);
