@@ -6631,6 +6631,9 @@ typedef struct ignis__device {
     uint64_t no_dependents; /* own kernels come from PTX for devices that know no dependent launch, and do not wait */
 } ignis__device;
 
+/*  A device's compute capability as one number: 89 is 8.9. */
+static int ignis__capability(const ignis_device_info *info) { return 10 * info->compute_major + info->compute_minor; }
+
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
 static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
@@ -12152,7 +12155,7 @@ IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *functio
     ("sm_90a"); else the newest older virtual architecture, which the driver translates. */
 IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
 {
-    int known[64], count = 0, best = 0, i, wanted = device->info.compute_major * 10 + device->info.compute_minor;
+    int known[64], count = 0, best = 0, i, wanted = ignis__capability(&device->info);
     if (!IGNIS__NVRTC_OK(call, nvrtcGetNumSupportedArchs, (&count)))
         return false;
     count = count > IGNIS__COUNT(known) ? 0 : count;
@@ -12894,7 +12897,7 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
     const ignis__bundle *bundle = &ignis__the_bundle;
     const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "there is no NVRTC";
     char name[400], archs[128], line[480];
-    int first, last, capability = device->info.compute_major * 10 + device->info.compute_minor;
+    int first, last, capability = ignis__capability(&device->info);
     ignis__text text;
     uint64_t key[2];
     ignis__program_range(program, &first, &last);
@@ -13085,7 +13088,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
                                                   ignis__module *unit, bool *failed)
 {
     ignis__bundle *bundle = &ignis__the_bundle;
-    int capability = device->info.compute_major * 10 + device->info.compute_minor, serves = INT32_MAX, error = 0;
+    int capability = ignis__capability(&device->info), serves = INT32_MAX, error = 0;
     uint64_t key[2], included;
     ignis__bundle_entry entry;
     *failed = false;
@@ -13277,7 +13280,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     ignis__text_begin(&names, info->architectures, sizeof info->architectures);
     ignis__bundle_archs(bundle, NULL, &names);
     ignis__text_begin(&names, missing, sizeof missing);
-    capability = device->info.compute_major * 10 + device->info.compute_minor;
+    capability = ignis__capability(&device->info);
     ignis__bundle_count(bundle, capability, info, &names);
     ignis__text_begin(&text, faults, sizeof faults);
     looked_at = *bundle;
@@ -14576,7 +14579,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *devic
                                                       const char *define)
 {
     return !ignis__compile_never || ignis__variant_find(device, builtin, dtype, define) ||
-           ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, device->info.compute_major * 10 + device->info.compute_minor);
+           ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, ignis__capability(&device->info));
 }
 
 /*  The function of a kernel in its module. Where one that should wait cannot, none is launched early. */
@@ -14937,7 +14940,7 @@ IGNIS__COLD static void ignis__warmup_background(void *context)
 IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const ignis__request *request)
 {
     const ignis_device_info *info = &warmup->device->info;
-    int capability = info->compute_major * 10 + info->compute_minor, i;
+    int capability = ignis__capability(info), i;
     uint64_t key[2], other[2];
     ignis__program whole = request->program;
     if (!whole.name || capability < request->first || capability > request->last)
@@ -20666,6 +20669,15 @@ static ignis_status ignis__op_leave(ignis__op *op)
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
+/*  The same of one with two results, of which the second one (null, or no handle: there is none) is not left alone behind a failure. */
+static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
+{
+    if (ignis__op_leave(op) != IGNIS_OK && second && second->id) {
+        (void)ignis_tensor_release(*second);
+        *second = ignis__no_tensor();
+    }
+}
+
 /*  The entry of an operation on tensors, with what it saves. standings: as for ignis__node_make. Null after a failure. */
 static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
                                      const ignis_rule *rule)
@@ -21022,17 +21034,17 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
-/*  The device's compute capability as one number: 89 is 8.9. */
-static int ignis__gemm_capability(const ignis__op *op)
+/*  Whether tensor cores may multiply elements of a dtype: of f32 they leave some bits out. */
+static bool ignis__gemm_rounds(ignis_dtype operands)
 {
-    return 10 * op->work.device->info.compute_major + op->work.device->info.compute_minor;
+    return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) || ignis__dtype_is_f8(operands);
 }
 
 /*  Whether the device, the driver and the compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
-    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32) || ignis__dtype_is_f8(dtype)) &&
-           op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
+    return ignis__gemm_rounds(dtype) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+           ignis__wgmma_compiles(op->work.call);
 }
 
 /*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side, and f32 has to lie by k, or is turned: in packs. */
@@ -21261,8 +21273,8 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[p->operands].size;
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
     bool eights = ignis__dtype_is_f8(p->operands);
-    bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32) || eights;
-    bool tensor_cores = rounds && ignis__gemm_capability(op) >= (eights ? 89 : 80), wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
+    bool tensor_cores = ignis__gemm_rounds(p->operands) && ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
+         wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     bool turns = p->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
@@ -21473,8 +21485,8 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ign
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
-    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16, eights = ignis__dtype_is_f8(product->operands);
-    bool rounds = halves || eights || (dtype == IGNIS_F32 && ignis__allow_tf32), by_k = ignis__dtypes[product->operands].size != 2;
+    bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_rounds(product->operands),
+         by_k = ignis__dtypes[product->operands].size != 2;
     static const int widths[] = {64, 128, 192, 256};
     ignis__gemm p = *product;
     char define[IGNIS__DEFINES];
@@ -22458,7 +22470,7 @@ IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b) { return ign
 IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul_t", a, b, 1); }
 
 /*  Whether input i of ignis_matmul_f8 is [1] or has so many elements, of a dtype. */
-static bool ignis__f8_fits(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
+static void ignis__f8_fits(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
 {
     const ignis__array *array = op->in[i];
     if (op->ok && array->dtype != dtype)
@@ -22467,7 +22479,6 @@ static bool ignis__f8_fits(ignis__op *op, int i, const char *name, ignis_dtype d
     if (op->ok && array->numel != numel && !(one && array->numel == 1))
         ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; %s[%lld] is needed", name, ignis__shape_write(&array->shape).text,
                        one ? "[1] or " : "", (long long)numel);
-    return op->ok;
 }
 
 IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b, ignis_tensor bias,
@@ -22502,7 +22513,7 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
             ignis__f8_fits(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n, which[i] < 4);
             *places[which[i]] = op.in[i];
         }
-    if (op.ok && ignis__gemm_capability(&op) < 89)
+    if (op.ok && ignis__capability(&op.work.device->info) < 89)
         ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "device %d is of compute capability %d.%d; 8.9 is needed", op.work.device->info.device,
                        op.work.device->info.compute_major, op.work.device->info.compute_minor);
     if (op.ok) {
@@ -25375,7 +25386,7 @@ static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, i
     ignis__address from = ignis__op_read(op, x), to = ignis__op_write(op, out), scales = ignis__op_write(op, scale), largest;
     int64_t rows, n, blocks;
     ignis__rows plan;
-    if (!op->ok || out->numel == 0)
+    if (!op->ok)
         return;
     if (per_row) {
         void *params[] = {&to, &scales, &from, &rows, &n, &plan.packed, &plan.kept};
@@ -25426,10 +25437,7 @@ IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool
     if (op.ok)
         *scale = ignis__op_result(&op, scales, 0, NULL, NULL, NULL);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.standing, NULL);
-    if (ignis__op_leave(&op) != IGNIS_OK && scale->id) {
-        (void)ignis_tensor_release(*scale);
-        *scale = ignis__no_tensor();
-    }
+    ignis__op_leave_two(&op, scale);
     return result;
 }
 
@@ -25868,10 +25876,7 @@ static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *nor
     result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, NULL, op.records ? &rule : NULL);
     if (made[0])
         ignis__tensor_drop(call, made[0]);
-    if (ignis__op_leave(&op) != IGNIS_OK && sum_out->id) {
-        (void)ignis_tensor_release(*sum_out);
-        *sum_out = ignis__no_tensor();
-    }
+    ignis__op_leave_two(&op, sum_out);
     return result;
 }
 
@@ -27165,10 +27170,7 @@ static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor
         *indices = ignis__op_result(&op, positions, 0, NULL, NULL, NULL);
     rule = ignis__op_rule(&op, name, ignis__sort_backward, &x, sizeof x);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.standing, op.records ? &rule : NULL);
-    if (ignis__op_leave(&op) != IGNIS_OK && indices && indices->id) {
-        (void)ignis_tensor_release(*indices);
-        *indices = ignis__no_tensor();
-    }
+    ignis__op_leave_two(&op, indices);
     return result;
 }
 
@@ -47842,7 +47844,7 @@ IGNIS__COLD static double ignis__rate_memory(const ignis__device *device)
 
 IGNIS__COLD static double ignis__rate_flops(const ignis__device *device, int dtype)
 {
-    int clock = 0, capability = 10 * device->info.compute_major + device->info.compute_minor, i = IGNIS__COUNT(ignis__rates) - 1;
+    int clock = 0, capability = ignis__capability(&device->info), i = IGNIS__COUNT(ignis__rates) - 1;
     (void)IGNIS__CUDA(cuDeviceGetAttribute, (&clock, IGNIS__CU_ATTRIBUTE_CLOCK, device->handle));
     while (i > 0 && ignis__rates[i].capability > capability)
         i--;

@@ -274,7 +274,7 @@ static bool multiplies_eights(void)
 static void check_f8(ignis_dtype type, ignis_dtype dtype, sizes s, int scales_a, int scales_b, bool biased)
 {
     ignis_scope scope = ignis_scope_begin();
-    int64_t rows_a = scales_a > 1 ? s.m : 1, rows_b = scales_b > 1 ? s.n : 1, i, j, l;
+    int64_t rows_a = scales_a > 1 ? s.m : 1, rows_b = scales_b > 1 ? s.n : 1, step = s.m > 300 ? 37 : 1, i, j, l;
     ignis_tensor a = ignis_cast(tensor_noise(IGNIS_SHAPE(s.m, s.k), IGNIS_F32, 1, false), type),
                  b = ignis_cast(tensor_noise(IGNIS_SHAPE(s.n, s.k), IGNIS_F32, 2, false), type), none = no_tensor();
     ignis_tensor noise_a = tensor_noise(IGNIS_SHAPE(rows_a, 1), IGNIS_F32, 3, false),
@@ -290,7 +290,7 @@ static void check_f8(ignis_dtype type, ignis_dtype dtype, sizes s, int scales_a,
     CHECK_SHAPE_IS(out, IGNIS_SHAPE(s.m, s.n));
     CHECK_INT(tensor_info(out).dtype, dtype);
     got = tensor_values(out);
-    for (i = 0; got && i<s.m; i += s.m> 300 ? 37 : 1)
+    for (i = 0; got && i < s.m; i += step)
         for (j = 0; j < s.n; j++) {
             double x = 0, sum = 0, largest = 0, bound = 0, factor = (sa ? sa[i % rows_a] : 1) * (sb ? sb[j % rows_b] : 1), error;
             for (l = 0; l < s.k; l++) {
