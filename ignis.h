@@ -1,4 +1,4 @@
-/*  ignis.h - v0.4.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
+/*  ignis.h - v0.5.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
     SPDX-License-Identifier: MIT
     The licence is at the end of the file. What has changed: CHANGELOG.md.
@@ -539,9 +539,9 @@
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
-/*  The version of this header. IGNIS_VERSION is a number to compare: 400 for 0.4.0. */
+/*  The version of this header. IGNIS_VERSION is a number to compare: 500 for 0.5.0. */
 #define IGNIS_VERSION_MAJOR 0
-#define IGNIS_VERSION_MINOR 4
+#define IGNIS_VERSION_MINOR 5
 #define IGNIS_VERSION_PATCH 0
 #define IGNIS_VERSION (10000 * IGNIS_VERSION_MAJOR + 100 * IGNIS_VERSION_MINOR + IGNIS_VERSION_PATCH)
 

@@ -1,4 +1,4 @@
-/*  ignis_collective.h - v0.4.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
+/*  ignis_collective.h - v0.5.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
 
     SPDX-License-Identifier: MIT
     Part of Ignis; the licence is at the end of ignis.h.

@@ -1,4 +1,4 @@
-/*  ignis_kernels.h - v0.4.0 - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file
+/*  ignis_kernels.h - v0.5.0 - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file
 
     SPDX-License-Identifier: MIT
     The licence is at the end of ignis.h.
@@ -81,7 +81,7 @@
 */
 #include <stdint.h>
 
-#define IGNIS_KERNELS_VERSION 400 /* as IGNIS_VERSION */
+#define IGNIS_KERNELS_VERSION 500 /* as IGNIS_VERSION */
 
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_KERNELS_IMPLEMENTED)
 #define IGNIS_KERNELS_IMPLEMENTED
