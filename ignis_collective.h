@@ -299,7 +299,7 @@
 
 #include "ignis.h"
 
-#define IGNIS_COLLECTIVE_VERSION 400 /* as IGNIS_VERSION */
+#define IGNIS_COLLECTIVE_VERSION 500 /* as IGNIS_VERSION */
 #if !defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS_COLLECTIVE_VERSION
 #error "ignis.h and ignis_collective.h are of different versions: copy all headers of Ignis from one release"
 #endif
