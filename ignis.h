@@ -797,7 +797,10 @@ typedef enum ignis_diagnostic {
         IGNIS_DIAG_COUNT
 } ignis_diagnostic;
 
-/*  The first failure of a thread since ignis_status_clear. Strings live until the thread's next ignis_status_clear. */
+/*  The first failure of a thread since ignis_status_clear. Strings live until the thread's next ignis_status_clear.
+    Messages are UTF-8 in one line, to which the lines of a log may be added. Names and texts from files, peers, the environment and the caller are
+    shown so that they cannot end the line or move a terminal: control characters, signs that turn the direction of writing and bytes that are no
+    UTF-8 are written as \n, \x1b and so on. A message of more than 4,000 bytes loses its middle. What goes to the logger is written so, too. */
 typedef struct ignis_status_info {
     ignis_status status;
     ignis_diagnostic diagnostic;
@@ -805,7 +808,7 @@ typedef struct ignis_status_info {
     const char *message;     /* "call: what was expected and what came" */
     int driver_error;        /* CUresult, nvrtcResult or cublasStatus_t; 0: none */
     const char *driver_name; /* its name, "" for none */
-    const char *log;         /* the whole compile log, "" for none */
+    const char *log;         /* the whole compile log, or the files that were tried; "" for none */
 } ignis_status_info;
 
 /*  How serious a message to the logger is. */
@@ -4964,6 +4967,77 @@ IGNIS__COLD static void ignis__text_add(ignis__text *text, const char *format, .
     va_end(args);
 }
 
+/*  Bytes of the character at the beginning of a text of `size` bytes; 0 when it is not well-formed UTF-8 (Unicode, table 3-7). */
+IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    unsigned char low = 0x80, high = 0xBF; /* what the second byte may be */
+    int length, i;
+    if (size == 0)
+        return 0;
+    if (byte[0] < 0x80)
+        return 1;
+    if (byte[0] < 0xC2 || byte[0] > 0xF4)
+        return 0;
+    length = byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : 4;
+    if ((size_t)length > size)
+        return 0;
+    if (byte[0] == 0xE0)
+        low = 0xA0; /* shorter forms exist */
+    else if (byte[0] == 0xED)
+        high = 0x9F; /* surrogates */
+    else if (byte[0] == 0xF0)
+        low = 0x90;
+    else if (byte[0] == 0xF4)
+        high = 0x8F; /* beyond U+10FFFF */
+    if (byte[1] < low || byte[1] > high)
+        return 0;
+    for (i = 2; i < length; i++)
+        if ((byte[i] & 0xC0) != 0x80)
+            return 0;
+    return length;
+}
+
+/*  The longest beginning of a text, in whole characters, that fits into so many bytes. */
+static size_t ignis__utf8_cut(const char *text, size_t limit)
+{
+    size_t size = strlen(text), cut = size < limit ? size : limit;
+    while (cut > 0 && cut + 3 > limit && ((unsigned char)text[cut] & 0xC0) == 0x80)
+        cut--;
+    return cut;
+}
+
+/*  Adds text that may come from outside, as it is shown: what a terminal obeys or hides, what ends a line and what is no UTF-8 is written as an
+    escape. With `lines`, ends of lines and tabs stay. */
+IGNIS__COLD static void ignis__text_add_shown(ignis__text *text, const char *from, size_t size, bool lines)
+{
+    static const char letters[] = "abtnvfr"; /* of the bytes from 7 on */
+    size_t at = 0, plain = 0;
+    while (at < size) {
+        const unsigned char *byte = (const unsigned char *)from + at;
+        int length = ignis__utf8_length(from + at, size - at), i;
+        bool control = byte[0] < ' ' ? !lines || !strchr("\n\t", (int)byte[0]) || !byte[0] : byte[0] == 0x7F;
+        bool hidden =
+            (length == 2 && byte[0] == 0xC2 && byte[1] < 0xA0) || /* U+0080 to U+009F; then directions of writing, ends of lines */
+            (length == 3 && byte[0] == 0xE2 && byte[1] == 0x80 && (byte[2] == 0x8E || byte[2] == 0x8F || (byte[2] & 0xF8) == 0xA8)) ||
+            (length == 3 && byte[0] == 0xE2 && byte[1] == 0x81 && byte[2] >= 0xA6 && byte[2] <= 0xA9);
+        if (length && !control && !hidden) {
+            at += (size_t)length;
+            continue;
+        }
+        ignis__text_add(text, "%.*s", (int)(at - plain), from + plain);
+        length = length ? length : 1;
+        for (i = 0; i < length; i++) {
+            if (byte[i] >= 7 && byte[i] < 14)
+                ignis__text_add(text, "\\%c", letters[byte[i] - 7]);
+            else
+                ignis__text_add(text, "\\x%02x", (unsigned)byte[i]);
+        }
+        plain = at += (size_t)length;
+    }
+    ignis__text_add(text, "%.*s", (int)(at - plain), from + plain);
+}
+
 /*  Makes a folder and those above it. */
 IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 {
@@ -5240,16 +5314,40 @@ IGNIS__COLD static void ignis__log(ignis_log_level level, ignis_diagnostic diagn
         fprintf(stderr, "ignis: %s: %s\n", names[level], message);
 }
 
-IGNIS__PRINTF(3, 4)
-IGNIS__COLD static void ignis__note(ignis_log_level level, ignis_diagnostic diagnostic, const char *format, ...)
+/*  What a message says, and below it a log of several lines, "" for none, with what came from outside as it is shown. A message that is longer
+    loses its middle. */
+#define IGNIS__MESSAGE 4000
+IGNIS__COLD static void ignis__text_add_message(ignis__text *text, const char *message, const char *log)
 {
-    char message[1024];
+    size_t size = strlen(message), first = size, last = size;
+    if (size > IGNIS__MESSAGE) {
+        first = ignis__utf8_cut(message, IGNIS__MESSAGE * 3 / 4);
+        last = size - IGNIS__MESSAGE / 4;
+        while (((unsigned char)message[last] & 0xC0) == 0x80)
+            last++;
+    }
+    ignis__text_add_shown(text, message, first, false);
+    if (last > first)
+        ignis__text_add(text, " ... %lld bytes ... ", (long long)(last - first));
+    ignis__text_add_shown(text, message + last, size - last, false);
+    ignis__text_add(text, "%s", *log ? "\n" : "");
+    ignis__text_add_shown(text, log, strlen(log), true);
+}
+
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD static void ignis__note_log(ignis_log_level level, ignis_diagnostic diagnostic, const char *log, const char *format, ...)
+{
+    char message[1024], shown[2048];
+    ignis__text text;
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    ignis__log(level, diagnostic, message);
+    ignis__text_begin(&text, shown, sizeof shown);
+    ignis__text_add_message(&text, message, log);
+    ignis__log(level, diagnostic, shown);
 }
+#define ignis__note(level, diagnostic, ...) ignis__note_log(level, diagnostic, "", __VA_ARGS__)
 
 /* clang-format off */
 static const struct {
@@ -5381,24 +5479,32 @@ IGNIS__PRINTF(2, 0)
 IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
     const char *log = cause.log ? cause.log : "";
+    char *said = NULL, beginning[sizeof cause.text];
     ignis__text text;
     int round;
 
     cause.status = ignis__diagnostics[cause.diagnostic].status;
-    ignis__text_begin(&text, cause.text, sizeof cause.text);
+    ignis__text_begin(&text, beginning, sizeof beginning);
     for (round = 0; round < 2; round++) { /* the first round measures */
         va_list again;
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
         ignis__text_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
-        ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
-        if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
+        if (round == 1 || (said = (char *)malloc(text.length + 1)) == NULL)
             break;
-        ignis__text_begin(&text, cause.message, text.length + 1);
+        ignis__text_begin(&text, said, text.length + 1);
     }
-    cause.log = cause.message ? cause.message + text.length - strlen(log) : "";
+    ignis__text_begin(&text, cause.text, sizeof cause.text);
+    ignis__text_add_message(&text, said ? said : beginning, log);
+    cause.message = (char *)malloc(text.length + 1);
+    if (cause.message) {
+        ignis__text_begin(&text, cause.message, text.length + 1);
+        ignis__text_add_message(&text, said ? said : beginning, log);
+    }
+    free(said);
+    cause.log = cause.message && *log ? strchr(cause.message, '\n') + 1 : "";
     if (!cause.driver_name)
         cause.driver_name = "";
     if (!ignis__this_thread.quiet)
@@ -5972,7 +6078,7 @@ IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *pat
     if (search->library)
         snprintf(search->path, sizeof search->path, "%s", path);
     else
-        ignis__text_add(&search->tried, "\n  %s: %s", path, why);
+        ignis__text_add(&search->tried, "%s  %s: %s", search->tried.length ? "\n" : "", path, why);
     return search->library != NULL;
 }
 
@@ -6081,8 +6187,8 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
     else
         ignis__search_everywhere(&search);
     if (!search.library)
-        return ignis__refuse(IGNIS_DIAG_LIBRARY_MISSING, call, "%s was not found: %s, or name its file in %s. Tried:%s", spec->title,
-                             spec->help, spec->env, tried);
+        return ignis__fail_because(IGNIS_DIAG_LIBRARY_MISSING, call, 0, NULL, tried,
+                                   "%s was not found: %s, or name its file in %s. Tried:", spec->title, spec->help, spec->env) == IGNIS_OK;
     library->found = 0;
     for (i = 0; i < spec->symbol_count; i++) {
         const ignis__symbol *symbol = &spec->symbols[i];
@@ -10058,8 +10164,8 @@ static ignis_array ignis__array_create_over(const char *call, const ignis_array_
     }
     array->owner = owner;
     if (desc->tag) {
-        length = strlen(desc->tag);
-        memcpy(array->tag, desc->tag, length < sizeof array->tag ? length : sizeof array->tag - 1);
+        length = ignis__utf8_cut(desc->tag, sizeof array->tag - 1);
+        memcpy(array->tag, desc->tag, length);
         memcpy(storage->origin.tag, array->tag, sizeof array->tag);
     }
     return ignis__array_publish(array);
@@ -12224,7 +12330,7 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
         log[strlen(log) - 1] = 0;
     if (error == 0) {
         if (log && *log)
-            ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, "%s: the compiler has remarks on %s:\n%s", call, program->name, log);
+            ignis__note_log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log, "%s: the compiler has remarks on %s:", call, program->name);
         ignis__free(log);
         return IGNIS_OK;
     }
@@ -29997,37 +30103,6 @@ typedef struct ignis__stored {
 
 /* --- text in UTF-8 and JSON -------------------------------------------------------------------------------------- */
 
-/*  Bytes of the character at the beginning of a text of `size` bytes; 0 when it is not well-formed UTF-8 (Unicode, table 3-7). */
-IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
-{
-    const unsigned char *byte = (const unsigned char *)text;
-    unsigned char low = 0x80, high = 0xBF; /* what the second byte may be */
-    int length, i;
-    if (size == 0)
-        return 0;
-    if (byte[0] < 0x80)
-        return 1;
-    if (byte[0] < 0xC2 || byte[0] > 0xF4)
-        return 0;
-    length = byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : 4;
-    if ((size_t)length > size)
-        return 0;
-    if (byte[0] == 0xE0)
-        low = 0xA0; /* shorter forms exist */
-    else if (byte[0] == 0xED)
-        high = 0x9F; /* surrogates */
-    else if (byte[0] == 0xF0)
-        low = 0x90;
-    else if (byte[0] == 0xF4)
-        high = 0x8F; /* beyond U+10FFFF */
-    if (byte[1] < low || byte[1] > high)
-        return 0;
-    for (i = 2; i < length; i++)
-        if ((byte[i] & 0xC0) != 0x80)
-            return 0;
-    return length;
-}
-
 static bool ignis__utf8_valid(const char *text)
 {
     size_t left = strlen(text);
@@ -30063,16 +30138,7 @@ static int ignis__utf8_write(char *out, uint32_t code)
     return 4;
 }
 
-/*  The longest beginning of a text, in whole characters, that fits into so many bytes. */
-static size_t ignis__utf8_cut(const char *text, size_t limit)
-{
-    size_t size = strlen(text), cut = 0, length;
-    while (cut < size && (length = (size_t)ignis__utf8_length(text + cut, size - cut)) > 0 && cut + length <= limit)
-        cut += length;
-    return cut;
-}
-
-/*  A name for a message, in a struct, so that a message can hold several: in quotes, cut, and nothing in it that a terminal obeys. */
+/*  A name for a message, in a struct, so that a message can hold several: in quotes, cut. */
 typedef struct ignis__name_text {
     char text[80];
 } ignis__name_text;
@@ -30080,11 +30146,10 @@ typedef struct ignis__name_text {
 IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
 {
     ignis__name_text out;
-    size_t cut = ignis__utf8_cut(name, sizeof out.text - 8), i;
+    size_t cut = ignis__utf8_cut(name, sizeof out.text - 8);
     memset(&out, 0, sizeof out);
     out.text[0] = '\'';
-    for (i = 0; i < cut; i++)
-        out.text[i + 1] = (unsigned char)name[i] < ' ' || name[i] == 0x7F ? '?' : name[i];
+    memcpy(out.text + 1, name, cut);
     memcpy(out.text + cut + 1, name[cut] ? "...'" : "'", name[cut] ? 4 : 1);
     return out;
 }
@@ -38125,15 +38190,13 @@ static ignis__chat_value ignis__chat_do_dict(ignis__chat *c, ignis__chat_call *c
 static ignis__chat_value ignis__chat_do_raise(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value text = ignis__chat_text(c, call->value[0]);
-    char message[500];
-    size_t i, size = (size_t)text.number < sizeof message - 5 ? (size_t)text.number : sizeof message - 5;
+    size_t size = text.number < 500 ? (size_t)text.number : 500;
     if (c->fault)
         return text;
     if (size < (size_t)text.number)
         size = ignis__chat_before(text.u.text, size + 1);
-    for (i = 0; i < size; i++)
-        message[i] = (unsigned char)text.u.text[i] < ' ' || text.u.text[i] == 0x7F ? ' ' : text.u.text[i];
-    return ignis__chat_fault(c, IGNIS_DIAG_CHAT_REFUSED, c->here, "%.*s%s", (int)size, message, size < (size_t)text.number ? "..." : "");
+    return ignis__chat_fault(c, IGNIS_DIAG_CHAT_REFUSED, c->here, "%.*s%s", (int)size, text.u.text,
+                             size < (size_t)text.number ? "..." : "");
 }
 
 static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_call *call)

@@ -288,6 +288,67 @@ TEST(a_very_long_message_is_kept_whole_or_cut_cleanly)
     free(entry);
 }
 
+/*  Texts from outside, and how messages show them. */
+static const struct {
+    const char *text, *shown;
+} outside[] = {
+    {"plain", "plain"},
+    {"gr\xC3\xBC\xC3\x9F \xE6\xBC\xA2 \xF0\x9F\x98\x80", "gr\xC3\xBC\xC3\x9F \xE6\xBC\xA2 \xF0\x9F\x98\x80"},
+    {"C:\\new", "C:\\new"},
+    {"a\nignis: error: b", "a\\nignis: error: b"},
+    {"a\r\t\a\b\v\f", "a\\r\\t\\a\\b\\v\\f"},
+    {"\033[31mred", "\\x1b[31mred"},
+    {"\001\177", "\\x01\\x7f"},
+    {"\xC2\x9B\x33\x31m", "\\xc2\\x9b31m"},                  /* the CSI of eight bits */
+    {"\x9B\x33\x31m \xC3(", "\\x9b31m \\xc3("},              /* no UTF-8 */
+    {"\xC0\x80 \xED\xA0\x80", "\\xc0\\x80 \\xed\\xa0\\x80"}, /* too long; a surrogate */
+    {"\xE2\x80\xAEgnp", "\\xe2\\x80\\xaegnp"},               /* from right to left */
+    {"\xE2\x81\xA6 \xE2\x80\xA8", "\\xe2\\x81\\xa6 \\xe2\\x80\\xa8"},
+};
+
+TEST(texts_from_outside_are_shown_and_never_obeyed)
+{
+    ignis_array_desc desc;
+    ignis_array array;
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < (int)(sizeof outside / sizeof *outside); i++) {
+        char wanted[200];
+        snprintf(wanted, sizeof wanted, "'%s'", outside[i].shown);
+        CHECK_STATUS(ignis_load(outside[i].text, NULL, NULL, 0), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+        CHECK_MESSAGE_HAS(wanted);
+        memset(&desc, 0, sizeof desc);
+        desc.shape = IGNIS_SHAPE(2);
+        desc.tag = outside[i].text;
+        array = ignis_array_create(&desc);
+        CHECK(array.id != 0);
+        test_leaks_expected = true;
+        CHECK_OK(ignis_shutdown()); /* in a warning */
+        CHECK_HAS(test_log_text(IGNIS_DIAG_ARRAY_LEAKED), wanted);
+        SETUP(NULL);
+    }
+}
+
+TEST(a_message_that_is_too_long_loses_its_middle)
+{
+    static const int sizes[] = {100, 3800, 5000, 100000};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 4; i++) {
+        char *entry = (char *)malloc((size_t)sizes[i] + 1), *at;
+        REQUIRE(entry);
+        memset(entry, 'x', (size_t)sizes[i]);
+        for (at = entry; i == 3 && at + 2 < entry + sizes[i]; at += 2)
+            memcpy(at, "\xC3\xBC", 2); /* cut between characters */
+        entry[sizes[i]] = '\0';
+        CHECK_STATUS(ignis_load(entry, NULL, NULL, 0), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+        CHECK(strlen(test__message) < 4100);
+        CHECK_INT(strstr(test__message, " bytes ... ") != NULL, sizes[i] > 4000);
+        CHECK(strstr(test__message, "\\x") == NULL);
+        free(entry);
+    }
+}
+
 /* --- the logger ----------------------------------------------------------------------------------------------- */
 
 static struct {
