@@ -509,6 +509,9 @@
         #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles know the lines of this file that take memory
                                    and launch kernels. Two stores a call; such functions are macros then
         #define IGNIS_ASSERT(c)    instead of assert
+        #define IGNIS_ALLOW_FAST_MATH  compile although -ffast-math, -ffinite-math-only or /fp:fast is on, which is an error otherwise: such a compiler
+                                   drops checks for NaN and infinity, so bad numbers are not refused, and conversions of NaN give anything.
+                                   Kernels are not concerned: only this file is compiled without the flag, or with -fno-fast-math behind it
         ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc, as they outlive ignis_shutdown
 
     LIMITS
@@ -529,6 +532,12 @@
 #if defined(EOF) || defined(CLOCKS_PER_SEC)
 #define IGNIS__TOO_LATE /* stdio.h or time.h came before */
 #endif
+#endif
+#endif
+
+#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_ALLOW_FAST_MATH)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0) || defined(_M_FP_FAST)
+#error "Ignis does not compile with -ffast-math, -ffinite-math-only or /fp:fast, which drop its checks for NaN: see IGNIS_ALLOW_FAST_MATH"
 #endif
 #endif
 
@@ -2974,6 +2983,7 @@ typedef struct ignis_loss_scale_desc {
     double growth;    /* what it is multiplied with after interval steps without infinite gradients (2) */
     double backoff;   /* and after a step that is skipped (0.5) */
     int64_t interval; /* 2000 */
+    double lowest;    /* where it stops falling, to grow again from there (1; initial, where that is less) */
 } ignis_loss_scale_desc;
 
 typedef struct ignis_adamw_desc {
@@ -3054,7 +3064,8 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_SELF,   /* f64 [16]: learning rate, clipping, count of steps, scale of the loss */
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
-    IGNIS_OPTIMIZER_MASTER  /* f32 copy of an f16 or bf16 parameter */
+    IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
+    IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps that a parameter had no gradient for */
 } ignis_optimizer_part;
 
 /*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or Adam (Kingma and Ba 2015)
@@ -3065,9 +3076,11 @@ typedef enum ignis_optimizer_part {
     Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two dimensions; embeddings, heads and the rest take AdamW beside it. A step
     is some 25 launches and 15 products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by
     0.2 sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
+    Bias is corrected by the steps that a parameter has had a gradient for: one that is added, or gets its first gradient, at step 1000 begins as others
+    did at step 1. Schedules count the optimizer's steps.
     It lives on the current device. desc may be null for all defaults.
     Returns: the optimizer, or no handle.
-    Errors: ARGUMENT (a number outside its range, schedule.total), DEVICE, MEMORY, CUDA.
+    Errors: ARGUMENT (a number outside its range, which none allows NaN or infinity, schedule.total), DEVICE, MEMORY, CUDA.
     Ownership: the caller frees it with ignis_optimizer_free.
     Threads: any. */
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
@@ -3105,7 +3118,7 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 
 /*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale them down to it
     The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing is copied to the host;
-    ignis_optimizer_query returns the norm. The sum is computed in a fixed order.
+    ignis_optimizer_query returns the norm; an infinite max_norm changes nothing else. The sum is computed in a fixed order.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -3138,7 +3151,8 @@ IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_op
 
 /*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by ignis_array_copy, for restoring it
     parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the
-    interruption when all parts and parameters are restored.
+    interruption when all parts and parameters are restored, after all parameters have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a
+    gradient of the parameter: a state that was saved without it, as before 0.5.0, needs it only where that was not so.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.
@@ -9487,6 +9501,21 @@ static double ignis__widen_int(int64_t value)
     if (value > -((int64_t)1 << 53) && value < (int64_t)1 << 53)
         return (double)value;
     return (double)((value & ~low) | (value & low ? low + 1 : 0));
+}
+
+/*  Whether it is neither NaN nor infinite, by its bits: so the answer stands where the compiler assumes that no number is one of these. */
+static bool ignis__is_finite(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (bits >> 52 & 0x7FF) != 0x7FF;
+}
+
+static bool ignis__is_nan(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits << 1 > (uint64_t)0x7FF << 53;
 }
 
 static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highest)
@@ -29001,9 +29030,9 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
 
 /*  A row of the table that the kernels read; kernels/optim.cu has the same. */
 typedef struct ignis__optim_row {
-    ignis__address data, grad, first, second, master;
+    ignis__address data, grad, first, second, master, missed;
     int64_t count, chunk, first_block, first_step;
-    double decay;
+    double decay, scales[2]; /* the device writes scales */
 } ignis__optim_row;
 
 enum { /* the state in device memory; kernels/optim.cu has the same */
@@ -29018,7 +29047,7 @@ enum { /* the state in device memory; kernels/optim.cu has the same */
        IGNIS__OPTIM_STATES = 16
 };
 
-#define IGNIS__OPTIM_BATCH 50   /* rows that one launch carries to the table */
+#define IGNIS__OPTIM_BATCH 39   /* rows that one launch carries to the table */
 #define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
 
 typedef struct ignis__optim_batch {
@@ -29028,8 +29057,9 @@ typedef struct ignis__optim_batch {
 typedef struct ignis__parameter {
     ignis__tensor *tensor; /* held */
     ignis__array *data;    /* claimed, as are these; null without */
-    ignis__array *first, *second, *master;
+    ignis__array *first, *second, *master, *missed;
     double decay;
+    bool has_row; /* the table gathered last has its gradient */
     bool grouped; /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
@@ -29038,7 +29068,7 @@ typedef struct ignis__optimizer {
     ignis__device *device;
     const char *name;
     ignis__builtin step;
-    bool has_first, has_second, no_master, zero_grad, drop_grad, like_adamw;
+    bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
     double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     ignis_schedule_desc schedule;
     ignis_loss_scale_desc scale; /* interval 0: none */
@@ -29047,8 +29077,9 @@ typedef struct ignis__optimizer {
     ignis__array *state;      /* f64; claimed */
     ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
     ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
-    ignis__optim_row *rows;   /* what the table holds, in the order of element types */
-    int row_count;
+    ignis__optim_row
+        *rows;       /* what the table holds, in the order of element types; with has_missed those without a gradient, too, behind them */
+    int row_count;   /* 0: no gradients */
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
@@ -29069,6 +29100,7 @@ static void ignis__parameter_end(const char *call, ignis__parameter *parameter)
     ignis__optimizer_unclaim(call, &parameter->first);
     ignis__optimizer_unclaim(call, &parameter->second);
     ignis__optimizer_unclaim(call, &parameter->master);
+    ignis__optimizer_unclaim(call, &parameter->missed);
     if (parameter->tensor)
         ignis__tensor_drop(call, parameter->tensor);
     parameter->tensor = NULL;
@@ -29146,12 +29178,18 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
 
 IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
 {
-    if (value >= low && value < below)
+    if (ignis__is_finite(value) && value >= low && value < below)
         return true;
     return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %g, outside %g to below %g", name, value, low, below);
 }
 
-static double ignis__default(double value, double otherwise) { return value == 0 ? otherwise : value; }
+/*  By its bits: where the compiler assumes that there is no NaN, one would be equal to 0. */
+static double ignis__default(double value, double otherwise)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits << 1 ? value : otherwise;
+}
 
 /*  Checks what all optimizers have in common, and makes one from a filled template. */
 IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis__optimizer *given, const char *beta1, const char *beta2)
@@ -29169,16 +29207,23 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
     scale->initial = ignis__default(scale->initial, 1);
     scale->growth = ignis__default(scale->growth, 2);
     scale->backoff = ignis__default(scale->backoff, 0.5);
+    scale->lowest = ignis__default(scale->lowest, scale->initial < 1 ? scale->initial : 1);
     if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, beta1, given->beta1, 0, 1) ||
         !ignis__optimizer_number(call, beta2, given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
         !ignis__optimizer_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
         !ignis__optimizer_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
         !ignis__optimizer_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
         !ignis__optimizer_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
+        !ignis__optimizer_number(call, "loss_scale.lowest", scale->lowest, 1e-30, 1e30) ||
         !ignis__optimizer_number(call, "loss_scale.interval", (double)scale->interval, 0, no_limit) ||
         !ignis__optimizer_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
         !ignis__optimizer_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
         return handle;
+    if (scale->lowest > scale->initial) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "loss_scale.lowest is %g, which is above loss_scale.initial, %g", scale->lowest,
+                    scale->initial);
+        return handle;
+    }
     if ((int)schedule->kind < IGNIS_SCHEDULE_CONSTANT || schedule->kind > IGNIS_SCHEDULE_LINEAR) {
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no schedule %d; IGNIS_SCHEDULE_CONSTANT to _LINEAR are 0 to 2",
                     (int)schedule->kind);
@@ -29228,7 +29273,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 {
     static const char call[] = "ignis_adamw";
     IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN_ADAM : IGNIS__BUILTIN_ADAMW);
-    given.has_first = given.has_second = true;
+    given.has_first = given.has_second = given.has_missed = true;
     given.beta1 = ignis__default(d.beta1, 0.9);
     given.beta2 = ignis__default(d.beta2, 0.999);
     given.eps = ignis__default(d.eps, 1e-8);
@@ -29353,6 +29398,26 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     return true;
 }
 
+/*  Steps that a new parameter has missed: all until now. */
+static bool ignis__parameter_missed(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    ignis_shape one = IGNIS_SHAPE(1);
+    ignis__array *step;
+    bool ok;
+    desc.shape = one;
+    desc.dtype = IGNIS_F64;
+    desc.device = ignis__device_in_desc(optimizer->device);
+    desc.tag = "optimizer";
+    parameter->missed = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    if (!parameter->missed)
+        return false;
+    step = ignis__array_adopt(call, ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_STEP * (int64_t)sizeof(double)));
+    ok = step && ignis__array_convert(call, parameter->missed, step);
+    ignis__optimizer_unclaim(call, &step);
+    return ok;
+}
+
 /*  Takes a tensor in; what the parameter has got by the time of a failure is the caller's to end. */
 static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
@@ -29366,6 +29431,7 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     ignis__array_drop(call, data);
     ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
     ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
+    ok = ok && (!optimizer->has_missed || ignis__parameter_missed(call, optimizer, parameter));
     if (ok && dtype != wide && !optimizer->no_master)
         ok = ignis__optimizer_array(call, data, wide, &parameter->master) && ignis__array_convert(call, parameter->master, data);
     return ok;
@@ -29428,7 +29494,8 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
     *ok = ignis__work_read(work, grad, &row->grad) && ignis__work_read(work, parameter->data, &row->data) &&
           (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
-          (!parameter->master || ignis__work_write(work, parameter->master, &row->master));
+          (!parameter->master || ignis__work_write(work, parameter->master, &row->master)) &&
+          (!parameter->missed || ignis__work_write(work, parameter->missed, &row->missed));
     if (*ok && writes & IGNIS__WRITES_DATA)
         ignis__storage_written(parameter->data->storage);
     if (*ok && writes & IGNIS__WRITES_GRADS)
@@ -29487,7 +29554,15 @@ static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *op
     return ignis__capture_resume(work->call, capture) && ok;
 }
 
-/*  Brings the table up to date: the parameters that have a gradient, ordered by element type. */
+/*  Takes a row into the table, as number `at`; returns whether the table has another one there. */
+static bool ignis__optimizer_row(ignis__optimizer *optimizer, int at, const ignis__optim_row *row)
+{
+    bool changed = at >= optimizer->row_count || memcmp(row, &optimizer->rows[at], sizeof *row) != 0;
+    optimizer->rows[at] = *row;
+    return changed;
+}
+
+/*  Brings the table up to date: the parameters that have a gradient, ordered by element type, and behind them those that miss a step. */
 static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer, unsigned writes)
 {
     ignis_dtype dtype, some = IGNIS_F32;
@@ -29499,8 +29574,10 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     memset(optimizer->steps_of, 0, sizeof optimizer->steps_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
         for (i = 0; ok && i < optimizer->count; i++) {
-            if (optimizer->parameters[i].tensor->dtype != dtype ||
-                !ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok))
+            if (optimizer->parameters[i].tensor->dtype != dtype)
+                continue;
+            optimizer->parameters[i].has_row = ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok);
+            if (!optimizer->parameters[i].has_row)
                 continue;
             row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
@@ -29508,10 +29585,16 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
             optimizer->steps_of[dtype] += ignis__ceil_div(row.count, IGNIS__OPTIM_SHARE);
             optimizer->rows_of[dtype]++;
-            changed = changed || count >= optimizer->row_count || memcmp(&row, &optimizer->rows[count], sizeof row) != 0;
-            optimizer->rows[count++] = row;
+            changed |= ignis__optimizer_row(optimizer, count++, &row);
             some = dtype;
         }
+    }
+    for (i = 0; ok && optimizer->has_missed && count > 0 && i < optimizer->count; i++) {
+        if (optimizer->parameters[i].has_row)
+            continue;
+        memset(&row, 0, sizeof row);
+        ok = ignis__work_write(work, optimizer->parameters[i].missed, &row.missed);
+        changed |= ignis__optimizer_row(optimizer, count++, &row);
     }
     ok = ok && (!changed || ignis__optimizer_renew(work, optimizer, count, some));
     optimizer->row_count = ok ? count : 0;
@@ -29613,10 +29696,13 @@ static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
 
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
-    unsigned one[3] = {1, 1, 1}, block[3] = {2, 1, 1};
-    int schedule = (int)optimizer->schedule.kind;
+    unsigned one[3] = {1, 1, 1}, block[3] = {32, 1, 1};
+    int schedule = (int)optimizer->schedule.kind, rows = optimizer->has_missed ? optimizer->row_count : 0;
+    ignis__address table;
     void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
     void *params[] = {state,
+                      &table,
+                      &rows,
                       &optimizer->beta1,
                       &optimizer->beta2,
                       &schedule,
@@ -29625,9 +29711,13 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &optimizer->schedule.floor,
                       &optimizer->scale.growth,
                       &optimizer->scale.backoff,
+                      &optimizer->scale.lowest,
                       &optimizer->scale.interval};
+    while (block[0] < 512 && block[0] < 2 * (unsigned)rows) /* two threads a row; kernels/optim.cu has the most, too */
+        block[0] *= 2;
     ignis__cost(0, 0, 0); /* the arrays are for the kernel behind it */
-    return function && ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
+    return function && ignis__work_write(work, optimizer->table, &table) &&
+           ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
 }
 
 /*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
@@ -29755,7 +29845,7 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     ignis__optimizer *optimizer;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
-    if (!(max_norm > 0))
+    if (ignis__is_nan(max_norm) || !(max_norm > 0))
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
     optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
     if (!optimizer)
@@ -29854,15 +29944,18 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
     if (!optimizer)
         return none;
     ignis__mutex_lock(&optimizer->slot.lock);
-    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_MASTER) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MASTER are 0 to 3", (int)part);
+    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_MISSED) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MISSED are 0 to 4", (int)part);
     } else if (part == IGNIS_OPTIMIZER_SELF) {
         array = optimizer->state;
     } else if (parameter < 0 || parameter >= optimizer->count) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "parameter is %d, outside 0 to %d", parameter, optimizer->count - 1);
     } else {
         p = &optimizer->parameters[parameter];
-        array = part == IGNIS_OPTIMIZER_FIRST ? p->first : part == IGNIS_OPTIMIZER_SECOND ? p->second : p->master;
+        array = part == IGNIS_OPTIMIZER_FIRST    ? p->first
+                : part == IGNIS_OPTIMIZER_SECOND ? p->second
+                : part == IGNIS_OPTIMIZER_MASTER ? p->master
+                                                 : p->missed;
     }
     if (array)
         none.id = array->slot.handle;

@@ -660,9 +660,9 @@ static void picture_write(const run *r)
 
 /*  What the file holds, under these names: the parameters, what the optimizer remembers of each, the settings, the course of the loss. */
 typedef struct contents {
-    ignis_tensor tensors[4 * MAX_PARAMETERS + 8];
-    char texts[4 * MAX_PARAMETERS + 8][48];
-    const char *names[4 * MAX_PARAMETERS + 8];
+    ignis_tensor tensors[5 * MAX_PARAMETERS + 8];
+    char texts[5 * MAX_PARAMETERS + 8][48];
+    const char *names[5 * MAX_PARAMETERS + 8];
     int count;
 } contents;
 
@@ -676,13 +676,13 @@ static void contents_add(contents *c, const char *prefix, const char *name, igni
 /*  Parameters and optimizer. These exist before a file is read, so ignis_load writes into them. */
 static contents *contents_of_run(run *r)
 {
-    static const char *const parts[] = {"", "adamw.first.", "adamw.second.", "adamw.master."};
+    static const char *const parts[] = {"", "adamw.first.", "adamw.second.", "adamw.master.", "adamw.missed."};
     contents *c = (contents *)allocate(1, sizeof *c);
     int i, part;
     contents_add(c, "", "adamw", ignis_tensor_from_array(ignis_optimizer_state(r->optimizer, 0, IGNIS_OPTIMIZER_SELF), false));
     for (i = 0; i < r->model->count; i++) {
         contents_add(c, "", r->model->names[i], r->model->parameters[i]);
-        for (part = IGNIS_OPTIMIZER_FIRST; part <= IGNIS_OPTIMIZER_MASTER; part++) {
+        for (part = IGNIS_OPTIMIZER_FIRST; part <= IGNIS_OPTIMIZER_MISSED; part++) {
             ignis_array array = ignis_optimizer_state(r->optimizer, i, (ignis_optimizer_part)part);
             if (array.id) /* in f32 there is no master copy */
                 contents_add(c, parts[part], r->model->names[i], ignis_tensor_from_array(array, false));

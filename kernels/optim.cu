@@ -9,7 +9,7 @@
     steps, learning rate, clipping) lies in device memory too, and the device itself moves it on, so that a CUDA graph of a step can be replayed.
 
         ignis_optim_table       writes rows of the table, without any memory of the host that would have to stay
-        ignis_optim_advance     once a step, first: counts, and computes learning rate and bias corrections; or has the step skipped
+        ignis_optim_advance     once a step, first: counts, computes learning rate and each parameter's bias corrections; or has the step skipped
         ignis_adamw, ...        the step: ignis_adam, _sgd, _rmsprop, _lion, too; all take the same arguments
         ignis_muon              before the matrices are made orthogonal, and ignis_muon_apply after that
         ignis_grad_squares      the sum of squares of each block's gradients
@@ -34,9 +34,12 @@ struct ignis_parameter {
     Wide *first;  /* first moment or momentum; null without */
     Wide *second; /* second moment; null without */
     Wide *master; /* the parameter in full precision; null without */
+    double *missed; /* steps that it had no gradient for; null without bias corrections */
     long long count, chunk; /* elements, of which a block takes so many */
     long long first_block, first_step;
     double decay; /* weight decay of this parameter */
+    double first_scale;  /* 1 / (1 - beta1^step), of the parameter's own steps; ignis_optim_advance writes both */
+    double second_scale; /* 1 / sqrt(1 - beta2^step) */
 };
 
 enum ignis_optim_state {
@@ -46,9 +49,7 @@ enum ignis_optim_state {
     STEP,         /* the first one is 1 */
     CLIP,         /* these are of the step under way */
     LR,
-    FIRST_SCALE,  /* 1 / (1 - beta1^step) */
-    SECOND_SCALE, /* 1 / sqrt(1 - beta2^step) */
-    SCALE,        /* of the loss; 1 without */
+    SCALE = 8,    /* of the loss; 1 without */
     GOOD,         /* steps since SCALE has changed */
     SKIPPED,      /* steps in all */
     SKIP,         /* the step under way is skipped */
@@ -58,7 +59,7 @@ enum ignis_optim_state {
 
 /* >>state ------------------------------------------------------------------------------------------------------- */
 
-#define BATCH 50 /* rows that fit a kernel's parameters */
+#define BATCH 39 /* rows that fit a kernel's parameters */
 
 struct ignis_parameters {
     ignis_parameter at[BATCH];
@@ -73,14 +74,18 @@ extern "C" __global__ void ignis_optim_table(ignis_parameter *table, ignis_param
 
 enum { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_LINEAR };
 
-/*  Two threads, one for each beta, as the step waits for this: so they take its logarithm, which is minus infinity for 0, before they wait, and
-    read all of the state at once. The learning rate grows linearly for warmup steps, then falls from 1 to floor times the base rate until step total.
-    The scale of the loss grows after interval steps; 0: there is none, and no step is skipped. */
-extern "C" __global__ void ignis_optim_advance(double *state, double beta1, double beta2, int schedule, long long warmup, long long total,
-                                               double floor, double growth, double backoff, long long interval)
+#define ADVANCE_THREADS 512 /* the most that its block has */
+
+/*  Two threads for each of the rows, of which those without a gradient come last; rows 0: no bias corrections. As the step waits for this, a thread
+    takes its beta's logarithm, which is minus infinity for 0, before it waits, and reads all of the state at once. The learning rate grows linearly
+    for warmup steps, then falls from 1 to floor times the base rate until step total. The scale of the loss grows after interval steps, and does
+    not fall below lowest; 0: there is none, and no step is skipped. */
+extern "C" __global__ void __launch_bounds__(ADVANCE_THREADS)
+ignis_optim_advance(double *state, ignis_parameter *table, int rows, double beta1, double beta2, int schedule, long long warmup, long long total,
+                    double floor, double growth, double backoff, double lowest, long long interval)
 {
     ignis_grid_dependents_launch();
-    const double log_beta = log(threadIdx.x ? beta2 : beta1);
+    const double log_beta = log(threadIdx.x % 2 ? beta2 : beta1);
     ignis_grid_dependency_wait(__double_as_longlong(fabs(log_beta)));
     double now[STATES + 1];
 #pragma unroll
@@ -89,13 +94,13 @@ extern "C" __global__ void ignis_optim_advance(double *state, double beta1, doub
         now[i] = pack[0];
         now[i + 1] = pack[1];
     }
-    __syncwarp(3);
+    __syncthreads();
     now[SKIP] = interval > 0 && !isfinite(now[NORM]);
     now[CHECKED] = 0;
     now[CLIP] = now[CLIP_NEXT] / now[SCALE];
     now[CLIP_NEXT] = 1;
     if (now[SKIP] != 0) {
-        now[SCALE] *= backoff;
+        now[SCALE] = max(now[SCALE] * backoff, lowest);
         now[GOOD] = 0;
         now[SKIPPED] += 1;
     } else {
@@ -116,14 +121,20 @@ extern "C" __global__ void ignis_optim_advance(double *state, double beta1, doub
         }
         now[STEP] = step;
         now[LR] = now[BASE_LR] * factor;
-        const double scale = -1 / expm1(step * log_beta);
-        state[FIRST_SCALE + threadIdx.x] = threadIdx.x ? sqrt(scale) : scale;
+        for (int i = threadIdx.x; i < 2 * rows; i += blockDim.x) {
+            ignis_parameter &row = table[i / 2];
+            if (row.grad) {
+                const double scale = -1 / expm1(max(step - *row.missed, 1.0) * log_beta);
+                *(i % 2 ? &row.second_scale : &row.first_scale) = i % 2 ? sqrt(scale) : scale;
+            } else if (i % 2 == 0) {
+                *row.missed += 1;
+            }
+        }
     }
     if (threadIdx.x == 0) {
 #pragma unroll
         for (int i = CLIP_NEXT; i < STATES; i++)
-            if (i != FIRST_SCALE && i != SECOND_SCALE)
-                state[i] = now[i];
+            state[i] = now[i];
     }
 }
 
@@ -249,8 +260,8 @@ ignis_adamw(const ignis_parameter *table, int count, const double *state, double
     ignis_grid_dependency();
     const chunk c(table, count, true);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
-    const Wide keep = Wide(1 - state[LR] * c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]);
-    const Wide second_scale = Wide(state[SECOND_SCALE]);
+    const Wide keep = Wide(1 - state[LR] * c.parameter.decay), step_size = Wide(state[LR] * c.parameter.first_scale);
+    const Wide second_scale = Wide(c.parameter.second_scale);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         first = b1 * first + not_b1 * grad;
         second = b2 * second + not_b2 * grad * grad;
@@ -265,7 +276,7 @@ ignis_adam(const ignis_parameter *table, int count, const double *state, double 
     ignis_grid_dependency();
     const chunk c(table, count, true);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
-    const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]), second_scale = Wide(state[SECOND_SCALE]);
+    const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[LR] * c.parameter.first_scale), second_scale = Wide(c.parameter.second_scale);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         grad += decay * value;
         first = b1 * first + not_b1 * grad;
@@ -282,10 +293,10 @@ ignis_rmsprop(const ignis_parameter *table, int count, const double *state, doub
     ignis_grid_dependency();
     const chunk c(table, count, true);
     const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum), wide_eps = Wide(eps);
-    const Wide b2 = Wide(alpha);
+    const Wide b2 = Wide(alpha), not_b2 = Wide(1 - alpha);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         grad += decay * value;
-        second = b2 * (second - grad * grad) + grad * grad;
+        second = b2 * second + not_b2 * grad * grad;
         grad /= sqrt(second) + wide_eps;
         first = wide_momentum * first + grad;
         value -= lr * first;

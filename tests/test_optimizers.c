@@ -266,6 +266,172 @@ TEST(muon_steps_are_about_orthogonal)
     CHECK_OK(ignis_optimizer_free(optimizer));
 }
 
+/* --- steps of a parameter's own ----------------------------------------------------------------------------------------- */
+
+static ignis_optimizer_info standing_of(ignis_optimizer optimizer)
+{
+    ignis_optimizer_info info;
+    memset(&info, 0, sizeof info);
+    CHECK_OK(ignis_optimizer_query(optimizer, &info));
+    return info;
+}
+
+/*  Steps that a parameter had no gradient for, at the start, in between or before it was added, are not its own. Each is held against a reference
+    that counts for itself. */
+TEST(a_parameter_has_steps_of_its_own)
+{
+    static const unsigned char seen[][12] = {
+        {0, 0, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0}, {1, 0, 0, 1, 0, 1, 1, 0, 1}, {1, 1, 1, 1}};
+    int m, k, d, added;
+    SETUP(NULL);
+    for (m = 0; m < 2; m++)
+        for (k = 0; k < 4; k++)
+            for (added = 0; added < 2; added++)
+                for (d = 0; d < 2; d++) {
+                    ignis_dtype dtype = d ? IGNIS_F64 : IGNIS_F32;
+                    ignis_optimizer optimizer = make_optimizer(m ? ADAM : ADAMW, NULL, false, NULL);
+                    parameter p[2];
+                    double *got, *grad;
+                    int step, own = 0, i;
+                    p[0] = new_parameter(optimizer, 3, 5, dtype, true, false);
+                    for (step = 0; step < 12; step++) {
+                        if (step == 0 && added) { /* before the second is there */
+                            give_gradient(&p[0], 7, 1);
+                            CHECK_OK(ignis_optimizer_step(optimizer));
+                        }
+                        if (step == 0)
+                            p[1] = new_parameter(optimizer, 4, 9, dtype, true, true);
+                        give_gradient(&p[0], 7, 1);
+                        if (seen[k][step]) {
+                            give_gradient(&p[1], (uint64_t)step, 1);
+                            grad = array_values(ignis_tensor_grad(p[1].tensor));
+                            reference_step(&p[1], m ? ADAM : ADAMW, grad, ++own);
+                            free(grad);
+                        }
+                        CHECK_OK(ignis_optimizer_step(optimizer));
+                        for (i = 0; i < 2; i++)
+                            CHECK_OK(ignis_tensor_set_grad(p[i].tensor, IGNIS_NO_ARRAY));
+                    }
+                    got = array_values(ignis_optimizer_state(optimizer, 1, IGNIS_OPTIMIZER_MISSED));
+                    CHECK_NUMBER(got[0], 12 - own + added);
+                    free(got);
+                    got = tensor_values(p[1].tensor);
+                    for (i = 0; i < p[1].count; i++)
+                        CHECK_CLOSE(got[i], p[1].value[i], d ? 1e-11 : 1e-5);
+                    free(got);
+                    end_parameter(&p[0]), end_parameter(&p[1]);
+                    CHECK_OK(ignis_optimizer_free(optimizer));
+                }
+}
+
+/*  The first step of Adam moves by lr, whenever it comes. */
+TEST(a_late_first_step_is_as_long_as_an_early_one)
+{
+    static const int late[] = {1, 2, 10, 100, 1000};
+    int k, step;
+    SETUP(NULL);
+    for (k = 0; k < 5; k++) {
+        ignis_optimizer optimizer = ignis_adamw(NULL);
+        parameter p[2];
+        p[0] = new_parameter(optimizer, 1, 1, IGNIS_F64, false, false);
+        p[1] = new_parameter(optimizer, 1, 1, IGNIS_F64, false, false);
+        give_gradient(&p[0], 1, 1);
+        for (step = 1; step < late[k]; step++)
+            CHECK_OK(ignis_optimizer_step(optimizer));
+        give_gradient(&p[1], 1, 1);
+        CHECK_OK(ignis_optimizer_step(optimizer));
+        CHECK_CLOSE(fabs(value_at(p[1].tensor, 0) - p[1].value[0]), 1e-3, 1e-8);
+        CHECK_INT(standing_of(optimizer).step, late[k]);
+        end_parameter(&p[0]), end_parameter(&p[1]);
+        CHECK_OK(ignis_optimizer_free(optimizer));
+    }
+}
+
+/*  A step with the gradients of the first or of both parameters. */
+static void step_with(ignis_optimizer optimizer, const parameter *p, const ignis_tensor *grads, bool both)
+{
+    CHECK_OK(ignis_tensor_set_grad(p[0].tensor, ignis_tensor_data(grads[0])));
+    CHECK_OK(ignis_tensor_set_grad(p[1].tensor, both ? ignis_tensor_data(grads[1]) : IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_optimizer_step(optimizer));
+}
+
+/*  Another optimizer that goes on from the state of this one, which is freed. */
+static ignis_optimizer take_over(ignis_optimizer optimizer, method m, const ignis_loss_scale_desc *scale, const parameter *p)
+{
+    ignis_optimizer next = make_optimizer(m, scale, false, NULL);
+    int i, part;
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_optimizer_add(next, p[i].tensor, true));
+    for (i = 0; i < 2; i++)
+        for (part = IGNIS_OPTIMIZER_SELF; part <= IGNIS_OPTIMIZER_MISSED; part++) {
+            ignis_array from = ignis_optimizer_state(optimizer, i, (ignis_optimizer_part)part);
+            if (from.id)
+                CHECK_OK(ignis_array_copy(ignis_optimizer_state(next, i, (ignis_optimizer_part)part), from));
+        }
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    return next;
+}
+
+/*  Plainly, by graphs and through a saved state, with a skipped step among them: the same bits. One graph has no gradient of the second parameter. */
+TEST(own_steps_in_graphs_and_saved_states)
+{
+    static const double bad = INFINITY;
+    ignis_loss_scale_desc scale;
+    int m, way, i, s;
+    SETUP(NULL);
+    memset(&scale, 0, sizeof scale);
+    scale.initial = 1, scale.interval = 1000;
+    for (m = 0; m < METHODS; m++) {
+        double *values[3];
+        for (way = 0; way < 3; way++) {
+            ignis_optimizer optimizer = make_optimizer((method)m, &scale, false, NULL);
+            ignis_graph graphs[2] = {{0}, {0}};
+            ignis_tensor grads[2];
+            parameter p[2];
+            for (i = 0; i < 2; i++) {
+                p[i] = new_parameter(optimizer, 4, 6, IGNIS_F32, true, false);
+                grads[i] = tensor_noise(IGNIS_SHAPE(4, 6), IGNIS_F32, (uint64_t)i, false);
+            }
+            step_with(optimizer, p, grads, false);
+            for (i = 0; way == 1 && i < 2; i++) {
+                CHECK_OK(ignis_graph_begin());
+                step_with(optimizer, p, grads, i != 0);
+                graphs[i] = ignis_graph_end();
+            }
+            for (s = 0; s < 9; s++) {
+                bool both = s == 3 || s == 4 || s == 6 || s == 7;
+                double first = s == 4 ? bad : 0.1 * s;
+                ignis_array part = ignis_array_slice(ignis_tensor_data(grads[0]), 0, 0, 1);
+                if (way == 2 && s == 5)
+                    optimizer = take_over(optimizer, (method)m, &scale, p);
+                CHECK_OK(ignis_array_fill(part, first));
+                drop(part);
+                if (way == 1)
+                    CHECK_OK(ignis_graph_launch(graphs[both]));
+                else
+                    step_with(optimizer, p, grads, both);
+            }
+            CHECK_INT(standing_of(optimizer).step, 9);
+            CHECK_INT(standing_of(optimizer).skipped, 1);
+            CHECK_INT(ignis_optimizer_state(optimizer, 1, IGNIS_OPTIMIZER_MISSED).id != 0, m == ADAMW || m == ADAM);
+            if (m == ADAMW || m == ADAM)
+                CHECK_NUMBER(array_at(ignis_optimizer_state(optimizer, 1, IGNIS_OPTIMIZER_MISSED), 0), 6);
+            values[way] = tensor_values(p[1].tensor);
+            for (i = 0; i < 2; i++) {
+                if (way == 1)
+                    CHECK_OK(ignis_graph_free(graphs[i]));
+                let_go(grads[i]);
+                end_parameter(&p[i]);
+            }
+            CHECK_OK(ignis_optimizer_free(optimizer));
+        }
+        CHECK(memcmp(values[0], values[1], 24 * sizeof *values[0]) == 0);
+        CHECK(memcmp(values[0], values[2], 24 * sizeof *values[0]) == 0);
+        for (way = 0; way < 3; way++)
+            free(values[way]);
+    }
+}
+
 /* --- the scale of a loss ---------------------------------------------------------------------------------------------- */
 
 static ignis_loss_scale_desc scaled(double initial, int64_t interval)
@@ -285,14 +451,6 @@ static void backward_of_loss(ignis_optimizer optimizer, const parameter *p, uint
     ignis_tensor loss = ignis_sum(ignis_cast(ignis_mul(x, g), IGNIS_F32));
     CHECK_OK(ignis_backward(ignis_scale_loss(optimizer, ignis_scale(loss, factor)), IGNIS_NO_ARRAY));
     CHECK_OK(ignis_scope_end(scope));
-}
-
-static ignis_optimizer_info standing_of(ignis_optimizer optimizer)
-{
-    ignis_optimizer_info info;
-    memset(&info, 0, sizeof info);
-    CHECK_OK(ignis_optimizer_query(optimizer, &info));
-    return info;
 }
 
 /*  A scale that is a power of two changes no bit of a step in f32, also where gradients are clipped; steps that overflow change nothing. */
@@ -470,6 +628,58 @@ TEST(a_graph_of_a_step_with_a_scale)
     }
 }
 
+/*  After so many steps that overflow the scale is at its lowest, and grows again from there; a scale of 0, as states of before 0.5.0 may have it,
+    is healed by a step. */
+TEST(a_scale_comes_back)
+{
+    static const struct {
+        double initial, lowest, at_least;
+        int bad;
+    } table[] = {{65536, 0, 1, 40},
+                 {65536, 0, 1, 2500},
+                 {65536, 16, 16, 40},
+                 {0.25, 0, 0.25, 5},
+                 {1e-30, 0, 1e-30, 2},
+                 {65536, 0, 256, 8},
+                 {1, 1.0 / 1024, 1.0 / 1024, 20},
+                 {65536, 65536, 65536, 3}};
+    int k, step;
+    SETUP(NULL);
+    for (k = 0; k < 8; k++) {
+        ignis_loss_scale_desc scale = scaled(table[k].initial, 2);
+        ignis_optimizer optimizer;
+        ignis_tensor good = tensor_noise(IGNIS_SHAPE(1, 3), IGNIS_F32, 3, false);
+        ignis_array grad;
+        parameter p;
+        double zero = 0;
+        scale.lowest = table[k].lowest;
+        optimizer = make_optimizer(SGD, &scale, false, NULL);
+        p = new_parameter(optimizer, 1, 3, IGNIS_F32, true, false);
+        CHECK_OK(ignis_zero_grad(p.tensor));
+        grad = ignis_tensor_grad(p.tensor);
+        CHECK_OK(ignis_array_fill(grad, INFINITY));
+        for (step = 0; step < table[k].bad; step++)
+            CHECK_OK(ignis_optimizer_step(optimizer));
+        CHECK_NUMBER(standing_of(optimizer).loss_scale, table[k].at_least);
+        CHECK_INT(standing_of(optimizer).skipped, table[k].bad);
+        CHECK_OK(ignis_tensor_set_grad(p.tensor, ignis_tensor_data(good)));
+        for (step = 0; step < 4; step++)
+            CHECK_OK(ignis_optimizer_step(optimizer));
+        CHECK_NUMBER(standing_of(optimizer).loss_scale, 4 * table[k].at_least);
+        CHECK_INT(standing_of(optimizer).step, 4);
+        grad = ignis_array_slice(ignis_optimizer_state(optimizer, 0, IGNIS_OPTIMIZER_SELF), 0, 8, 1); /* the scale */
+        CHECK_OK(ignis_array_from_host(grad, &zero, IGNIS_F64, 1));
+        drop(grad);
+        CHECK_OK(ignis_optimizer_step(optimizer));
+        CHECK(standing_of(optimizer).loss_scale > 0);
+        CHECK_OK(ignis_optimizer_step(optimizer));
+        CHECK_INT(standing_of(optimizer).step, 5);
+        let_go(good);
+        end_parameter(&p);
+        CHECK_OK(ignis_optimizer_free(optimizer));
+    }
+}
+
 TEST(state_is_restored_bit_for_bit)
 {
     int m, i, s, part;
@@ -486,7 +696,7 @@ TEST(state_is_restored_bit_for_bit)
         for (s = 0; s < 5; s++) {
             if (s == 3) { /* the second one joins */
                 CHECK_OK(ignis_array_copy(ignis_tensor_data(p[1].tensor), ignis_tensor_data(p[0].tensor)));
-                for (part = IGNIS_OPTIMIZER_SELF; part <= IGNIS_OPTIMIZER_MASTER; part++) {
+                for (part = IGNIS_OPTIMIZER_SELF; part <= IGNIS_OPTIMIZER_MISSED; part++) {
                     ignis_array from = ignis_optimizer_state(optimizers[0], 0, (ignis_optimizer_part)part);
                     if (from.id && !(is_muon((method)m) && part == IGNIS_OPTIMIZER_SECOND))
                         CHECK_OK(ignis_array_copy(ignis_optimizer_state(optimizers[1], 0, (ignis_optimizer_part)part), from));
@@ -545,6 +755,9 @@ TEST(refusals)
     sgd.loss_scale = scaled(2, 1), sgd.loss_scale.backoff = 1.5;
     CHECK_REFUSED(0, ignis_sgd(&sgd).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("loss_scale.backoff");
+    sgd.loss_scale = scaled(2, 1), sgd.loss_scale.lowest = 4;
+    CHECK_REFUSED(0, ignis_sgd(&sgd).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("loss_scale.lowest is 4");
     x = tensor_counting(IGNIS_SHAPE(6), IGNIS_F16, 1, true);
     optimizer = ignis_muon(NULL);
     CHECK_STATUS(ignis_optimizer_add(optimizer, x, true), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
@@ -555,6 +768,62 @@ TEST(refusals)
     CHECK_NUMBER(ignis_item(ignis_scale_loss(optimizer, ignis_cast(loss, IGNIS_F32))), 21);
     CHECK_OK(ignis_optimizer_free(optimizer));
     CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  No number of an optimizer may be NaN or infinite. */
+TEST(numbers_that_are_none)
+{
+    static const double bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    ignis_adamw_desc adamw;
+    ignis_sgd_desc sgd;
+    ignis_rmsprop_desc rmsprop;
+    ignis_lion_desc lion;
+    ignis_muon_desc muon;
+    int k;
+    SETUP(NULL);
+#define REFUSES(make, desc, number)                                                     \
+    (memset(&desc, 0, sizeof desc), desc.loss_scale.initial = 2, desc.number = bad[k]); \
+    CHECK_REFUSED(0, make(&desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);      \
+    CHECK_MESSAGE_HAS(#number " is ")
+#define ALL_REFUSE(make, desc)               \
+    REFUSES(make, desc, lr);                 \
+    REFUSES(make, desc, weight_decay);       \
+    REFUSES(make, desc, schedule.floor);     \
+    REFUSES(make, desc, loss_scale.initial); \
+    REFUSES(make, desc, loss_scale.growth);  \
+    REFUSES(make, desc, loss_scale.backoff); \
+    REFUSES(make, desc, loss_scale.lowest)
+    for (k = 0; k < 4; k++) {
+        ALL_REFUSE(ignis_adamw, adamw);
+        ALL_REFUSE(ignis_sgd, sgd);
+        ALL_REFUSE(ignis_rmsprop, rmsprop);
+        ALL_REFUSE(ignis_lion, lion);
+        ALL_REFUSE(ignis_muon, muon);
+        REFUSES(ignis_adamw, adamw, beta1);
+        REFUSES(ignis_adamw, adamw, beta2);
+        REFUSES(ignis_adamw, adamw, eps);
+        REFUSES(ignis_sgd, sgd, momentum);
+        REFUSES(ignis_rmsprop, rmsprop, alpha);
+        REFUSES(ignis_rmsprop, rmsprop, eps);
+        REFUSES(ignis_rmsprop, rmsprop, momentum);
+        REFUSES(ignis_lion, lion, beta1);
+        REFUSES(ignis_lion, lion, beta2);
+        REFUSES(ignis_muon, muon, momentum);
+    }
+    for (k = 0; k < 4; k++) {
+        ignis_optimizer optimizer = ignis_adamw(NULL);
+        parameter p = new_parameter(optimizer, 1, 2, IGNIS_F32, false, false);
+        give_gradient(&p, 1, 1);
+        CHECK_STATUS(ignis_optimizer_set_lr(optimizer, bad[k]), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+        if (k == 2) /* the norm alone */
+            CHECK_OK(ignis_clip_grad_norm(optimizer, bad[k]));
+        else
+            CHECK_STATUS(ignis_clip_grad_norm(optimizer, bad[k]), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+        CHECK_OK(ignis_optimizer_step(optimizer));
+        CHECK(value_at(p.tensor, 0) == value_at(p.tensor, 0));
+        end_parameter(&p);
+        CHECK_OK(ignis_optimizer_free(optimizer));
+    }
 }
 
 /*  Steps of Muon and of Lion with a scale while calls of a name fail, one after the other (null: allocations on the host). */

@@ -94,6 +94,15 @@ for cc in gcc clang; do
     for std in c11 c17; do main_modes $cc -std=$std $posix $strict -I.; done
     job "$cc -std=c99 $strict -I. -fsyntax-only $src/ignis.c $implement"
     job "$cc -std=c99 -I. -include stdio.h -c $src/ignis.c -o %o.o $implement 2>&1 | grep '#error.*_POSIX_C_SOURCE'"
+    # Where NaN is assumed away the implementation says so, and compiles only for those who insist; declarations do not mind.
+    for flag in -ffast-math -ffinite-math-only -Ofast; do
+        job "$cc -I. -O1 $flag -fsyntax-only $src/ignis.c $implement 2>&1 | grep '#error.*IGNIS_ALLOW_FAST_MATH'"
+        job "$cc -I. -O1 $flag -fsyntax-only $src/ignis.c $implement -DIGNIS_ALLOW_FAST_MATH"
+        job "$cc -I. -O1 $flag -fsyntax-only $src/ignis.c"
+    done
+    job "$cc -I. -O1 -ffast-math -fno-fast-math -fsyntax-only $src/ignis.c $implement"
+    job "$cc -I. -fsyntax-only -D_M_FP_FAST=1 $src/ignis.c $implement 2>&1 | grep '#error.*IGNIS_ALLOW_FAST_MATH'"
+    job "$cc -O2 -ffast-math $strict -I. $src/fast_math.c -o %o $implement -DIGNIS_ALLOW_FAST_MATH $libs && %o"
     if [ $cc != gcc ]; then job "$cc -O2 $strict -I. -c $src/together.c -o %o.o $implement"; fi
     job "$cc -fvisibility=hidden '-DIGNIS_API=__attribute__((visibility(\"default\")))' $strict -I. -c $src/collective.c -o %o.o $implement"
     linked user.c $cc $strict -I.
