@@ -27365,11 +27365,11 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
 /*  The gradient from what forward has found out of the rows. It may take the logits' place. */
 static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address gradient,
                                                  ignis__address grad, ignis__address logits, ignis__address targets,
-                                                 ignis__address log_sums, ignis__address scale)
+                                                 ignis__address row_sums, ignis__address scale)
 {
     ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
     void *params[] = {&gradient,        &grad,
-                      &log_sums,        &logits,
+                      &row_sums,        &logits,
                       &targets,         &entropy->target_bytes,
                       &entropy->rows,   &entropy->classes,
                       &entropy->stride, &entropy->ignore_index,
@@ -27381,13 +27381,13 @@ static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_ent
     ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
 }
 
-/*  Saved: logits, targets, log_sums, scale. */
+/*  Saved: logits, targets, row_sums, scale. */
 static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__cross_entropy entropy;
     ignis__array *made;
-    ignis__address gradient, grad, logits, targets, log_sums, scale;
+    ignis__address gradient, grad, logits, targets, row_sums, scale;
     ignis_dtype dtype;
     int i;
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
@@ -27398,10 +27398,10 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     grad = ignis__op_read(&op, op.in[0]);
     logits = ignis__op_read(&op, op.in[1]);
     targets = ignis__op_read(&op, op.in[2]);
-    log_sums = ignis__op_read(&op, op.in[3]);
+    row_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
+    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, row_sums, scale);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_give(&op, args, 1, &made);
@@ -27445,7 +27445,7 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
 typedef struct ignis__cross_entropy_work {
-    ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
+    ignis__address loss, scale, row_sums, gradient, logits, targets, losses, count; /* row_sums: a shift, and the sum of exp(x - shift) */
     ignis__rows plan;
     ignis__builtin builtin;
     bool counts; /* the kernel finds out itself which rows are not ignored */
@@ -27507,7 +27507,7 @@ static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entr
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
-    void *rows[] = {&work->loss,       &work->scale,     &work->log_sums,        &work->gradient,
+    void *rows[] = {&work->loss,       &work->scale,     &work->row_sums,        &work->gradient,
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
@@ -27694,7 +27694,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__op op;
     ignis__cross_entropy entropy;
     ignis_tensor inputs[] = {logits_tensor, targets_tensor};
-    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *row_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work = IGNIS__ZERO;
     ignis_dtype dtype, wide;
     int64_t rows, columns;
@@ -27713,7 +27713,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
         made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
         loss = ignis__op_new_row(&op, 1, wide);
         scale = ignis__op_new_row(&op, 1, wide);
-        log_sums = ignis__op_new_row(&op, entropy.rows, wide);
+        row_sums = ignis__op_new_row(&op, 2 * entropy.rows, wide);
     }
     work.logits = ignis__op_read(&op, op.in[0]);
     work.targets = ignis__op_read(&op, op.in[1]);
@@ -27727,7 +27727,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     }
     work.loss = ignis__op_write(&op, loss);
     work.scale = ignis__op_write(&op, scale);
-    work.log_sums = ignis__op_write(&op, log_sums);
+    work.row_sums = ignis__op_write(&op, row_sums);
     work.losses = ignis__op_write(&op, losses);
     work.count = work.counts ? ignis__op_zeroed(&op) : ignis__op_write(&op, count);
     if (op.ok)
@@ -27735,7 +27735,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__op_save(&op, fused ? made : op.in[0]);
     if (!fused) {
         ignis__op_save(&op, op.in[1]);
-        ignis__op_save(&op, log_sums);
+        ignis__op_save(&op, row_sums);
         ignis__op_save(&op, scale);
     }
     return ignis__op_end_recorded(&op, loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
@@ -27846,7 +27846,7 @@ static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, con
     entropy.rows = ignis__chunk_product(p, first).m;
     work.part = true;
     work.loss += (ignis__address)(first / p->chunk * ignis__dtypes[wide].size);
-    work.log_sums += (ignis__address)(first * ignis__dtypes[wide].size);
+    work.row_sums += (ignis__address)(2 * first * ignis__dtypes[wide].size);
     work.targets += (ignis__address)(first * entropy.target_bytes);
     work.logits = entropy.rows ? ignis__op_read(op, c->logits) : 0;
     work.gradient = c->gradient ? ignis__op_write(op, c->gradient) : 0;
@@ -27858,10 +27858,10 @@ static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, con
         ignis__cross_entropy_launch(op, &entropy, &work, dtype);
 }
 
-/*  Saved: hidden, w, targets, log_sums, scale. Makes the logits once more. */
+/*  Saved: hidden, w, targets, row_sums, scale. Makes the logits once more. */
 static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *args)
 {
-    enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
+    enum { GRAD, HIDDEN, W, TARGETS, ROW_SUMS, SCALE };
     ignis__op op;
     ignis__linear_entropy p;
     ignis__chunks c = IGNIS__ZERO;
@@ -27877,7 +27877,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     ignis__chunks_gradients(&op, &p, args->needed[0], args->needed[1], &c);
     kept = op.made_count;
     for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
-        int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
+        int64_t size = ignis__dtypes[op.in[ROW_SUMS]->dtype].size;
         ignis__cross_entropy entropy = p.entropy;
         ignis__address logits;
         entropy.rows = ignis__chunk_product(&p, first).m;
@@ -27885,7 +27885,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
         logits = ignis__op_write(&op, c.logits);
         ignis__cross_entropy_launch_backward(&op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
                                              ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
-                                             ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(first * size),
+                                             ignis__op_read(&op, op.in[ROW_SUMS]) + (ignis__address)(2 * first * size),
                                              ignis__op_read(&op, op.in[SCALE]));
         ignis__chunk_backward(&op, &p, &c, first);
         ignis__op_unmake(&op, kept);
@@ -27935,7 +27935,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     ignis__linear_entropy p;
     ignis__chunks c = IGNIS__ZERO;
     ignis_tensor inputs[] = {hidden, weight, targets};
-    ignis__array *loss = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__array *loss = NULL, *losses = NULL, *row_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work = IGNIS__ZERO;
     ignis_dtype dtype, wide;
     int64_t first;
@@ -27954,11 +27954,11 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         loss = ignis__op_new_row(&op, 1, wide);
         losses = ignis__chunk_count(&p) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&p), wide) : loss;
         scale = ignis__op_new_row(&op, 1, wide);
-        log_sums = ignis__op_new_row(&op, p.entropy.rows, wide);
+        row_sums = ignis__op_new_row(&op, 2 * p.entropy.rows, wide);
         c.logits = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, dtype);
         work.loss = ignis__op_write(&op, losses);
         work.scale = ignis__op_write(&op, scale);
-        work.log_sums = ignis__op_write(&op, log_sums);
+        work.row_sums = ignis__op_write(&op, row_sums);
         work.targets = ignis__op_read(&op, op.in[2]);
         work.count = ignis__op_write(&op, ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64));
         ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
@@ -27983,7 +27983,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     ignis__op_save(&op, c.dw);
     if (!fused) {
         ignis__op_save_inputs(&op, 0, 3);
-        ignis__op_save(&op, log_sums);
+        ignis__op_save(&op, row_sums);
         ignis__op_save(&op, scale);
     }
     return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,

@@ -947,21 +947,32 @@ struct ignis_row {
     }
 };
 
-/*  exp(x - less) for the use in a T: for 16-bit types exact to a few bits more than they have, at one multiply-add and one power of 2. */
-template <typename T> struct ignis_exp_less {
-    ignis_wide<T> less;
+/*  log(x) for the use with a T; for 16-bit types exact to a few bits more than they have. */
+template <typename T> __device__ inline ignis_wide<T> ignis_log(ignis_wide<T> x)
+{
+    if constexpr (ignis_is_half<T>)
+        return __logf(x);
+    else
+        return log(x);
+}
 
-    __device__ explicit ignis_exp_less(ignis_wide<T> less) : less(less)
+/*  exp(x - less) * scale for the use in a T, as exact, with a scale of 0 or more: one difference, one multiply-add and one power of 2. The
+    difference comes first: less * log2(e) is rounded, where less is 1e9 by more than 32. */
+template <typename T> struct ignis_exp_less {
+    ignis_wide<T> less, scale; /* for 16-bit types log2(scale) */
+
+    __device__ explicit ignis_exp_less(ignis_wide<T> less) : less(less), scale(ignis_is_half<T> ? 0 : 1) {}
+    __device__ ignis_exp_less(ignis_wide<T> less, ignis_wide<T> scale) : less(less), scale(scale)
     {
         if constexpr (ignis_is_half<T>)
-            this->less *= 1.44269504f;
+            this->scale = ignis_log<T>(scale) * 1.44269504f;
     }
     __device__ ignis_wide<T> operator()(ignis_wide<T> x) const
     {
         if constexpr (ignis_is_half<T>)
-            return ignis_ptx_ex2_ftz(fmaf(x, 1.44269504f, -less));
+            return ignis_ptx_ex2_ftz(fmaf(x - less, 1.44269504f, scale));
         else
-            return exp(x - less);
+            return exp(x - less) * scale;
     }
 };
 
@@ -974,15 +985,6 @@ template <typename T> __device__ inline uint32_t ignis_max_two(uint32_t a, uint3
         return ignis_ptx_max_f16x2(a, b);
 }
 #endif
-
-/*  log(x) for the use with a T, as exact. */
-template <typename T> __device__ inline ignis_wide<T> ignis_log(ignis_wide<T> x)
-{
-    if constexpr (ignis_is_half<T>)
-        return __logf(x);
-    else
-        return log(x);
-}
 
 /*  The largest element of some packs; NaN loses. */
 template <typename T, int N, int M> __device__ inline ignis_wide<T> ignis_pack_max(const ignis_pack<T, N> (&packs)[M])

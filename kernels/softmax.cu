@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  softmax.cu - softmax over the rows of [rows, n], and cross-entropy of logits, forward and backward
 
-        softmax        y = exp(x - max) / sum of exp(x - max)          dx = y * (dy - sum of y * dy)
-        cross-entropy  loss = log(sum of exp(x)) - x[target]           dx = softmax(x) - (1 at the target)
+        softmax        y = exp(x - max) / sum of exp(x - max)             dx = y * (dy - sum of y * dy)
+        cross-entropy  loss = max - x[target] + log(sum of exp(x - max))  dx = softmax(x) - (1 at the target)
 
     The maximum and the sum come out of one walk over the row (Milakov, Gimelshein: Online normalizer calculation for softmax,
     2018). A row of nothing but -infinity has no probability anywhere: zeros, and zero gradients. NaN and +infinity make the
@@ -38,6 +38,9 @@ __device__ inline Wide shift_of(Wide max) { return max == -ignis_infinity<Wide>(
 struct exponentials {
     Wide shift; /* the maximum of the row, mostly */
     Wide sum;   /* of exp(x - shift) */
+
+    /*  log(sum of exp(x)) - value. The shift and the logarithm are never added up: a large shift would cost the logarithm its digits. */
+    __device__ Wide loss(Wide value) const { return shift - value + ignis_log<T>(sum); }
 };
 
 /*  Those of all lanes together. A lane without elements has the shift -infinity, and the sum 0 at any rate. */
@@ -116,7 +119,7 @@ template <typename Team, int N> __device__ void forward(T *y, const T *x, long l
         row.load(xs, from, 0);
         const exponentials all = sum_up(row, xs, from, last);
         const Wide scale = all.sum == 0 ? Wide(0) : Wide(1) / all.sum;
-        const ignis_exp_less<T> exp_of(all.shift);
+        const ignis_exp_less<T> exp_of(all.shift, scale);
         for (int round = last; round >= 0; round--) {
             if (round != last)
                 row.recall(xs, from, round);
@@ -126,7 +129,7 @@ template <typename Team, int N> __device__ void forward(T *y, const T *x, long l
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = exp_of(ignis_wide_at(x, i)) * scale;
+                        values[i] = exp_of(ignis_wide_at(x, i));
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
@@ -258,10 +261,10 @@ struct tally {
     Wide loss;  /* the sum; kept by the team's first thread */
 };
 
-/*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits or these themselves: that of the sum of losses times scale.
+/*  Losses; row_sums[r]; and unless null gradient, of the same layout as the logits or these themselves: that of the sum of losses times scale.
     An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. packs: as of ignis_row. */
 template <typename Team, int N, bool exact = false, int packs = ignis_row<T, Team, N>::packs>
-__device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, int kept)
+__device__ void cross_entropy(tally &mine, exponentials *row_sums, T *gradient, const logit_rows &all, int kept)
 {
     typedef ignis_row<T, Team, N, exact, packs> Row;
     constexpr bool ahead = exact && Team::one_round; /* a team asks for its next row before it stores the gradient of this one */
@@ -297,7 +300,7 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
             if (next != -2)
                 load_ahead(turn + Team::count());
             if (Team::thread() == 0)
-                log_sums[r] = 0;
+                row_sums[r] = {0, 0};
             if (gradient)
                 clear<Team>(to, 0, all.stride);
             continue;
@@ -308,14 +311,13 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
         if (next != -2)
             load_ahead(turn + Team::count());
         if (Team::thread() == 0) {
-            const Wide log_sum = sums.shift + ignis_log<T>(sums.sum);
-            mine.loss += log_sum - value;
-            log_sums[r] = log_sum;
+            mine.loss += sums.loss(value);
+            row_sums[r] = sums;
         }
         if (!gradient)
             continue;
-        const Wide factor = target >= 0 ? mine.scale : not_a_number(), scaled = factor / sums.sum;
-        const ignis_exp_less<T> exp_of(ignis_is_half<T> ? sums.shift - ignis_log<T>(scaled) : sums.shift); /* saves a product each */
+        const Wide factor = target >= 0 ? mine.scale : not_a_number();
+        const ignis_exp_less<T> exp_of(sums.shift, factor / sums.sum);
         for (int round = last; round >= 0; round--) {
             if (round != last)
                 row.recall(xs, from, round);
@@ -325,7 +327,7 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = ignis_is_half<T> ? exp_of(ignis_wide_at(x, i)) : exp_of(ignis_wide_at(x, i)) * scaled;
+                        values[i] = exp_of(ignis_wide_at(x, i));
                     subtract_at(target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
@@ -335,9 +337,9 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
     }
 }
 
-/*  The gradient from log_sums of the forward pass; grad is that of the scaled sum of losses. */
+/*  The gradient from row_sums of the forward pass; grad is that of the scaled sum of losses. */
 template <typename Team, int N>
-__device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide *log_sums, const logit_rows &all, const Wide *scale)
+__device__ void cross_entropy_backward(T *gradient, const Wide *grad, const exponentials *row_sums, const logit_rows &all, const Wide *scale)
 {
     for (long long r = Team::first(); r < all.rows; r += Team::count()) {
         const T *from = all.logits + r * all.stride;
@@ -348,8 +350,9 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
             continue;
         }
         const ignis_row<T, Team, N> row(from, all.n);
-        const Wide log_sum = log_sums[r], factor = target >= 0 ? grad[0] * scale[0] : not_a_number();
-        const ignis_exp_less<T> exp_of(log_sum);
+        const exponentials sums = row_sums[r];
+        const Wide factor = target >= 0 ? grad[0] * scale[0] : not_a_number();
+        const ignis_exp_less<T> exp_of(sums.shift, Wide(1) / sums.sum);
         ignis_batch<T, N> xs;
         for (int round = 0; row.has(round); round++) {
             row.load(xs, from, round);
@@ -436,7 +439,7 @@ __device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_co
 }
 
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
-    ignis_cross_entropy_warp(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+    ignis_cross_entropy_warp(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                              ignis_count *count, int packed)
 {
@@ -444,70 +447,70 @@ extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     tally mine = {scale_of(mean, count), 0};
     if (packed == EXACT)
-        cross_entropy<ignis_warp_team, PACK, true>(mine, log_sums, gradient, all, 0);
+        cross_entropy<ignis_warp_team, PACK, true>(mine, row_sums, gradient, all, 0);
     else
-        cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, 0);
+        cross_entropy<ignis_warp_team, PACK>(mine, row_sums, gradient, all, 0);
     mine.loss = ignis_block_sum(mine.loss);
     hand_over(loss, scale, losses, count, mine);
 }
 
 /*  The same by blocks. What a block keeps is in shared memory, as registers are scarce here, for which the kernels are several, too. */
 template <typename Team, int N, bool exact>
-__device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const logit_rows &all, int mean,
+__device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const logit_rows &all, int mean,
                                               Wide *losses, ignis_count *count, int kept)
 {
     __shared__ tally mine;
     if (threadIdx.x < 32)
         mine = {scale_of(mean, count), 0};
     __syncthreads();
-    cross_entropy<Team, N, exact>(mine, log_sums, gradient, all, kept);
+    cross_entropy<Team, N, exact>(mine, row_sums, gradient, all, kept);
     hand_over(loss, scale, losses, count, mine);
 }
 
 /*  Exact rows that 128 threads have in registers. */
 extern "C" __global__ void __launch_bounds__(128, ROUND_BLOCKS)
-    ignis_cross_entropy_round(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+    ignis_cross_entropy_round(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                               long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int, int)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    cross_entropy_of_block<ignis_one_round_team, PACK, true>(loss, scale, log_sums, gradient, all, mean, losses, count, 0);
+    cross_entropy_of_block<ignis_one_round_team, PACK, true>(loss, scale, row_sums, gradient, all, mean, losses, count, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_exact(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+    ignis_cross_entropy_exact(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                               long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int, int kept)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    cross_entropy_of_block<ignis_block_team, PACK, true>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
+    cross_entropy_of_block<ignis_block_team, PACK, true>(loss, scale, row_sums, gradient, all, mean, losses, count, kept);
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_block(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+    ignis_cross_entropy_block(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                               long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int packed, int kept)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     if (packed)
-        cross_entropy_of_block<ignis_block_team, PACK, false>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
+        cross_entropy_of_block<ignis_block_team, PACK, false>(loss, scale, row_sums, gradient, all, mean, losses, count, kept);
     else
-        cross_entropy_of_block<ignis_block_team, 1, false>(loss, scale, log_sums, gradient, all, mean, losses, count, 0);
+        cross_entropy_of_block<ignis_block_team, 1, false>(loss, scale, row_sums, gradient, all, mean, losses, count, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
-    ignis_cross_entropy_backward(T *gradient, const Wide *grad, const Wide *log_sums, const T *logits, const void *targets, int target_bytes,
+    ignis_cross_entropy_backward(T *gradient, const Wide *grad, const exponentials *row_sums, const T *logits, const void *targets, int target_bytes,
                                  long long rows, long long n, long long stride, long long ignore_index, const Wide *scale, int packed)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     if (packed)
-        cross_entropy_backward<ignis_block_team, PACK>(gradient, grad, log_sums, all, scale);
+        cross_entropy_backward<ignis_block_team, PACK>(gradient, grad, row_sums, all, scale);
     else
-        cross_entropy_backward<ignis_block_team, 1>(gradient, grad, log_sums, all, scale);
+        cross_entropy_backward<ignis_block_team, 1>(gradient, grad, row_sums, all, scale);
 }
 
 #if IGNIS_T == 4 /* f64 */
@@ -521,7 +524,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 /*  The same for a few short rows, no more than the block has threads. Of the shortest a thread has one: its few loads are under way at a time, and no
     other thread is waited for. */
 extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
-    ignis_cross_entropy_few(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+    ignis_cross_entropy_few(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                             long long rows, long long n, long long stride, long long ignore_index, int mean)
 {
     ignis_grid_dependency();
@@ -529,9 +532,9 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
     const Wide factor = scale_of(mean, __syncthreads_count(threadIdx.x < rows && all.target(threadIdx.x) != ignore_index));
     tally mine = {factor, 0};
     if (n <= SHORT_ROW)
-        cross_entropy<thread_team, 1, false, SHORT_ROW>(mine, log_sums, gradient, all, 0);
+        cross_entropy<thread_team, 1, false, SHORT_ROW>(mine, row_sums, gradient, all, 0);
     else
-        cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, 0);
+        cross_entropy<ignis_warp_team, PACK>(mine, row_sums, gradient, all, 0);
     const Wide sum = ignis_block_sum(mine.loss);
     if (threadIdx.x == 0) {
         scale[0] = factor;
@@ -574,7 +577,7 @@ struct ignis_losses {
     of a block take turns at the pieces of its rows. A piece is read once, so its registers take the next one while the warp puts together what
     its lanes have. What else a row needs is done for 32 rows at a time, by a lane for each, and only then do the warps of a block put together
     what they have. The first pieces of 32 rows do not wait for the targets, so their rows are read even if they are ignored. */
-template <typename Team> __device__ ignis_losses losses_of(Wide *log_sums, const logit_rows &all)
+template <typename Team> __device__ ignis_losses losses_of(exponentials *row_sums, const logit_rows &all)
 {
     constexpr int size = 32 * PACK * IGNIS_ROW_PACKS;
     const int lane = threadIdx.x % 32, warp = Team::is_block ? threadIdx.x / 32 : 0, warps = Team::is_block ? blockDim.x / 32 : 1;
@@ -658,9 +661,9 @@ template <typename Team> __device__ ignis_losses losses_of(Wide *log_sums, const
                 sums.sum += of_warps[w][lane].sum * ignis_exp_less<T>(shift_of(sums.shift))(of_warps[w][lane].shift);
         }
         if (r >= 0 && warp == 0) {
-            const Wide log_sum = target == -2 ? Wide(0) : shift_of(sums.shift) + ignis_log<T>(sums.sum);
-            log_sums[r] = log_sum;
-            mine.loss += target == -2 ? Wide(0) : log_sum - at_target;
+            sums.shift = shift_of(sums.shift);
+            row_sums[r] = target == -2 ? exponentials{0, 0} : sums;
+            mine.loss += target == -2 ? Wide(0) : sums.loss(at_target);
             mine.counted += target != -2;
         }
     }
@@ -668,10 +671,10 @@ template <typename Team> __device__ ignis_losses losses_of(Wide *log_sums, const
 }
 
 template <typename Team>
-__device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, Wide *log_sums, const logit_rows &all, int mean, ignis_losses *losses,
+__device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, exponentials *row_sums, const logit_rows &all, int mean, ignis_losses *losses,
                                           unsigned *done)
 {
-    ignis_losses mine = losses_of<Team>(log_sums, all);
+    ignis_losses mine = losses_of<Team>(row_sums, all);
     mine = {ignis_block_sum(mine.loss), ignis_block_sum(mine.counted)};
     if (threadIdx.x == 0)
         losses[blockIdx.x] = mine;
@@ -692,20 +695,20 @@ __device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, Wide *log_sum
 }
 
 extern "C" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / LOSS_WARP_THREADS)
-    ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets, int target_bytes,
+    ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, exponentials *row_sums, T *, const T *logits, const void *targets, int target_bytes,
                                   long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
                                   unsigned *done, int, int)
 {
     ignis_grid_dependency();
-    cross_entropy_loss<ignis_warp_team>(loss, scale, log_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses, done);
+    cross_entropy_loss<ignis_warp_team>(loss, scale, row_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses, done);
 }
 
 extern "C" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_RESIDENT / LOSS_THREADS)
-    ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets, int target_bytes,
+    ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, exponentials *row_sums, T *, const T *logits, const void *targets, int target_bytes,
                                    long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
                                    unsigned *done, int, int)
 {
     ignis_grid_dependency();
-    cross_entropy_loss<ignis_block_team>(loss, scale, log_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses,
+    cross_entropy_loss<ignis_block_team>(loss, scale, row_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses,
                                              done);
 }

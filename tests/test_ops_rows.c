@@ -1095,6 +1095,148 @@ static void check_linear_cross_entropy(const linear_entropy_case *e)
     free(indices), free(hs), free(ws), free(dh), free(dw), free(row), free(share);
 }
 
+/* values at the edges: large numbers in the place of -infinity, and what all of a row have in common -------------------------------- */
+
+/*  The largest of a type, as masks are often made of its negative. */
+static double largest_of(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F64   ? 1.7976931348623157e308
+           : dtype == IGNIS_F32 ? 3.4028234663852886e38
+           : dtype == IGNIS_F16 ? 65504
+                                : 3.3895313892515355e38;
+}
+
+static double within(double x, double most) { return x > most ? most : x < -most ? -most : x; }
+
+/*  Ordinary numbers and masks of every size: most are masks, all of them, the first half, or one. */
+static double masked_at(int64_t r, int64_t i, int64_t n, double most)
+{
+    static const double masks[] = {-1e4, -65504, -1e9, -1e10, -1e20, -INFINITY, 1e9, 1e20, INFINITY};
+    int64_t kind = r / COUNT_OF(masks) % 4;
+    bool masked = kind == 0 ? i % 3 != 1 : kind == 1 ? true : kind == 2 ? i < n / 2 : i == n - 1;
+    return within(masked ? masks[r % COUNT_OF(masks)] : 4 * noise((uint64_t)r, i), most);
+}
+
+/*  Equal numbers, ordinary ones, and equal ones but one; all with the same added. */
+static double offset_at(int64_t r, int64_t i, int64_t n, double most)
+{
+    static const double offsets[] = {0, 1, 100, 1e4, -1e4, 1e6, 1e8, -1e8};
+    double offset = offsets[r % COUNT_OF(offsets)], step = fabs(offset) > 320 ? fabs(offset) / 32 : 10;
+    int64_t kind = r / COUNT_OF(offsets) % 3;
+    return within(offset + (kind == 1 ? 4 * noise((uint64_t)r, i) : kind == 2 && i == r % n ? step : 0), most);
+}
+
+typedef enum edge_kind { EDGE_SOFTMAX, EDGE_LOSS, EDGE_GRADIENT, EDGE_LINEAR, EDGE_KINDS } edge_kind;
+
+typedef struct edge_case {
+    edge_kind kind;
+    ignis_dtype dtype;
+    int64_t rows, n;
+    double (*at)(int64_t r, int64_t i, int64_t n, double most);
+} edge_case;
+
+/*  The logits of a linear_cross_entropy are one product each, with 1. */
+static ignis_tensor edge_linear(const double *x, const edge_case *e, ignis_tensor targets, ignis_tensor *weight)
+{
+    double *one = numbers(e->rows * e->rows), *transposed = numbers(e->n * e->rows);
+    ignis_tensor hidden;
+    int64_t r, i;
+    for (r = 0; r < e->rows; r++) {
+        one[r * e->rows + r] = 1;
+        for (i = 0; i < e->n; i++)
+            transposed[i * e->rows + r] = x[r * e->n + i];
+    }
+    hidden = tensor_of(one, IGNIS_SHAPE(e->rows, e->rows), e->dtype, false);
+    *weight = tensor_of(transposed, IGNIS_SHAPE(e->n, e->rows), e->dtype, true);
+    free(one), free(transposed);
+    return ignis_linear_cross_entropy(hidden, *weight, targets, NULL);
+}
+
+static void check_edge(const edge_case *e)
+{
+    static const char *const names[] = {"softmax at the edges", "loss at the edges", "gradient at the edges",
+                                        "linear_cross_entropy at the edges"};
+    int64_t count = e->rows * e->n, *indices = (int64_t *)calloc((size_t)e->rows, sizeof *indices), r, i;
+    double *x = numbers(count), *share = numbers(count), *losses = numbers(e->rows), *xs, *got, *turned, sum = 0,
+           scale = 1 / (double)e->rows;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor logits, targets, result, into;
+    for (r = 0; r < e->rows; r++)
+        for (i = 0; i < e->n; i++)
+            x[r * e->n + i] = e->at(r, i, e->n, largest_of(e->dtype));
+    into = logits = tensor_of(x, IGNIS_SHAPE(e->rows, e->n), e->dtype, e->kind != EDGE_LOSS);
+    xs = tensor_values(logits);
+    for (r = 0; r < e->rows; r++) {
+        const double *row = xs + r * e->n;
+        double max = row[0], exps = 0;
+        softmax_reference(row, share + r * e->n, e->n);
+        for (i = 1; i < e->n; i++) /* a mask that is the target would hide the losses of all other rows */
+            if (row[i] > max)
+                max = row[i], indices[r] = i;
+        if (e->at == offset_at && r % 2)
+            indices[r] = r * 7 % e->n;
+        for (i = 0; i < e->n; i++)
+            exps += exp(row[i] - max);
+        sum += losses[r] = max - row[indices[r]] + log(exps);
+    }
+    targets = indices_of(indices, IGNIS_SHAPE(e->rows), IGNIS_I64);
+    if (e->kind == EDGE_SOFTMAX) {
+        got = tensor_values(ignis_softmax(logits));
+        CHECK_ALL(names[e->kind], e->dtype, e->n, got, share, count, 2 * rounding_of(e->dtype), e->dtype == IGNIS_F16 ? 1e-4 : 1e-9);
+        free(got);
+    } else {
+        result = e->kind == EDGE_LINEAR ? edge_linear(x, e, targets, &into) : ignis_cross_entropy(logits, targets, NULL);
+        CHECK_CLOSE(ignis_item(result), sum * scale, e->dtype == IGNIS_F64 ? 1e-12 : 4e-6);
+    }
+    if (e->kind == EDGE_GRADIENT || e->kind == EDGE_LINEAR) {
+        for (r = 0; r < e->rows; r++) {
+            share[r * e->n + indices[r]] -= 1;
+            for (i = 0; i < e->n; i++)
+                share[r * e->n + i] *= scale;
+        }
+        CHECK_OK(ignis_backward(result, IGNIS_NO_ARRAY));
+        got = array_values(ignis_tensor_grad(into));
+        turned = numbers(count);
+        for (i = 0; i < count; i++)
+            turned[i] = e->kind == EDGE_LINEAR ? got[i % e->n * e->rows + i / e->n] : got[i];
+        CHECK_ALL(names[e->kind], e->dtype, e->n, turned, share, count, 2 * rounding_of(e->dtype),
+                  e->dtype == IGNIS_F16 ? 1e-4 : 0.1 * scale);
+        free(got), free(turned);
+    }
+    free(indices), free(x), free(share), free(losses), free(xs);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  Of every number of columns, so that each kernel has some. */
+static void check_edges(double (*at)(int64_t r, int64_t i, int64_t n, double most))
+{
+    static const int64_t columns[] = {3, 16, 37, 1000, 3001, 4096, 9000};
+    edge_case e;
+    int kind, i;
+    e.at = at;
+    EACH_FLOAT(e.dtype)
+    for (kind = 0; kind < EDGE_KINDS; kind++)
+        for (i = 0; i < COUNT_OF(columns); i++) {
+            e.kind = (edge_kind)kind;
+            e.n = columns[i];
+            e.rows = e.n == 37 || e.n == 1000 ? 150 : 36; /* one block has up to 128 */
+            if (kind != EDGE_LINEAR || e.n < 1000)
+                check_edge(&e);
+        }
+}
+
+TEST(masks_of_large_finite_numbers)
+{
+    SETUP(NULL);
+    check_edges(masked_at);
+}
+
+TEST(a_common_offset_costs_no_digits)
+{
+    SETUP(NULL);
+    check_edges(offset_at);
+}
+
 TEST(linear_cross_entropy_and_its_gradients)
 {
     static const linear_entropy_case cases[] = {{IGNIS_F64, 11, 5, 7, 7, 0, IGNIS_REDUCTION_MEAN, 1, true, true},
