@@ -3504,18 +3504,23 @@ typedef struct ignis_model_info {
     int64_t cache_bytes_of_token; /* keys and values of all layers */
     int64_t cache_bytes;          /* those of all sequences at their full context */
     int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
-    int32_t ends[16];             /* tokens that end a text, as the model's files name them */
-    int end_count;                /* of ends; 0: they name none */
+    int32_t ends[16];             /* tokens that end a text: see ignis_model_inspect */
+    int end_count;                /* of ends; 0: there are none */
 } ignis_model_info;
 
 /*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
     All of a model but the values of its weights is checked, as ignis_model_open does. With desc->parallel.rank and .size it is
     about that rank's share.
+    info->ends: of a folder those of generation_config.json, or else of config.json; of a GGUF file those that its keys name (eos_token_id,
+    eot_token_id, eom_token_id, ...), and tokens of its vocabulary that llama.cpp knows by their texts (<|eot_id|>, <|im_end|>, <end_of_turn>, ...).
+    A tensor of the files that the family has no use for is refused by name. These alone are passed over, in folders: rotary_emb.inv_freq; of GPT-2
+    attn.bias, the causal mask, and attn.masked_bias; lm_head.weight where tie_word_embeddings is true.
     Returns: IGNIS_OK, and *info filled, or the reason.
     Errors: ARGUMENT (null, a number or dtype of desc out of its range), IO (a file is missing or cannot be read), FORMAT (a damaged file; a
     description that is not complete or contradicts itself or the weights: which is missing, or has another shape), UNSUPPORTED (another
-    family, or something in the description or a type of weights that Ignis does not have: the message names it and its value; sizes of which the
-    ranks of desc->parallel cannot have equal shares; these with requires_grad), MEMORY.
+    family, a tensor that it has no use for, a GGUF file that is a part of several, or something in the description or a type of weights that
+    Ignis does not have: the message names it and its value; sizes of which the ranks of desc->parallel cannot have equal shares; these with
+    requires_grad), MEMORY.
     Ownership: info is the caller's.
     Threads: any. */
 IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info);
@@ -34638,16 +34643,95 @@ IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const ch
 
 enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__TYPE_USER, IGNIS__TYPE_UNUSED, IGNIS__TYPE_BYTE };
 
+/*  Tokens that end a text in whatever vocabulary they are. The list is llama.cpp's; those with a name have a rule of their own. */
+enum {
+    IGNIS__END_END,
+    IGNIS__END_RETURN,
+    IGNIS__END_FLUSH,
+    IGNIS__END_CALL,
+    IGNIS__END_CALLS,
+    IGNIS__END_SLASH_S, /* in HTML, too: where it is an ordinary token it ends nothing */
+    IGNIS__END_OTHERS
+};
+
+static const char *const ignis__text_end_list[] = {
+    "<|end|>",
+    "<|return|>",
+    "<|flush|>",
+    "<|call|>",
+    "<|calls|>",
+    "</s>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<\xef\xbd\x9c"
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    "[e~[",
+    "<|fim_pad|>",
+    "<fim-pad>",
+    "<fim_pad>",
+    "<PAD>",
+    "[PAD]",
+    "<|fim_repo|>",
+    "<|repo_name|>",
+    "<fim-repo>",
+    "<REPO>",
+    "<reponame>",
+    "<|file_sep|>",
+};
+
+/*  The number of a token of a GGUF file in that list; -1: it is not in it. */
+static int ignis__text_ends(const char *text, int type)
+{
+    int i;
+    if (*text != '<' && *text != '[' && *text != '_')
+        return -1;
+    for (i = 0; i < IGNIS__COUNT(ignis__text_end_list) && strcmp(text, ignis__text_end_list[i]) != 0;)
+        i++;
+    return i == IGNIS__COUNT(ignis__text_end_list) || (i == IGNIS__END_SLASH_S && type == IGNIS__TYPE_NORMAL) ? -1 : i;
+}
+
 /*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
 static const struct {
     const char *name;
     ignis__splitter split;
     bool digits, nfc, ignore_merges, adds_bos;
 } ignis__gguf_splits[] = {
-    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},
-    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},
+    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},        {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},      {"jina-de", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-v2-es", IGNIS__SPLIT_GPT2, false, false, false, false},   {"jina-v2-de", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"gigachat", IGNIS__SPLIT_GPT2, false, false, false, false},     {"a.x-4.0", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"mellum", IGNIS__SPLIT_GPT2, false, false, false, false},       {"modern-bert", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"exaone4", IGNIS__SPLIT_GPT2, false, false, false, false},      {"jais", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"trillion", IGNIS__SPLIT_GPT2, false, false, false, false},     {"granite-docling", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"mpt", IGNIS__SPLIT_GPT2, false, true, false, false},           {"olmo", IGNIS__SPLIT_GPT2, false, true, false, false},
+    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},        {"starcoder", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"refact", IGNIS__SPLIT_GPT2, true, false, false, false},        {"codeshell", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"exaone", IGNIS__SPLIT_GPT2, true, false, false, false},        {"minerva-7b", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"mellum2", IGNIS__SPLIT_GPT2, true, false, false, false},       {"command-r", IGNIS__SPLIT_GPT2, true, true, false, false},
+    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},    {"llama3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"llama-v3", IGNIS__SPLIT_LLAMA3, false, false, true, true},     {"falcon3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"falcon-h1", IGNIS__SPLIT_LLAMA3, false, false, true, true},    {"pixtral", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"midm-2.0", IGNIS__SPLIT_LLAMA3, false, false, true, true},     {"lfm2", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"jina-v5-nano", IGNIS__SPLIT_LLAMA3, false, false, true, true}, {"dbrx", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"smaug-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},  {"chatglm-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"glm4", IGNIS__SPLIT_LLAMA3, false, false, true, false},        {"glm5", IGNIS__SPLIT_LLAMA3, false, false, true, false},
+    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},        {"deepseek-r1-qwen", IGNIS__SPLIT_QWEN2, false, true, false, false},
+    {"kormo", IGNIS__SPLIT_QWEN2, false, false, false, false},       {"f2llmv2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"megrez", IGNIS__SPLIT_QWEN2, false, false, false, false},      {"stablelm2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"hunyuan", IGNIS__SPLIT_QWEN2, false, false, false, false},     {"solar-open", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"grok-2", IGNIS__SPLIT_QWEN2, false, false, false, false},
 };
 
 #define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its beginnings is looked up */
@@ -34740,6 +34824,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
         ignis__added *added;
+        bool control;
         if (!entry)
             return ignis__text_no_memory(load);
         entry->text = ignis__gguf_next_text(&texts, &size);
@@ -34750,7 +34835,9 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
         entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
         if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
             return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "token %lld has no score, or is no text in UTF-8", (long long)i);
-        if (type != IGNIS__TYPE_CONTROL && type != IGNIS__TYPE_USER)
+        control = type == IGNIS__TYPE_CONTROL || /* what ends a text is no text that a user may write, whatever the file says */
+                  ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
+        if (!control && type != IGNIS__TYPE_USER)
             continue;
         added = (ignis__added *)ignis__list_add(&load->added);
         if (!added)
@@ -34759,7 +34846,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
         added->size = size;
         added->id = (int32_t)i;
         added->order = (int)load->added.count;
-        added->special = type == IGNIS__TYPE_CONTROL;
+        added->special = control;
     }
     while (merges.left > 0) {
         ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
@@ -34855,7 +34942,7 @@ IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__ggu
             break;
     if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
         return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                 "its tokenizer.ggml.pre %s is not supported; gpt-2, llama-bpe, qwen2 and smollm are",
+                                 "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
                                  ignis__name_write(name ? name : "").text);
     tokenizer->byte_level = !pieces;
     tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
@@ -40109,6 +40196,7 @@ typedef struct ignis__model {
     double eps, theta, attention_factor;
     ignis__stretch stretch;
     double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
+    bool uncut;                         /* yarn's ends of the slope are not rounded to whole numbers */
     int64_t parameters, quantised, weight_bytes, file_bytes;
     char *path;                /* as ignis_model_open was given it */
     ignis_tokenizer tokenizer; /* once somebody has asked for it; under the slot's lock */
@@ -40266,9 +40354,11 @@ typedef struct ignis__model_source {
     ignis_shape shape;
     int file;            /* in the list of paths */
     int64_t begin, end;  /* of its bytes in that file */
-    const char *type;    /* in messages; null: one that nobody knows */
+    const char *type;    /* in messages; null: one that Ignis does not know */
+    uint32_t id;         /* a GGUF file's number for it */
     ignis_dtype dtype;   /* 0: none of Ignis' */
     uint32_t quant;      /* an ignis__gguf_type, or 0 */
+    bool used;           /* it has become a part of a weight, or was read otherwise */
     int elements, bytes; /* so many elements take so many bytes */
 } ignis__model_source;
 
@@ -40321,14 +40411,29 @@ static int ignis__model_source_order(const void *a, const void *b)
     return strcmp(((const ignis__model_source *)a)->name, ((const ignis__model_source *)b)->name);
 }
 
-static const ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
+static ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
 {
     ignis__model_source key;
     memset(&key, 0, sizeof key);
     key.name = name;
-    return files->source_count ? (const ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count, sizeof key,
-                                                                      ignis__model_source_order)
-                               : NULL;
+    return files->source_count
+               ? (ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count, sizeof key, ignis__model_source_order)
+               : NULL;
+}
+
+/*  The type of a tensor in messages: its name, or the file's number for it. */
+typedef struct ignis__model_type {
+    char text[24];
+} ignis__model_type;
+
+static ignis__model_type ignis__model_type_write(const ignis__model_source *source)
+{
+    ignis__model_type type;
+    if (source->type)
+        snprintf(type.text, sizeof type.text, "%s", source->type);
+    else
+        snprintf(type.text, sizeof type.text, "number %u", (unsigned)source->id);
+    return type;
 }
 
 /*  Makes room for the list of tensors. */
@@ -40478,6 +40583,22 @@ static bool ignis__model_open_folder(ignis__model_files *files)
     return ok;
 }
 
+/*  False, and reported: the GGUF file is one of several. */
+static bool ignis__model_open_whole(ignis__model_files *files)
+{
+    int64_t number = 0, count = 1;
+    if (ignis__gguf_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
+        ignis__gguf_int(&files->gguf, "split.count", &count) == IGNIS__GGUF_BAD)
+        return false;
+    if (count <= 1)
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                "'%s' is part %lld of %lld: models in several GGUF files are not supported; llama.cpp's llama-gguf-split --merge makes "
+                "one file of them",
+                files->path, (long long)number + 1, (long long)count);
+    return false;
+}
+
 static bool ignis__model_open_gguf(ignis__model_files *files)
 {
     const char *architecture = NULL;
@@ -40495,7 +40616,8 @@ static bool ignis__model_open_gguf(ignis__model_files *files)
         ignis__fail_host_memory(files->call, sizeof *files->paths + strlen(files->path));
         return false;
     }
-    if (ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
+    if (!ignis__model_open_whole(files) ||
+        ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
         !ignis__model_family_find(files, "general.architecture", architecture) || !ignis__model_sources(files, files->gguf.tensor_count))
         return false;
     for (i = 0; i < files->gguf.tensor_count; i++) {
@@ -40505,6 +40627,7 @@ static bool ignis__model_open_gguf(ignis__model_files *files)
         source->shape = tensor->shape;
         source->begin = tensor->begin;
         source->end = tensor->end;
+        source->id = tensor->id;
         if (tensor->type < 0)
             continue;
         source->type = ignis__gguf_types[tensor->type].name;
@@ -40594,8 +40717,8 @@ static const struct {
     {~1u, "quantization_config", '0', 0, {NULL, NULL, NULL}},
     {~1u, "partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
     {~1u, "rope_parameters.partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
-    {~1u, "num_experts", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "num_local_experts", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "num_experts", 'n', 0, {NULL, NULL, NULL}},
+    {~1u, "num_local_experts", 'n', 0, {NULL, NULL, NULL}},
     {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
     {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
@@ -40646,18 +40769,26 @@ static bool ignis__model_demand(const ignis__model_files *files)
 /*  The same for a GGUF file: numbers that have to be 0, or what they are anyway. */
 static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
 {
-    static const char *const names[] = {"expert_count", "attention.sliding_window", "rope.dimension_count", "attention.value_length",
-                                        "attention.logit_softcapping"};
+    static const struct {
+        const char *name;
+        int wanted; /* below 0: as many as heads have numbers */
+    } rows[] = {{"expert_count", 0},
+                {"attention.sliding_window", 0},
+                {"rope.dimension_count", -1},
+                {"attention.value_length", -1},
+                {"attention.logit_softcapping", 0},
+                {"rope.scaling.yarn_log_multiplier", 0},
+                {"rope.scaling.yarn_attn_factor", 1}};
     double value, wanted;
     int i;
-    for (i = 0; i < IGNIS__COUNT(names); i++) {
-        wanted = i == 2 || i == 3 ? model->head_dim : 0;
+    for (i = 0; i < IGNIS__COUNT(rows); i++) {
+        wanted = rows[i].wanted < 0 ? model->head_dim : rows[i].wanted;
         value = wanted;
-        if (ignis__model_number(files, NULL, names[i], &value) == IGNIS__GGUF_BAD)
+        if (ignis__model_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
             return false;
         if (value != wanted) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do", files->path,
-                        ignis__model_families[files->family], names[i], value, wanted);
+                        ignis__model_families[files->family], rows[i].name, value, wanted);
             return false;
         }
     }
@@ -40708,10 +40839,34 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
     for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
         continue;
     model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
-    if (i < IGNIS__COUNT(kinds))
+    if (i < IGNIS__COUNT(kinds) && !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* which has divisors instead */
         return true;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; default, linear, llama3 and yarn are known",
-                files->path, ignis__name_write(kind).text);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
+                ignis__name_write(kind).text, files->is_gguf ? "none, linear and yarn" : "default, linear, llama3 and yarn");
+    return false;
+}
+
+/*  The key of a GGUF file that has the factor of a stretching, the newer one of two, and its value; 0: neither says one. */
+static bool ignis__model_stretch_factor(ignis__model_files *files, const char **key, double *value)
+{
+    ignis__gguf_found found;
+    *key = "rope.scaling.factor";
+    found = ignis__model_number(files, NULL, *key, value);
+    if (found == IGNIS__GGUF_NONE && (found = ignis__model_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
+        *key = "rope.scale_linear";
+    return found != IGNIS__GGUF_BAD;
+}
+
+/*  False, and reported: a GGUF file without yarn has a factor of attention. */
+static bool ignis__model_stretch_alone(ignis__model_files *files)
+{
+    double value = 1;
+    if (ignis__model_number(files, NULL, "rope.scaling.attn_factor", &value) == IGNIS__GGUF_BAD)
+        return false;
+    if (value == 1)
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do",
+                files->path, ignis__model_families[files->family], value);
     return false;
 }
 
@@ -40720,18 +40875,20 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
 static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
 {
     const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling", *text = NULL;
+    const char *factor = NULL; /* its key in a GGUF file */
     const ignis__config_item *kind;
     char name[80];
     size_t size;
-    double context = model->context, usual;
+    double context = model->context, usual, said = 0;
     bool yarn;
 #define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
     model->attention_factor = 1;
     if (files->is_gguf) {
         snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
         if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
-            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta))
+            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta) || !ignis__model_stretch_factor(files, &factor, &said))
             return false;
+        text = !text && said != 0 ? "linear" : text;
     } else {
         kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_type"));
         kind = kind ? kind : ignis__config_find(&files->config, IGNIS__IN_GROUP("type"));
@@ -40743,10 +40900,12 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     }
     if (text && !ignis__model_stretch_kind(files, model, text))
         return false;
+    yarn = model->stretch == IGNIS__STRETCH_YARN;
+    if (files->is_gguf && !yarn && !ignis__model_stretch_alone(files))
+        return false;
     if (model->stretch == IGNIS__STRETCH_NONE)
         return true;
-    yarn = model->stretch == IGNIS__STRETCH_YARN;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("factor"), "rope.scaling.factor", 0, &model->factor))
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("factor"), factor, 0, &model->factor))
         return false;
     if (model->stretch == IGNIS__STRETCH_LINEAR)
         return true;
@@ -40773,8 +40932,16 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", files->is_gguf ? 1 : usual,
                            &model->attention_factor))
         return false;
-    if (files->is_gguf) /* there it multiplies the usual one, in config.json it takes its place */
+    if (files->is_gguf) { /* there it multiplies the usual one, in config.json it takes its place */
         model->attention_factor *= usual;
+        return true;
+    }
+    kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("truncate"));
+    model->uncut = kind && kind->kind == 'b' && kind->number == 0;
+    if (kind && kind->kind != 'b') {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is neither true nor false", files->path, name);
+        return false;
+    }
     return true;
 #undef IGNIS__IN_GROUP
 }
@@ -40791,8 +40958,10 @@ static void ignis__model_frequencies(ignis__model *model)
     double ratio = ignis__root(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
     int i;
     if (model->stretch == IGNIS__STRETCH_YARN) {
-        low = ignis__floor(ignis__model_yarn_at(model, model->high));
-        high = -ignis__floor(-ignis__model_yarn_at(model, model->low));
+        low = ignis__model_yarn_at(model, model->high);
+        high = ignis__model_yarn_at(model, model->low);
+        low = model->uncut ? low : ignis__floor(low);
+        high = model->uncut ? high : -ignis__floor(-high);
         low = low < 0 ? 0 : low;
         high = high > model->head_dim - 1 ? model->head_dim - 1 : high;
         high = high == low ? high + 0.001 : high;
@@ -40811,15 +40980,16 @@ static void ignis__model_frequencies(ignis__model *model)
 /*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
 static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
 {
-    const ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
+    ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
     float divisor[IGNIS__MODEL_HALF];
     int i, half = model->head_dim / 2, guess;
-    bool like;
+    bool like, alone;
     if (!source)
         return true;
+    source->used = true;
     if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
-                    source->type ? source->type : "of an unknown type", ignis__shape_write(&source->shape).text, half);
+                    ignis__model_type_write(source).text, ignis__shape_write(&source->shape).text, half);
         return false;
     }
     if (ignis__file_read_at(files->gguf.descriptor, source->begin, divisor, half * 4) != half * 4)
@@ -40831,10 +41001,11 @@ static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model
             return false;
         }
     }
+    alone = model->stretch == IGNIS__STRETCH_NONE;
     model->stretch = IGNIS__STRETCH_TABLE;
     for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
          guess *= 4) { /* Llama 3.1, 3.2: config.json has words for these */
-        for (like = true, i = 0; i < half; i++) {
+        for (like = alone, i = 0; i < half; i++) {
             double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
             like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
         }
@@ -40848,36 +41019,81 @@ static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model
     return true;
 }
 
-/*  Tokens that begin and end a text. What is not there, or makes no sense, is none. */
-static void ignis__model_ends(ignis__model_files *files, ignis__model *model)
+/*  Adds a token that ends a text. One that the model does not have is none. */
+static void ignis__model_end_add(ignis__model *model, double id)
+{
+    int i;
+    if (!(id >= 0 && id < model->vocab))
+        return;
+    for (i = 0; i < model->stop_count && model->stops[i] != (int32_t)id;)
+        i++;
+    if (i == model->stop_count && i < IGNIS__MODEL_STOPS)
+        model->stops[model->stop_count++] = (int32_t)id;
+}
+
+/*  The same of a GGUF file: those that keys name, and those that are known by their texts, as llama.cpp takes them. Writers of such files name one
+    token, and models end their turns by others. */
+static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *model)
+{
+    static const char *const names[] = {"bos", "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"};
+    ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO;
+    unsigned found = 0, bits[2];
+    int32_t end = -1;
+    char name[64];
+    size_t size;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(names); i++) {
+        int64_t id = -1;
+        snprintf(name, sizeof name, "tokenizer.ggml.%s_token_id", names[i]);
+        if (ignis__gguf_int(&files->gguf, name, &id) == IGNIS__GGUF_BAD)
+            return false;
+        if (i > 0)
+            ignis__model_end_add(model, (double)id);
+        else if (id >= 0 && id < model->vocab)
+            model->bos = (int32_t)id;
+    }
+    if (ignis__gguf_array(&files->gguf, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts) == IGNIS__GGUF_BAD ||
+        ignis__gguf_array(&files->gguf, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types) == IGNIS__GGUF_BAD)
+        return false;
+    for (i = 0; texts.left > 0 && i < model->vocab; i++) {
+        int64_t type = types.left > 0 ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
+        int which = ignis__text_ends(ignis__gguf_next_text(&texts, &size), (int)type);
+        if (which < 0)
+            continue;
+        found |= which < IGNIS__END_OTHERS ? 1u << which : 0;
+        end = which == IGNIS__END_END ? i : end;
+        ignis__model_end_add(model, i);
+    }
+    /* where messages end by other tokens, <|end|> is inside of an answer */
+    bits[0] = 1u << IGNIS__END_RETURN | 1u << IGNIS__END_FLUSH;
+    bits[1] = 1u << IGNIS__END_CALL | 1u << IGNIS__END_CALLS;
+    for (i = 0; found & bits[0] && found & bits[1] && i < model->stop_count; i++)
+        if (model->stops[i] == end)
+            model->stops[i--] = model->stops[--model->stop_count];
+    return true;
+}
+
+/*  Tokens that begin and end a text. What is not there, or is no token, is none. */
+static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
     const ignis__config_item *item;
-    int64_t value = -1;
     int i, k;
     model->bos = -1;
-    if (files->is_gguf) {
-        if (ignis__gguf_find(&files->gguf, "tokenizer.ggml.bos_token_id") &&
-            ignis__gguf_int(&files->gguf, "tokenizer.ggml.bos_token_id", &value) == IGNIS__GGUF_FOUND && value >= 0 && value < model->vocab)
-            model->bos = (int32_t)value;
-        if (ignis__gguf_int(&files->gguf, "tokenizer.ggml.eos_token_id", &value) == IGNIS__GGUF_FOUND && value >= 0 && value < model->vocab)
-            model->stops[model->stop_count++] = (int32_t)value;
-        return;
-    }
+    if (files->is_gguf)
+        return ignis__model_ends_gguf(files, model);
     item = ignis__config_find(&files->config, "bos_token_id");
     if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
         model->bos = (int32_t)item->number;
-    for (k = 0; k < 2; k++) {
+    for (k = 0; k < 2 && !model->stop_count; k++) { /* generation_config.json knows best */
         const ignis__config *config = k == 0 ? &files->generation : &files->config;
-        for (i = 0; i < config->count && model->stop_count < IGNIS__MODEL_STOPS; i++) {
+        for (i = 0; i < config->count; i++) {
             item = &config->items[i];
-            if ((strcmp(item->name, names[0]) == 0 || strcmp(item->name, names[1]) == 0) && item->kind == 'n' && item->number >= 0 &&
-                item->number < model->vocab)
-                model->stops[model->stop_count++] = (int32_t)item->number;
+            if ((strcmp(item->name, names[0]) == 0 || strcmp(item->name, names[1]) == 0) && item->kind == 'n')
+                ignis__model_end_add(model, item->number);
         }
-        if (model->stop_count) /* generation_config.json knows best */
-            break;
     }
+    return true;
 }
 
 /*  Fills in what the description says. */
@@ -40956,8 +41172,7 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         model->inv_freq[i] = (float)model->frequencies[i];
     model->norm_eps = (float)model->eps;
     model->attention_scale = (float)(model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2));
-    ignis__model_ends(files, model);
-    return true;
+    return ignis__model_ends(files, model);
 }
 
 /* --- which tensors become which weights -------------------------------------------------------------------------------- */
@@ -41303,6 +41518,46 @@ static void ignis__model_choose(ignis__model *model, ignis__model_part *parts, i
     }
 }
 
+/*  Whether a tensor that no weight is made of changes nothing: tables that follow from the description, as older versions of transformers have
+    written them, and a head beside a table that serves as one. ignis_model_open's manual has the list. */
+static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model, const ignis__model_source *source)
+{
+    static const struct {
+        const char *end; /* of the name */
+        unsigned families;
+        int ndim; /* -1: any */
+    } rows[] = {{"rotary_emb.inv_freq", IGNIS__MODEL_ROTARY, 1},
+                {".attn.bias", 1u << IGNIS_MODEL_GPT2, 4},
+                {".attn.masked_bias", 1u << IGNIS_MODEL_GPT2, -1}};
+    size_t size = strlen(source->name), end;
+    int i;
+    if (files->is_gguf)
+        return false;
+    for (i = 0; i < IGNIS__COUNT(rows); i++) {
+        end = strlen(rows[i].end);
+        if (rows[i].families >> model->family & 1 && size >= end && strcmp(source->name + size - end, rows[i].end) == 0 &&
+            (rows[i].ndim < 0 || rows[i].ndim == source->shape.ndim))
+            return true;
+    }
+    return model->tied && strcmp(source->name, "lm_head.weight") == 0;
+}
+
+/*  False, and reported: the files have a tensor that the model has no use for. Without it the model would be another one than the files'. */
+static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__model *model)
+{
+    int64_t i;
+    for (i = 0; i < files->source_count; i++) {
+        const ignis__model_source *source = &files->sources[i];
+        if (source->used || ignis__model_harmless(files, model, source))
+            continue;
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use",
+                    files->path, ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
+                    ignis__model_families[model->family], model->layers - 1);
+        return false;
+    }
+    return true;
+}
+
 /*  Finds the tensor of every part, and checks that it can become it. */
 IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__model *model, ignis__model_part *parts, int count)
 {
@@ -41311,7 +41566,7 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
     for (i = 0; i < count; i++) {
         ignis__model_part *part = &parts[i];
         ignis__model_name name = ignis__model_name_of(files, model, part->row, part->layer);
-        const ignis__model_source *source = ignis__model_source_find(files, name.text);
+        ignis__model_source *source = ignis__model_source_find(files, name.text);
         ignis_shape wanted;
         memset(&wanted, 0, sizeof wanted);
         wanted.ndim = part->row->columns ? 2 : 1;
@@ -41329,7 +41584,7 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
         }
         if (!source->quant && !ignis__dtype_is_float(source->dtype)) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
-                        ignis__name_write(name.text).text, files->path, source->type ? source->type : "that is not known");
+                        ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text);
             return false;
         }
         if (!ignis__shape_same(&source->shape, &wanted)) {
@@ -41352,11 +41607,14 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
             return false;
         }
         part->from = source;
+        source->used = true;
         numel = part->rows * part->columns;                                                  /* of the file's own shape: it fits */
         elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* the same on all ranks */
         model->parameters += numel;
         model->file_bytes += numel / source->elements * source->bytes;
     }
+    if (!ignis__model_uses_all(files, model))
+        return false;
     if (!model->dtype) {
         for (k = 0, i = 0; i < IGNIS_DTYPE_COUNT; i++)
             k = elements[i] > elements[k] ? i : k;
@@ -42950,6 +43208,8 @@ static void ignis__model_write_config(const ignis__model *model, ignis__text *te
             ignis__text_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
             if (yarn)
                 ignis__model_write_number(text, "attention_factor", model->attention_factor);
+            if (yarn && model->uncut)
+                ignis__text_add(text, ",\n  \"truncate\": false");
         }
         ignis__text_add(text, "}");
     }

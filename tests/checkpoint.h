@@ -13,6 +13,7 @@ typedef struct ck_tensor {
     int rows, columns; /* columns 0: one dimension */
     bool in_out;       /* a folder has it [in, out] */
     bool pairs;        /* a GGUF file of llama has its rows in another order */
+    bool leading;      /* a folder has two dimensions of 1 ahead of its rows */
     double *v;         /* [rows, columns] */
 } ck_tensor;
 
@@ -204,8 +205,8 @@ static void ck_write_safetensors(const ck_model *m, const char *path, ignis_dtyp
                     ck_numbers(&data, &t->v[(int64_t)r * t->columns + c], 1, dtype);
         else
             ck_numbers(&data, t->v, (int64_t)t->rows * (t->columns ? t->columns : 1), dtype);
-        snprintf(line, sizeof line, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", header.size ? "," : "{", t->name, ck_dtype_name(dtype),
-                 t->in_out ? t->columns : t->rows);
+        snprintf(line, sizeof line, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s%d", header.size ? "," : "{", t->name, ck_dtype_name(dtype),
+                 t->leading ? "1,1," : "", t->in_out ? t->columns : t->rows);
         ck_put(&header, line, strlen(line));
         if (t->columns) {
             snprintf(line, sizeof line, ",%d", t->in_out ? t->rows : t->columns);
@@ -381,6 +382,13 @@ static int ck_gguf_row(const ck_model *m, const ck_tensor *t, int row)
 /*  One more key of the family, whose value is 7; null: none. */
 static const char *ck_extra_key;
 
+/*  More keys: writes them, and returns how many; null: none. */
+static int (*ck_more_keys)(ck_bytes *head);
+
+/*  Texts of the tokens behind the first three; null: there are none. ck_token_type: of all tokens; 0: the file does not say. */
+static const char *const *ck_tokens;
+static int ck_token_count, ck_token_type;
+
 /*  Another of ck_types, which v and down are of, as in files of several types; 0: the same as all. */
 static int ck_other_type;
 
@@ -440,8 +448,16 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     ck_u64(&head, (uint64_t)(m->count + (divisors != NULL)));
     ck_u64(&head, 0); /* written below */
     ck_text(&head, "general.architecture"), ck_u32(&head, 8), ck_text(&head, m->family), keys++;
-    ck_text(&head, "tokenizer.ggml.tokens"), ck_u32(&head, 9), ck_u32(&head, 8), ck_u64(&head, 3), keys++;
+    ck_text(&head, "tokenizer.ggml.tokens"), ck_u32(&head, 9), ck_u32(&head, 8), ck_u64(&head, (uint64_t)(3 + ck_token_count)), keys++;
     ck_text(&head, "a"), ck_text(&head, ""), ck_text(&head, "<s>");
+    for (i = 0; i < ck_token_count; i++)
+        ck_text(&head, ck_tokens[i]);
+    if (ck_token_type) {
+        ck_text(&head, "tokenizer.ggml.token_type"), ck_u32(&head, 9), ck_u32(&head, 5), ck_u64(&head, (uint64_t)(3 + ck_token_count)),
+            keys++;
+        for (i = 0; i < 3 + ck_token_count; i++)
+            ck_u32(&head, (uint32_t)ck_token_type);
+    }
     ck_key_u32(&head, m->family, "block_count", m->layers), keys++;
     ck_key_u32(&head, m->family, "embedding_length", m->hidden), keys++;
     ck_key_u32(&head, m->family, "feed_forward_length", m->inner), keys++;
@@ -463,6 +479,7 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     ck_text(&head, "tokenizer.ggml.eos_token_id"), ck_u32(&head, 4), ck_u32(&head, 2), keys++;
     if (ck_extra_key)
         ck_key_u32(&head, m->family, ck_extra_key, 7), keys++;
+    keys += ck_more_keys ? ck_more_keys(&head) : 0;
     memcpy(head.data + 16, &keys, 4);
     for (i = 0; i < m->count + (divisors != NULL); i++) {
         const ck_tensor *t = &m->tensors[i < m->count ? i : 0];

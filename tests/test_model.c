@@ -627,6 +627,331 @@ TEST(a_file_of_divisors_is_llama3)
     }
 }
 
+static void change_config(const ck_model *m, const char *from, const char *to)
+{
+    static char text[8192], changed[8192];
+    char *at;
+    ck_config(m, text, sizeof text);
+    at = *from ? strstr(text, from) : text + 1;
+    CHECK(at != NULL);
+    if (at)
+        snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    ck_write_text(test_path("f"), "config.json", changed);
+}
+
+/*  Keys of a GGUF file by which positions are stretched, and what they have to come to. */
+static const struct stretch_case {
+    const char *type; /* rope.scaling.type, or null */
+    struct {
+        const char *name;
+        double value;
+    } keys[3];
+    const char *like;    /* the model's stretch, as checkpoint.h has it; null: none */
+    const char *message; /* of a refusal; null: it is taken */
+} stretch_cases[] = {
+    {NULL, {{"rope.scale_linear", 3.5}}, "linear", NULL},
+    {NULL, {{"rope.scaling.factor", 3.5}}, "linear", NULL},
+    {"linear", {{"rope.scale_linear", 3.5}}, "linear", NULL},
+    {"linear", {{"rope.scaling.factor", 3.5}}, "linear", NULL},
+    {NULL, {{"rope.scale_linear", 9}, {"rope.scaling.factor", 3.5}}, "linear", NULL}, /* the newer one */
+    {"yarn", {{"rope.scale_linear", 4}, {"rope.scaling.original_context_length", 32}}, "yarn", NULL},
+    {"none", {{"rope.scaling.factor", 3.5}, {"rope.scale_linear", 9}}, NULL, NULL},
+    {NULL, {{"rope.scaling.factor", 1}}, NULL, NULL},
+    {NULL, {{"rope.scaling.factor", 0}}, NULL, NULL}, /* as it is where there is none */
+    {NULL, {{"rope.scaling.original_context_length", 32}}, NULL, NULL},
+    {NULL, {{"rope.scaling.attn_factor", 1}}, NULL, NULL},
+    {NULL, {{"rope.scaling.factor", -2}}, NULL, "has rope.scaling.factor -2; a positive number is needed"},
+    {NULL, {{"rope.scale_linear", -2}}, NULL, "has rope.scale_linear -2; a positive number is needed"},
+    {NULL, {{"rope.scaling.attn_factor", 2}}, NULL, "has llama.rope.scaling.attn_factor 2 without yarn, which Ignis cannot do"},
+    {"yarn", {{"rope.scaling.factor", 4}, {"rope.scaling.yarn_log_multiplier", 0.5}}, NULL, "rope.scaling.yarn_log_multiplier 0.5, not 0"},
+    {"yarn", {{"rope.scaling.factor", 4}, {"rope.scaling.yarn_attn_factor", 0.5}}, NULL, "rope.scaling.yarn_attn_factor 0.5, not 1"},
+    {"longrope", {{"rope.scaling.factor", 4}}, NULL, "stretches positions by 'longrope'; none, linear and yarn are known"},
+    {"llama3", {{"rope.scaling.factor", 4}}, NULL, "stretches positions by 'llama3'; none, linear and yarn are known"},
+};
+static const struct stretch_case *stretch_now;
+
+static int put_stretch(ck_bytes *head)
+{
+    int count = 0;
+    if (stretch_now->type)
+        ck_text(head, "llama.rope.scaling.type"), ck_u32(head, 8), ck_text(head, stretch_now->type);
+    for (; count < 3 && stretch_now->keys[count].name; count++)
+        ck_key_f32(head, "llama", stretch_now->keys[count].name, stretch_now->keys[count].value);
+    return count + (stretch_now->type != NULL);
+}
+
+TEST(keys_of_a_gguf_file_stretch_positions)
+{
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < (int)(sizeof stretch_cases / sizeof *stretch_cases); i++) {
+        ck_model m = llama;
+        double f[256], factor;
+        ck_make(&m);
+        stretch_now = &stretch_cases[i];
+        ck_more_keys = put_stretch;
+        ck_bytes file = ck_gguf(&m, 0, NULL);
+        ck_more_keys = NULL;
+        test_write_file(test_path("m.gguf"), file.data, file.size);
+        free(file.data);
+        m.stretch = stretch_now->like;
+        ignis_model model = open_with(test_path("m.gguf"), IGNIS_F32);
+        if (stretch_now->message) {
+            CHECK_INT(model.id, 0);
+            CHECK_HAS(ignis_status_message(), stretch_now->message);
+            ignis_status_clear();
+        } else {
+            ignis__model *inside = ignis__model_hold("test", model);
+            CHECK(inside != NULL);
+            factor = ck_frequencies(&m, f);
+            for (k = 0; inside && k < m.head_dim / 2; k++)
+                CHECK(fabs(inside->frequencies[k] - f[k]) <= 1e-6 * f[k]);
+            CHECK(inside && fabs(inside->attention_factor - factor) <= 1e-6);
+            if (inside)
+                ignis__model_drop("test", inside);
+            CHECK_SCORES(model, &m, 5e-6);
+            CHECK_OK(ignis_model_free(model));
+        }
+        ck_free(&m);
+    }
+}
+
+/*  Between which frequencies yarn has its slope: whole numbers, but where "truncate" is false. */
+TEST(yarn_rounds_its_slope_unless_told_not_to)
+{
+    static const struct {
+        const char *say;
+        bool cut;
+    } cases[] = {{"", true}, {", \"truncate\": true", true}, {", \"truncate\": null", true}, {", \"truncate\": false", false}};
+    static const char factor[] = "\"factor\": 4.0";
+    const double pi = 3.14159265358979323846;
+    ignis_model_desc desc;
+    char to[128];
+    double low, high, t;
+    int i, k, again;
+    SETUP(NULL);
+    ck_model m = qwen3; /* 40 frequencies: the slope has room */
+    m.stretch = "yarn";
+    ck_make(&m);
+    for (i = 0; i < 4; i++) {
+        ck_write_folder(&m, test_path("f"), IGNIS_F32, 1);
+        snprintf(to, sizeof to, "%s%s", factor, cases[i].say);
+        change_config(&m, factor, to);
+        low = m.head_dim * log(32 / (2 * pi * 32)) / (2 * log(m.theta));
+        high = m.head_dim * log(32 / (2 * pi * 1)) / (2 * log(m.theta));
+        low = cases[i].cut ? floor(low) : low;
+        high = cases[i].cut ? ceil(high) : high;
+        low = low < 0 ? 0 : low;
+        for (again = 0; again < 2; again++) { /* and as it was saved */
+            ignis_model model = open_with(test_path(again ? "saved" : "f"), IGNIS_DTYPE_DEFAULT);
+            ignis__model *inside = ignis__model_hold("test", model);
+            CHECK(inside != NULL);
+            for (k = 0; inside && k < m.head_dim / 2; k++) {
+                double f = pow(m.theta, -2.0 * k / m.head_dim);
+                t = (k - low) / (high - low);
+                t = t < 0 ? 0 : t > 1 ? 1 : t;
+                CHECK(fabs(inside->frequencies[k] - (f * (1 - t) + f / 4 * t)) <= 1e-12 * f);
+            }
+            if (inside)
+                ignis__model_drop("test", inside);
+            if (!again)
+                CHECK_OK(ignis_model_save(model, test_path("saved")));
+            CHECK_OK(ignis_model_free(model));
+        }
+    }
+    snprintf(to, sizeof to, "%s, \"truncate\": 1", factor);
+    change_config(&m, factor, to);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("f");
+    CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+    CHECK_MESSAGE_HAS("rope_parameters.truncate is neither true nor false");
+    ck_free(&m);
+}
+
+/*  Which tokens end a text, by the keys of a GGUF file and by the texts of its tokens, whose ids begin at 3. */
+static int put_ends(ck_bytes *head)
+{
+    ck_text(head, "tokenizer.ggml.bos_token_id"), ck_u32(head, 4), ck_u32(head, 1);
+    ck_text(head, "tokenizer.ggml.eot_token_id"), ck_u32(head, 4), ck_u32(head, 4);
+    ck_text(head, "tokenizer.ggml.eom_token_id"), ck_u32(head, 4), ck_u32(head, 5);
+    ck_text(head, "tokenizer.ggml.fim_pad_token_id"), ck_u32(head, 4), ck_u32(head, 1000); /* which it does not have */
+    return 4;
+}
+
+static int put_wrong_end(ck_bytes *head)
+{
+    ck_text(head, "tokenizer.ggml.eot_token_id"), ck_u32(head, 8), ck_text(head, "<|eot_id|>");
+    return 1;
+}
+
+TEST(texts_end_by_the_tokens_that_end_turns)
+{
+    static const struct {
+        int (*keys)(ck_bytes *head);
+        int type; /* of the tokens: 0 none said, 1 normal, 3 control, 4 of the user */
+        const char *tokens[6];
+        int ends[8]; /* eos_token_id is 2 always */
+    } cases[] = {
+        {NULL, 0, {"b"}, {2}},
+        {put_ends, 0, {"b", "c", "d"}, {2, 4, 5}},
+        {put_ends, 3, {"<|eot_id|>", "<|eom_id|>", "<|im_end|>"}, {2, 4, 5, 3}},
+        {NULL, 3, {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<EOT>"}, {2, 3, 4, 5, 6, 7, 8}},
+        {NULL, 3, {"_<EOT>", "[EOT]", "[EOS]", "<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>"}, {2, 3, 4, 5, 6, 7, 8}},
+        {NULL,
+         4,
+         {"<eos>", "<turn|>", "<|tool_response>", "[e~[",
+          "<\xef\xbd\x9c"
+          "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"},
+         {2, 3, 4, 5, 6, 7}},
+        {NULL, 3, {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|fim_prefix|>", "<|im_start|>"}, {2, 3, 4, 5}},
+        {NULL, 1, {"<|im_end|>", "<|eot_id|> ", " <|eot_id|>", "</s>", "|im_end|>"}, {2, 3}}, /* </s> is HTML */
+        {NULL, 3, {"</s>"}, {2, 3}},
+        {NULL, 3, {"<|end|>", "<|return|>", "<|call|>", "<|start|>"}, {2, 5, 4}}, /* there <|end|> ends a message of several */
+        {NULL, 3, {"<|calls|>", "<|flush|>", "<|end|>"}, {2, 3, 4}},
+        {NULL, 3, {"<|end|>", "<|call|>"}, {2, 3, 4}},
+    };
+    ignis_model_desc desc;
+    ignis_model_info info;
+    int i, k, count;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("m.gguf");
+    for (i = 0; i < (int)(sizeof cases / sizeof *cases) + 1; i++) {
+        bool wrong = i == (int)(sizeof cases / sizeof *cases);
+        ck_model m = llama;
+        ck_make(&m);
+        for (count = 0; !wrong && count < 6 && cases[i].tokens[count];)
+            count++;
+        ck_more_keys = wrong ? put_wrong_end : cases[i].keys;
+        ck_tokens = wrong ? NULL : cases[i].tokens, ck_token_count = wrong ? 0 : count, ck_token_type = wrong ? 0 : cases[i].type;
+        ck_bytes file = ck_gguf(&m, 0, NULL);
+        ck_more_keys = NULL, ck_tokens = NULL, ck_token_count = ck_token_type = 0;
+        test_write_file(desc.path, file.data, file.size);
+        free(file.data);
+        ck_free(&m);
+        if (wrong) {
+            CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_GGUF_FORMAT);
+            CHECK_MESSAGE_HAS("key 'tokenizer.ggml.eot_token_id' is text, not a whole number");
+            break;
+        }
+        CHECK_OK(ignis_model_inspect(&desc, &info));
+        for (k = 0; k < 8 && cases[i].ends[k]; k++)
+            CHECK_INT(info.ends[k], cases[i].ends[k]);
+        CHECK_INT(info.end_count, k);
+    }
+}
+
+/*  Tensors that a model has no use for are refused by name, but for those that change nothing. */
+TEST(tensors_without_a_use_are_refused)
+{
+    static const struct {
+        ck_model *model;
+        const char *name, *gguf; /* null: only in the other kind of file */
+        int rows, columns;
+        bool leading, fits;
+    } cases[] = {
+        {&llama, "model.layers.0.self_attn.q_norm.weight", "blk.0.attn_q_norm.weight", 8, 0, false, false},
+        {&llama, "lm_head.bias", "output.bias", 67, 0, false, false},
+        {&llama, "model.layers.0.self_attn.sinks", "blk.0.attn_sinks.weight", 6, 0, false, false},
+        {&llama, "model.layers.2.self_attn.q_proj.weight", "blk.2.attn_q.weight", 48, 48, false, false},
+        {&llama, "model.layers.00.input_layernorm.weight", "blk.00.attn_norm.weight", 48, 0, false, false},
+        {&llama, "model.norm.bias", "output_norm.bias", 48, 0, false, false},
+        {&llama, "score.weight", "cls.weight", 2, 48, false, false},
+        {&llama, "model.layers.1.mlp.experts.0.up_proj.weight", "blk.1.ffn_up_exps.weight", 72, 48, false, false},
+        {&llama, "model.layers.0.self_attn.q_proj.weight_scale", "blk.0.attn_q.scale", 1, 0, false, false},
+        {&llama, "x", "x", 1, 0, false, false},
+        {&llama3, "model.layers.0.post_feedforward_layernorm.weight", "blk.0.post_ffw_norm.weight", 32, 0, false, false},
+        {&qwen2, "model.layers.0.self_attn.q_norm.weight", "blk.1.attn_k_norm.weight", 12, 0, false, false},
+        {&qwen3, "model.layers.1.self_attn.q_proj.bias.bias", "rope_factors_long.weight", 40, 0, false, false},
+        {&gpt2, "transformer.h.0.crossattention.c_attn.weight", "rope_freqs.weight", 8, 0, false, false},
+        {&gpt2, "transformer.h.0.attn.bias", NULL, 24, 0, false, false}, /* no mask */
+        {&llama, "model.layers.0.attn.bias", NULL, 24, 24, true, false},
+        {&llama, "model.layers.0.self_attn.rotary_emb.inv_freq", NULL, 4, 0, false, true},
+        {&qwen3, "model.rotary_emb.inv_freq", NULL, 40, 0, false, true},
+        {&llama, NULL, "blk.0.attn_rot_embd.weight", 4, 0, false, false},
+        {&gpt2, "transformer.h.0.attn.bias", NULL, 24, 24, true, true},
+        {&gpt2, "h.1.attn.masked_bias", NULL, 1, 0, false, true},
+        {&gpt2, "lm_head.weight", NULL, 67, 48, false, true}, /* the table is the head */
+        {&llama3, "lm_head.weight", NULL, 131, 32, false, true},
+    };
+    ignis_model_desc desc;
+    ignis_model_info info;
+    int i, kind;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        for (kind = 0; kind < 2; kind++) {
+            const char *name = kind ? cases[i].gguf : cases[i].name;
+            ck_model m = *cases[i].model;
+            if (!name)
+                continue;
+            m.stretch = NULL;
+            ck_make(&m);
+            ck_add(&m, cases[i].rows, cases[i].columns, name, name, 0, false, false);
+            m.tensors[m.count - 1].leading = cases[i].leading;
+            desc.path = test_path(kind ? "m.gguf" : "f");
+            if (kind) {
+                ck_bytes file = ck_gguf(&m, 0, NULL);
+                test_write_file(desc.path, file.data, file.size);
+                free(file.data);
+            } else {
+                ck_write_folder(&m, desc.path, IGNIS_F32, 1);
+            }
+            if (cases[i].fits) {
+                CHECK_OK(ignis_model_inspect(&desc, &info));
+            } else {
+                CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+                CHECK_MESSAGE_HAS(name);
+                CHECK_MESSAGE_HAS("model of layers 0 to ");
+                CHECK_INT(ignis_model_open(&desc).id, 0);
+                CHECK_INT(ignis_status_last(), IGNIS_ERROR_UNSUPPORTED);
+                ignis_status_clear();
+            }
+            ck_free(&m);
+        }
+    }
+    CHECK_INT(memory().live_bytes, 0);
+}
+
+static int put_part(ck_bytes *head)
+{
+    ck_text(head, "split.no"), ck_u32(head, 2), ck_put(head, "\0", 2);
+    ck_text(head, "split.count"), ck_u32(head, 2), ck_put(head, "\2", 2);
+    return 2;
+}
+
+static int put_only_part(ck_bytes *head)
+{
+    ck_text(head, "split.no"), ck_u32(head, 2), ck_put(head, "\0", 2);
+    ck_text(head, "split.count"), ck_u32(head, 2), ck_put(head, "\1", 2);
+    return 2;
+}
+
+TEST(a_part_of_a_model_says_which)
+{
+    ignis_model_desc desc;
+    ignis_model_info info;
+    int only;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("m.gguf");
+    for (only = 0; only < 2; only++) {
+        ck_model m = llama;
+        ck_make(&m);
+        ck_more_keys = only ? put_only_part : put_part;
+        ck_bytes file = ck_gguf(&m, 0, NULL);
+        ck_more_keys = NULL;
+        test_write_file(desc.path, file.data, file.size);
+        free(file.data), ck_free(&m);
+        if (only) {
+            CHECK_OK(ignis_model_inspect(&desc, &info));
+        } else {
+            CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+            CHECK_MESSAGE_HAS("is part 1 of 2: models in several GGUF files are not supported");
+        }
+    }
+}
+
 /* weights --------------------------------------------------------------------------------------------------------- */
 
 static bool same_scores(ignis_model a, ignis_model b, const ck_model *m)
@@ -1261,18 +1586,6 @@ TEST(threads_share_a_model)
 /* what is refused ------------------------------------------------------------------------------------------------- */
 
 /*  Writes config.json with one text in the place of another, which must be there; "": appended behind the first brace. */
-static void change_config(const ck_model *m, const char *from, const char *to)
-{
-    static char text[8192], changed[8192];
-    char *at;
-    ck_config(m, text, sizeof text);
-    at = *from ? strstr(text, from) : text + 1;
-    CHECK(at != NULL);
-    if (at)
-        snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-    ck_write_text(test_path("f"), "config.json", changed);
-}
-
 TEST(descriptions_that_cannot_be_followed_are_refused)
 {
     static const struct {
@@ -1292,6 +1605,11 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
         {&llama, "", "\"partial_rotary_factor\": 0.5,", UNSUPPORTED, "has partial_rotary_factor 0.5"},
         {&llama, "", "\"quantization_config\": {\"bits\": 4},", UNSUPPORTED, "has quantization_config there"},
         {&llama, "", "\"num_local_experts\": 8,", UNSUPPORTED, "has num_local_experts 8"},
+        {&qwen2, "", "\"num_experts\": 8,", UNSUPPORTED, "has num_experts 8"},
+        {&llama, "", "\"num_experts\": true,", UNSUPPORTED, "has num_experts true"},
+        {&llama, "", "\"num_local_experts\": 0,", 0, NULL}, /* none: it is dense */
+        {&qwen2, "", "\"num_experts\": 0,", 0, NULL},
+        {&qwen3, "", "\"num_experts\": null, \"num_local_experts\": null,", 0, NULL},
         {&llama, "\"use_sliding_window\": false", "\"use_sliding_window\": true", UNSUPPORTED, "has use_sliding_window true"},
         {&llama, "", "\"layer_types\": [\"full_attention\", \"sliding_attention\"],", UNSUPPORTED, "has layer_types[] 'sliding_attention'"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}", UNSUPPORTED,
@@ -1603,7 +1921,7 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
     file.data[i + 19 + 4 + 16] = 99;
     test_write_file(desc.path, file.data, size);
     CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_MESSAGE_HAS("is of type that is not known");
+    CHECK_MESSAGE_HAS("is of type number 99, which Ignis cannot read as a weight");
     ignis__free(file.data);
     ck_free(&wide);
 }

@@ -691,6 +691,104 @@ TEST(gguf_of_pieces)
     let_go(tokenizer);
 }
 
+/*  Names of pre-tokenizers by how they split: digits, texts that NFC changes, and whether a text begins with bos. */
+TEST(gguf_names_of_splitters)
+{
+    static const struct {
+        const char *names, *family;
+        bool composes, adds_bos;
+    } kinds[] = {
+        {"gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert exaone4 jais trillion granite-docling",
+         "gpt2", false, false},
+        {"mpt olmo", "gpt2", true, false},
+        {"smollm starcoder refact codeshell exaone minerva-7b mellum2", "smollm", false, false},
+        {"command-r", "smollm", true, false},
+        {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", "llama3", false, true},
+        {"dbrx smaug-bpe chatglm-bpe glm4 glm5", "llama3", false, false},
+        {"qwen2 deepseek-r1-qwen", "qwen2", true, false},
+        {"kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2", "qwen2", false, false},
+    };
+    /* 0 to 3 are digits, 4 12, 5 123, 6 1234, 7 e, 8 and 9 the bytes of U+0301, 10 and 11 those of U+00E9, 12 bos */
+    static const int32_t whole[] = {6}, three[] = {5, 3}, single[] = {0, 1, 2, 3}, apart[] = {7, 8, 9}, composed[] = {10, 11};
+    int i;
+    DRY();
+    for (i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++) {
+        const char *at = kinds[i].names;
+        while (*at) {
+            ignis_encode_desc no_bos;
+            ignis_tokenizer_info info;
+            ignis_tokenizer tokenizer;
+            buffer keys = {NULL, 0, 0};
+            char name[32];
+            int length = (int)strcspn(at, " ");
+            const char *family = kinds[i].family;
+            snprintf(name, sizeof name, "%.*s", length, at);
+            at += length + (at[length] == ' ');
+            memset(&no_bos, 0, sizeof no_bos);
+            no_bos.no_bos = true;
+            add_key_text(&keys, "tokenizer.ggml.model", "gpt2");
+            add_key_text(&keys, "tokenizer.ggml.pre", name);
+            add_key_texts(&keys, "tokenizer.ggml.tokens", "1 2 3 4 12 123 1234 e \xC3\x8C \xC4\xA3 \xC3\x83 \xC2\xA9 <b>", ' ');
+            add_key_types(&keys, "1111111111113");
+            add_key_texts(&keys, "tokenizer.ggml.merges", "1 2\n12 3\n123 4", '\n');
+            add_key_number(&keys, "tokenizer.ggml.bos_token_id", 12);
+            tokenizer = ignis_tokenizer_open(write_gguf(&keys));
+            CHECK(tokenizer.id != 0);
+            CHECK_OK(ignis_tokenizer_query(tokenizer, &info));
+            CHECK_TEXT(info.family, family);
+            CHECK_INT(info.adds_bos, kinds[i].adds_bos);
+            if (strcmp(family, "gpt2") == 0)
+                CHECK_IDS(tokenizer, "1234", 4, &no_bos, whole, 1);
+            else if (strcmp(family, "llama3") == 0)
+                CHECK_IDS(tokenizer, "1234", 4, &no_bos, three, 2);
+            else
+                CHECK_IDS(tokenizer, "1234", 4, &no_bos, single, 4);
+            if (kinds[i].composes)
+                CHECK_IDS(tokenizer, "e\xCC\x81", 3, &no_bos, composed, 2);
+            else
+                CHECK_IDS(tokenizer, "e\xCC\x81", 3, &no_bos, apart, 3);
+            let_go(tokenizer);
+        }
+    }
+}
+
+/*  What ends a text is a control token, whatever the file says of its type, but for </s>, which HTML has, too. */
+TEST(gguf_ends_are_control_tokens)
+{
+    static const struct {
+        const char *name;
+        char type; /* 1 normal, 3 control, 4 of the user */
+        bool control;
+    } cases[] = {{"<|im_end|>", '1', true}, {"<|im_end|>", '3', true}, {"<|im_end|>", '4', true},   {"<end_of_turn>", '4', true},
+                 {"</s>", '1', false},      {"</s>", '3', true},       {"<|im_start|>", '4', false}};
+    int i;
+    DRY();
+    for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        ignis_encode_desc plain;
+        ignis_tokenizer tokenizer;
+        buffer keys = {NULL, 0, 0};
+        char texts[96], types[32];
+        int32_t ids[32];
+        int whole, letters = (int)strlen(cases[i].name);
+        memset(&plain, 0, sizeof plain);
+        plain.plain = true;
+        snprintf(texts, sizeof texts, "a b ab %s < | > / i m _ e n d o f t u r s", cases[i].name);
+        snprintf(types, sizeof types, "111%c1111111111111111", cases[i].type);
+        add_key_text(&keys, "tokenizer.ggml.model", "gpt2");
+        add_key_text(&keys, "tokenizer.ggml.pre", "gpt-2");
+        add_key_texts(&keys, "tokenizer.ggml.tokens", texts, ' ');
+        add_key_types(&keys, types);
+        add_key_texts(&keys, "tokenizer.ggml.merges", "a b", '\n');
+        tokenizer = ignis_tokenizer_open(write_gguf(&keys));
+        CHECK(tokenizer.id != 0);
+        whole = ignis_tokenizer_encode(tokenizer, cases[i].name, letters, NULL, ids, 32);
+        CHECK_INT(whole, cases[i].type == '1' && !cases[i].control ? letters : 1);
+        CHECK_INT(ignis_tokenizer_encode(tokenizer, cases[i].name, letters, &plain, ids, 32),
+                  cases[i].control || cases[i].type == '1' ? letters : 1);
+        let_go(tokenizer);
+    }
+}
+
 TEST(gguf_that_is_refused)
 {
     char long_token[1026];
