@@ -1523,6 +1523,94 @@ static ignis_sampling_desc sampling_of(int number)
     return d;
 }
 
+/*  Counts the parts, which come in order; false after `most` of them. */
+typedef struct warm_parts {
+    int calls, total, most;
+} warm_parts;
+
+static bool warm_part(int done, int total, void *user_data)
+{
+    warm_parts *parts = (warm_parts *)user_data;
+    CHECK(done >= 0 && done <= total && (parts->calls == 0 || total == parts->total));
+    parts->total = total;
+    return parts->calls++ < parts->most;
+}
+
+/*  After ignis_model_warmup no program is loaded and no graph captured, whatever the sequences do within its numbers. */
+TEST(a_warm_model_compiles_nothing)
+{
+    static const ignis_dtype dtypes[] = {IGNIS_BF16, IGNIS_F32};
+    int which, count, length, i;
+    SETUP(NULL);
+    for (which = 0; which < (test_takes_all() ? COUNT_OF(dtypes) : 1); which++) {
+        test_shape shape = small;
+        ignis_model_warmup_desc desc;
+        warm_parts parts = {0, 0, 1000};
+        ignis_sequence s[3];
+        ignis_sequence_info info;
+        ignis_sampling_desc sampling[3];
+        int32_t ids[120], drawn[3];
+        test_model t;
+        shape.layers = 1;
+        shape.dtype = dtypes[which];
+        test_model_begin(&t, &shape, 120, 3);
+        memset(&desc, 0, sizeof desc);
+        desc.tokens = 100;
+        desc.progress_fn = warm_part;
+        desc.user_data = &parts;
+        CHECK_OK(ignis_model_warmup(t.handle, &desc));
+        CHECK_INT(parts.calls, parts.total + 1);
+        fault_reset_counts();
+        for (i = 0; i < 3; i++)
+            s[i] = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_query(s[0], &info)); /* its own sequences are gone */
+        CHECK_INT(info.free_tokens, 3 * 128);
+        for (length = 1; length <= 100; length += length < 4 ? 1 : 12) {
+            prompt_of(length, length, ids);
+            CHECK_OK(ignis_sequence_set(s[0], ids, length));
+            sampling[0] = sampling_of(length);
+            CHECK(ignis_sequence_next(s[0], &sampling[0]) >= 0);
+        }
+        for (count = 1; count <= 3; count++) {
+            for (i = 0; i < count; i++) {
+                prompt_of(i, count + i, ids);
+                CHECK_OK(ignis_sequence_set(s[i], ids, count + i));
+                sampling[i] = sampling_of(count + i);
+            }
+            CHECK_OK(ignis_sequence_next_all(s, count, sampling, drawn));
+            CHECK_OK(ignis_sequence_next_all(s, count, NULL, drawn));
+        }
+        prompt_of(3, 120, ids);
+        CHECK_OK(ignis_sequence_set(s[0], ids, 20));
+        CHECK_OK(ignis_sequence_feed(s[0], ids + 20, 99));
+        CHECK(ignis_sequence_next(s[0], NULL) >= 0);
+        CHECK_INT(fault_count("cuModuleLoadData"), 0);
+        CHECK_INT(fault_count("cuStreamBeginCapture_v2"), 0);
+        /* what is refused, and what stops it */
+        for (i = 1; i < 3; i++)
+            CHECK_OK(ignis_sequence_set(s[i], ids, 120));
+        CHECK_FAILS(ignis_model_warmup(t.handle, NULL), IGNIS_ERROR_MEMORY, IGNIS_DIAG_CACHE_FULL);
+        for (i = 0; i < 3; i++)
+            CHECK_OK(ignis_sequence_free(s[i]));
+        for (i = 0; i < 3; i++) {
+            parts.calls = 0;
+            parts.most = i;
+            CHECK_FAILS(ignis_model_warmup(t.handle, &desc), IGNIS_ERROR_IO, IGNIS_DIAG_MODEL_CANCELLED);
+            CHECK_INT(parts.calls, i + 1);
+        }
+        desc.tokens = -1;
+        CHECK_FAILS(ignis_model_warmup(t.handle, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+        desc.tokens = 2;
+        desc.sequences = -1;
+        CHECK_FAILS(ignis_model_warmup(t.handle, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+        desc.sequences = 1000; /* more than there can be: as many as there can be */
+        desc.progress_fn = NULL;
+        CHECK_OK(ignis_model_warmup(t.handle, &desc));
+        test_model_end(&t);
+        CHECK_FAILS(ignis_model_warmup(t.handle, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    }
+}
+
 /*  So many texts of a model, each drawn alone, then in batches of all, some with odd ones: the same tokens, and the same bits of the last
     logits. */
 TEST(texts_are_the_same_in_any_batch)
