@@ -20,10 +20,13 @@
         Between them is a list of jobs: a job is a request on its way to being answered.
         The first jobs of the list advance together, a token each at a time, by ignis_sequence_next_all: the weights are read once for
         all of them. A new one joins between two steps, its prompt in pieces, so that the others go on meanwhile.
-        Whatever a client can make large has a limit: heads, bodies, connections, waiting requests, and the time that each of them takes.
-        A client that closes its connection, or only its sending half, has left: its job is dropped.
-        A page of another web site cannot use the server of whoever looks at it: bodies have to be JSON by their Content-Type, Origin and
-        Host have to be this server's. There is no TLS: put a proxy in front of it before it is let out of the machine, and give it a key.
+        Before it listens, ignis_model_warmup compiles and captures all that answers will take, so that no request waits for that.
+        Whatever a client can make large has a limit: heads, bodies, connections of one address and of all, waiting requests, and the time
+        that each of them takes. A client that closes its connection, or only its sending half, has left: its job is dropped.
+        A page of another web site cannot use the server of whoever looks at it: bodies have to be JSON by their Content-Type, Origin has to
+        be Host, and Host one of this server's names or an address, which no page can have made up (DNS rebinding takes a name). With a key
+        any Host may come from outside, as a page has no key. There is no TLS: put a proxy in front of it before it is let out of the
+        machine, and give it a key.
 
     For POSIX systems: Windows has neither poll nor signals as they are used here.
 */
@@ -31,6 +34,7 @@
 #define IGNIS_MODELS
 #include "ignis.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -192,8 +196,8 @@ typedef struct json {
     json_kind kind;
     struct json *first, *next; /* the first of those inside, the next one beside */
     int count;                 /* of those inside */
-    char *key, *string;
-    size_t size; /* of the string */
+    char *key, *string;        /* string: of a number its digits, without an end */
+    size_t size;               /* of the string */
     double number;
 } json;
 
@@ -281,15 +285,17 @@ static bool json_string(json_reader *r, char **string, size_t *size)
 }
 
 /*  A number for strtod may have more forms than one for JSON. */
-static bool json_number(json_reader *r, double *number)
+static bool json_number(json_reader *r, json *value)
 {
     char *start = r->at, *digits = start + (*start == '-'), *dot;
     size_t size = strspn(start, "+-.0123456789eE");
     dot = (char *)memchr(start, '.', size);
-    *number = strtod(start, &r->at);
+    value->string = start;
+    value->size = size;
+    value->number = strtod(start, &r->at);
     if (r->at != start + size || !is_digit(*digits) || (*digits == '0' && is_digit(digits[1])) || (dot && !is_digit(dot[1])))
         return r->at = start, json_fail(r, "a number that JSON does not have");
-    return isfinite(*number) || json_fail(r, "a number that is too large");
+    return isfinite(value->number) || json_fail(r, "a number that is too large");
 }
 
 /*  Reads the next value to values[count]; those inside an array or an object follow it. */
@@ -314,7 +320,7 @@ static bool json_value(json_reader *r)
     if (value->kind == JSON_STRING)
         return json_string(r, &value->string, &value->size);
     if (value->kind == JSON_NUMBER)
-        return *r->at == '-' || is_digit(*r->at) ? json_number(r, &value->number) : json_fail(r, "something that is no value");
+        return *r->at == '-' || is_digit(*r->at) ? json_number(r, value) : json_fail(r, "something that is no value");
     close = (char)(value->kind == JSON_ARRAY ? ']' : '}');
     r->at++;
     if (json_take(r, close))
@@ -407,8 +413,9 @@ static void json_print(text *t, const json *value)
 
 static struct settings {
     const char *path, *host, *key, *name, *allowed;
-    int64_t port, context, sequences, queue, connections, max_body;
+    int64_t port, context, sequences, queue, connections, client_connections, max_body;
     int64_t request_time, idle_time, answer_time, grace_time;
+    bool limits_all; /* client_connections holds for this machine's own, too */
 } settings;
 
 /*  An option is a number with its limits, or a text. */
@@ -423,9 +430,11 @@ static const struct option {
     {"--api-key key", NULL, 0, 0, 0, &settings.key, "what requests have to show (SERVE_API_KEY; none)"},
     {"--name name", NULL, 0, 0, 0, &settings.name, "of the model (the last part of MODEL)"},
     {"--context n", &settings.context, 0, 1, 1 << 30, NULL, "tokens of a prompt and its answer (the model's, but at most 4096)"},
-    {"--sequences n", &settings.sequences, 8, 1, MAX_SEQUENCES, NULL, "requests that are answered at a time (8)"},
-    {"--queue n", &settings.queue, 32, 0, 1 << 20, NULL, "requests that wait besides (32); more hear 429"},
-    {"--connections n", &settings.connections, 64, 1, 100000, NULL, "(64); more hear 503"},
+    {"--sequences n", &settings.sequences, 0, 1, MAX_SEQUENCES, NULL,
+     "requests that are answered at a time (64, or 8 to 32 for want of memory)"},
+    {"--queue n", &settings.queue, 512, 0, 1 << 20, NULL, "requests that wait besides (512); more hear 429"},
+    {"--connections n", &settings.connections, 512, 1, 100000, NULL, "(512); more hear 503"},
+    {"--client-connections n", &settings.client_connections, 0, 1, 100000, NULL, "of one address (half of all, but all of this machine's)"},
     {"--max-body n", &settings.max_body, 2 << 20, 1, 1 << 30, NULL, "bytes of a request (2097152)"},
     {"--request-time s", &settings.request_time, 30, 1, 1000000, NULL, "in which a request has to come, and its answer to be taken (30)"},
     {"--idle-time s", &settings.idle_time, 60, 1, 1000000, NULL, "between two requests of a connection (60)"},
@@ -438,7 +447,7 @@ static void show_help(FILE *file, int code)
     size_t i;
     fputs("serve MODEL [--option value ...]      MODEL: a folder with config.json and model.safetensors, or a .gguf file\n", file);
     for (i = 0; i < COUNT(options); i++)
-        fprintf(file, "  %-20s %s\n", options[i].name, options[i].help);
+        fprintf(file, "  %-24s %s\n", options[i].name, options[i].help);
     exit(code);
 }
 
@@ -478,6 +487,9 @@ static void read_settings(int argc, char **argv)
         show_help(stderr, 2);
     if (settings.key && !*settings.key)
         settings.key = NULL;
+    settings.limits_all = settings.client_connections > 0;
+    if (!settings.limits_all)
+        settings.client_connections = (settings.connections + 1) / 2;
     if (!settings.name) {
         snprintf(last, sizeof last, "%s", settings.path);
         for (rest = last + strlen(last); rest > last + 1 && rest[-1] == '/'; rest--)
@@ -488,13 +500,18 @@ static void read_settings(int argc, char **argv)
 
 /* --- what the threads share -------------------------------------------------------------------------------------- */
 
+/*  What an answer has grown by, as inside of a JSON string; and its tokens, as items of JSON arrays. */
+typedef struct growth {
+    text out, tokens, log_probs, offsets;
+} growth;
+
+static void growth_free(growth *g) { text_free(&g->out), text_free(&g->tokens), text_free(&g->log_probs), text_free(&g->offsets); }
+
 /*  A request that is being answered. It belongs to the thread of its connection, which waits until it is done. */
 typedef struct job {
-    struct job *next;
-
     /* what is asked for: nobody changes it any more */
     bool chat, stream, usage, logprobs;
-    int64_t max_tokens, top_k, seed;
+    int64_t max_tokens, top_k;
     ignis_sampling_desc sampling;
     ignis_logit_bias biases[MAX_BIASES];
     const char *stops[MAX_STOPS];
@@ -512,22 +529,28 @@ typedef struct job {
     text held;     /* what may be the beginning of a stop string */
     size_t offset; /* characters of the text so far */
 
-    /* under the lock */
+    /* under the lock of what is shared */
+    struct job *next;
+    bool begun, dropped; /* the model's thread has it; nobody waits for its answer */
+
+    /* under its own lock, for which only two threads wait */
+    pthread_mutex_t lock;
     pthread_cond_t news;
-    text out;                        /* of the answer, since the connection looked last, as inside of a JSON string */
-    text tokens, log_probs, offsets; /* the same for its tokens, as items of JSON arrays */
+    growth news_text; /* since the connection looked last */
     int drawn;
-    bool begun, dropped, done; /* the model's thread has it, nobody waits for its answer, the model's thread has it no more */
-    const char *finish;        /* why it has ended; null: there was a failure */
-    char message[512];         /* of the failure */
+    bool done;          /* the model's thread has it no more */
+    const char *finish; /* why it has ended; null: there was a failure */
+    char message[512];  /* of the failure */
 } job;
 
 static struct shared {
     pthread_mutex_t lock;
     pthread_cond_t wake_model, ended; /* there is a job; a connection has ended */
     job *first;                       /* those that run, and behind them those that wait */
-    int jobs, connections;
-    double stop; /* when answers are cut off, after a signal */
+    int jobs;
+    struct connection *connections;
+    int connection_count;
+    double stop; /* when answers are cut off, after a signal; atomic */
     bool quit;
     int signal_pipe[2]; /* a pipe, for those that wait: it can be read when a signal has come */
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_model = PTHREAD_COND_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .stop = INFINITY};
@@ -546,15 +569,22 @@ static void on_signal(int number)
     errno = before;
 }
 
+static double stop_time(void)
+{
+    double stop;
+    __atomic_load(&shared.stop, &stop, __ATOMIC_SEQ_CST);
+    return stop;
+}
+
 /*  Waits for news, a tenth of a second at most. Under the lock. */
-static void nap(pthread_cond_t *news)
+static void nap(pthread_cond_t *news, pthread_mutex_t *lock)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += 100000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(news, &shared.lock, &until);
+    pthread_cond_timedwait(news, lock, &until);
 }
 
 /*  Takes a job out of the list. Under the lock. */
@@ -565,8 +595,6 @@ static void job_leave(job *j)
         at = &(*at)->next;
     *at = j->next;
     shared.jobs--;
-    j->done = true;
-    pthread_cond_signal(&j->news);
 }
 
 /* --- the model's thread ------------------------------------------------------------------------------------------ */
@@ -591,9 +619,13 @@ static bool job_end(job *j, const char *finish)
     if (j->sequence.id)
         ignis_sequence_free(j->sequence);
     pthread_mutex_lock(&shared.lock);
-    j->finish = finish;
     job_leave(j);
     pthread_mutex_unlock(&shared.lock);
+    pthread_mutex_lock(&j->lock);
+    j->finish = finish;
+    j->done = true;
+    pthread_cond_signal(&j->news);
+    pthread_mutex_unlock(&j->lock); /* from here on it may be gone */
     return false;
 }
 
@@ -635,27 +667,28 @@ static size_t find_stop(const job *j, bool last, bool *stopped)
     return end;
 }
 
-/*  A token as chats list it, and as completions do. Under the lock. */
+/*  A token as chats list it, and as completions do. Under the job's lock. */
 static void add_log_prob(job *j, int32_t id)
 {
+    growth *g = &j->news_text;
     char piece[4096];
-    const char *comma = j->tokens.size ? "," : "";
+    const char *comma = g->tokens.size ? "," : "";
     ignis_sequence_info info = {0};
     int i, size = id < engine.tokens ? ignis_tokenizer_piece(engine.tokenizer, id, piece, (int)sizeof piece) : 0;
     size = size < 0 || size > (int)sizeof piece ? 0 : size;
     ignis_sequence_query(j->sequence, &info);
     info.log_prob = info.log_prob > -9999 ? info.log_prob : -9999;
-    text_print(&j->tokens, j->chat ? "%s{\"token\":\"" : "%s\"", comma);
-    text_escape(&j->tokens, piece, (size_t)size);
-    text_print(&j->tokens, "\"");
+    text_print(&g->tokens, j->chat ? "%s{\"token\":\"" : "%s\"", comma);
+    text_escape(&g->tokens, piece, (size_t)size);
+    text_print(&g->tokens, "\"");
     if (j->chat) {
-        text_print(&j->tokens, ",\"logprob\":%.6g,\"bytes\":[", info.log_prob);
+        text_print(&g->tokens, ",\"logprob\":%.6g,\"bytes\":[", info.log_prob);
         for (i = 0; i < size; i++)
-            text_print(&j->tokens, i ? ",%d" : "%d", (unsigned char)piece[i]);
-        text_print(&j->tokens, "],\"top_logprobs\":[]}");
+            text_print(&g->tokens, i ? ",%d" : "%d", (unsigned char)piece[i]);
+        text_print(&g->tokens, "],\"top_logprobs\":[]}");
     }
-    text_print(&j->log_probs, "%s%.6g", comma, info.log_prob);
-    text_print(&j->offsets, "%s%zu", comma, j->offset);
+    text_print(&g->log_probs, "%s%.6g", comma, info.log_prob);
+    text_print(&g->offsets, "%s%zu", comma, j->offset);
 }
 
 /*  One more token. */
@@ -673,7 +706,7 @@ static void job_put(job *j, int32_t id)
         job_end(j, NULL);
         return;
     }
-    pthread_mutex_lock(&shared.lock);
+    pthread_mutex_lock(&j->lock);
     if (!ended)
         j->drawn++;
     if (!ended && j->logprobs)
@@ -685,12 +718,13 @@ static void job_put(job *j, int32_t id)
     if (last && (size = ignis_text_stream_end(&j->characters, piece, (int)sizeof piece)) > 0)
         text_add(&j->held, piece, (size_t)size);
     release = find_stop(j, last, &stopped);
-    text_escape(&j->out, j->held.data, release);
+    text_escape(&j->news_text.out, j->held.data, release);
     text_cut(&j->held, release);
-    pthread_cond_signal(&j->news);
-    pthread_mutex_unlock(&shared.lock);
+    pthread_mutex_unlock(&j->lock);
     if (last || stopped)
         job_end(j, ended || stopped ? "stop" : "length");
+    else if (j->stream)
+        pthread_cond_signal(&j->news); /* nobody else has anything to do before the end */
 }
 
 /*  Steps: a piece of a prompt, then a token for each of the first jobs whose prompt is through. */
@@ -738,6 +772,8 @@ static void *run_model(void *unused)
 /* --- connections ------------------------------------------------------------------------------------------------- */
 
 typedef struct connection {
+    struct connection *next;   /* under the lock of what is shared */
+    unsigned char address[16]; /* of the client: IPv6, or IPv4 as IPv6 has it */
     int fd;
     bool refused; /* it is one too many */
     bool gone;    /* the client has left, or does not take its answer */
@@ -757,6 +793,7 @@ typedef struct connection {
     /* the answer */
     job *job;
     bool begun; /* the first event of a stream is out */
+    growth said;
     text part;
     char id[48];
     time_t created;
@@ -807,11 +844,8 @@ static bool wait_for(connection *c, short events, double until)
 {
     struct pollfd polled[2] = {{c->fd, events, 0}, {shared.signal_pipe[0], POLLIN, 0}};
     for (;;) {
-        double left = until - seconds(), rest;
+        double left = until - seconds(), rest = stop_time() + LINGER - seconds();
         bool ending = interrupted() > 0; /* then the pipe can always be read */
-        pthread_mutex_lock(&shared.lock);
-        rest = shared.stop + LINGER - seconds();
-        pthread_mutex_unlock(&shared.lock);
         if (left <= 0 || rest <= 0 || (ending && c->idle))
             return false;
         if (poll(polled, ending ? 1 : 2, ending ? 100 : left < 1000 ? (int)(left * 1000) + 1 : 1000000) > 0 && polled[0].revents)
@@ -922,7 +956,7 @@ static const struct parameter {
     double least, most;
     size_t offset; /* in a job */
 } parameters[] = {
-    {"model stop logit_bias stream_options", BOTH, OTHER, 0, 0, 0},
+    {"model stop logit_bias stream_options seed", BOTH, OTHER, 0, 0, 0},
     {"prompt logprobs", TEXT, OTHER, 0, 0, 0},
     {"messages response_format", CHAT, OTHER, 0, 0, 0},
     {"max_tokens", BOTH, INTEGER, 1, 1e9, offsetof(job, max_tokens)},
@@ -932,7 +966,6 @@ static const struct parameter {
     {"top_k", BOTH, INTEGER, 0, 1e9, offsetof(job, top_k)},
     {"min_p", BOTH, NUMBER, 0, 1, offsetof(job, sampling.min_p)},
     {"repetition_penalty", BOTH, NUMBER, 0.01, 100, offsetof(job, sampling.repetition_penalty)},
-    {"seed", BOTH, INTEGER, -9007199254740991.0, 9007199254740991.0, offsetof(job, seed)},
     {"stream", BOTH, BOOLEAN, 0, 0, offsetof(job, stream)},
     {"logprobs", CHAT, BOOLEAN, 0, 0, offsetof(job, logprobs)},
     {"user", BOTH, OTHER, 0, 0, 0},
@@ -977,6 +1010,21 @@ static bool read_parameters(connection *c, const json *request)
         else if (p->kind == BOOLEAN)
             *(bool *)to = value->kind == JSON_TRUE;
     }
+    return true;
+}
+
+/*  An integer of 64 bits, with or without a sign: a double has not all of them. */
+static bool read_seed(connection *c, const json *seed)
+{
+    uint64_t *to = &c->job->sampling.seed;
+    char *end = NULL;
+    if (!seed)
+        return true;
+    errno = 0;
+    if (seed->kind == JSON_NUMBER)
+        *to = seed->string[0] == '-' ? (uint64_t)strtoll(seed->string, &end, 10) : (uint64_t)strtoull(seed->string, &end, 10);
+    if (!end || errno || end != seed->string + seed->size)
+        return refuse(c, 400, "seed", "seed has to be an integer from -9223372036854775808 to 18446744073709551615, in digits");
     return true;
 }
 
@@ -1122,7 +1170,7 @@ static bool read_rest(connection *c, const json *request)
         return refuse(c, 400, "logprobs", "this server has the log probabilities of the answer's own tokens alone: logprobs has to be 0");
     j->usage = usage && usage->kind == JSON_TRUE;
     j->logprobs = j->logprobs || (!j->chat && logprobs);
-    if (!read_stops(c, member(request, "stop")) || !read_biases(c, member(request, "logit_bias")))
+    if (!read_seed(c, member(request, "seed")) || !read_stops(c, member(request, "stop")) || !read_biases(c, member(request, "logit_bias")))
         return false;
     j->ids = (int32_t *)resize(NULL, sizeof *j->ids * (size_t)engine.context); /* more are counted, but not written */
     if (!(j->chat ? read_messages(c, member(request, "messages")) : read_prompt(c, member(request, "prompt"))))
@@ -1154,7 +1202,7 @@ static bool read_job(connection *c)
     j->chat = c->route->kind == CHAT;
     j->sampling.temperature = j->sampling.top_p = 1; /* as OpenAI has them */
     j->max_tokens = j->chat ? INT32_MAX : 16;
-    j->seed = (int64_t)random_number(c);
+    j->sampling.seed = random_number(c);
     text_add(&c->body, "", 0);
     ok = json_read(&r, &c->body);
     if (!ok)
@@ -1167,7 +1215,6 @@ static bool read_job(connection *c)
         j->max_tokens = engine.context - j->count;
     j->sampling.top_p = j->sampling.top_p > 0 ? j->sampling.top_p : 1e-9; /* for Ignis 0 is all */
     j->sampling.top_k = (int)j->top_k;
-    j->sampling.seed = (uint64_t)j->seed;
     j->characters.tokenizer = engine.tokenizer;
     j->characters.inside = !j->chat;
     return ok;
@@ -1250,10 +1297,20 @@ static void answer_models(connection *c)
 
 enum { WHOLE, EVENT, LAST_EVENT, USAGE_EVENT };
 
-/*  An answer, or one event of a stream, with what the model's thread has made since. Under the lock. */
+/*  Takes what the model's thread has made since. Under the job's lock; what is made of it is made without. */
+static void take_news(connection *c)
+{
+    growth before = c->said;
+    c->said = c->job->news_text;
+    c->job->news_text = before;
+}
+
+/*  An answer, or one event of a stream, with what was taken. */
 static const char *make_answer(connection *c, int what)
 {
     job *j = c->job;
+    growth *g = &c->said;
+    const char *out = g->out.size ? g->out.data : "";
     text *t = &c->part;
     text_cut(t, t->size);
     text_print(t, "{\"id\":\"%s\",\"object\":\"%s%s\",\"created\":%lld,\"model\":\"%s\",\"system_fingerprint\":\"ignis-%s\",\"choices\":[",
@@ -1261,23 +1318,26 @@ static const char *make_answer(connection *c, int what)
                engine.name.data, ignis_version_string());
     if (what != USAGE_EVENT) {
         if (!j->chat)
-            text_print(t, "{\"index\":0,\"text\":\"%s\"", j->out.data);
+            text_print(t, "{\"index\":0,\"text\":\"%s\"", out);
         else if (what == WHOLE)
-            text_print(t, "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"%s\"}", j->out.data);
+            text_print(t, "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"%s\"}", out);
         else if (what == LAST_EVENT)
             text_print(t, "{\"index\":0,\"delta\":{}");
         else
-            text_print(t, "{\"index\":0,\"delta\":{%s\"content\":\"%s\"}", c->begun ? "" : "\"role\":\"assistant\",", j->out.data);
-        if (!j->tokens.size)
+            text_print(t, "{\"index\":0,\"delta\":{%s\"content\":\"%s\"}", c->begun ? "" : "\"role\":\"assistant\",", out);
+        if (!g->tokens.size)
             text_print(t, ",\"logprobs\":null");
         else if (j->chat)
-            text_print(t, ",\"logprobs\":{\"content\":[%s],\"refusal\":null}", j->tokens.data);
+            text_print(t, ",\"logprobs\":{\"content\":[%s],\"refusal\":null}", g->tokens.data);
         else
             text_print(t, ",\"logprobs\":{\"tokens\":[%s],\"token_logprobs\":[%s],\"text_offset\":[%s],\"top_logprobs\":null}",
-                       j->tokens.data, j->log_probs.data, j->offsets.data);
-        text_print(t, what == EVENT ? ",\"finish_reason\":null}" : ",\"finish_reason\":\"%s\"}", j->finish);
-        text_cut(&j->out, j->out.size), text_cut(&j->tokens, j->tokens.size);
-        text_cut(&j->log_probs, j->log_probs.size), text_cut(&j->offsets, j->offsets.size);
+                       g->tokens.data, g->log_probs.data, g->offsets.data);
+        if (what == EVENT)
+            text_print(t, ",\"finish_reason\":null}");
+        else
+            text_print(t, ",\"finish_reason\":\"%s\"}", j->finish);
+        text_cut(&g->out, g->out.size), text_cut(&g->tokens, g->tokens.size);
+        text_cut(&g->log_probs, g->log_probs.size), text_cut(&g->offsets, g->offsets.size);
     }
     if (what == WHOLE || what == USAGE_EVENT)
         text_print(t, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}", j->count, j->drawn,
@@ -1302,14 +1362,13 @@ static void put_event(connection *c, const char *data)
 /*  error: null, or why the answer is not whole, with its number. */
 static void end_stream(connection *c, int number, const char *error)
 {
-    job *j = c->job;
     if (error)
         put_event(c, make_error(c, number, NULL, error));
     else {
-        if (!c->begun || j->out.size || j->tokens.size)
+        if (!c->begun || c->said.out.size || c->said.tokens.size)
             put_event(c, make_answer(c, EVENT));
         put_event(c, make_answer(c, LAST_EVENT));
-        if (j->usage)
+        if (c->job->usage)
             put_event(c, make_answer(c, USAGE_EVENT));
         put_event(c, "[DONE]");
     }
@@ -1344,27 +1403,37 @@ static const char *follow(connection *c)
     job *j = c->job;
     double until = seconds() + (double)settings.answer_time;
     const char *late = NULL;
-    pthread_mutex_lock(&shared.lock);
+    bool waits;
+    pthread_mutex_lock(&j->lock);
     while (!j->done && !late && !c->gone) {
-        if (j->stream && (j->out.size || j->tokens.size))
-            put_event(c, make_answer(c, EVENT));
+        bool some = j->stream && (j->news_text.out.size || j->news_text.tokens.size);
+        if (some)
+            take_news(c);
         else
-            nap(&j->news);
-        pthread_mutex_unlock(&shared.lock);
+            nap(&j->news, &j->lock);
+        pthread_mutex_unlock(&j->lock);
+        if (some)
+            put_event(c, make_answer(c, EVENT));
         flush(c);
         if (c->in.size <= MAX_HEAD) /* a little of the next request, to see whether the client is there */
             fetch(c);
-        pthread_mutex_lock(&shared.lock);
-        late = seconds() > shared.stop ? "the server is shutting down"
+        late = seconds() > stop_time() ? "the server is shutting down"
                : seconds() > until     ? "the answer has taken longer than this server allows"
                                        : NULL;
+        pthread_mutex_lock(&j->lock);
     }
+    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_lock(&shared.lock);
     j->dropped = true;
-    if (!j->begun && !j->done)
+    waits = !j->begun;
+    if (waits)
         job_leave(j);
-    while (!j->done) /* soon: at the end of a step */
-        pthread_cond_wait(&j->news, &shared.lock);
     pthread_mutex_unlock(&shared.lock);
+    pthread_mutex_lock(&j->lock);
+    while (!j->done && !waits) /* soon: at the end of a step */
+        pthread_cond_wait(&j->news, &j->lock);
+    take_news(c);
+    pthread_mutex_unlock(&j->lock);
     return late;
 }
 
@@ -1374,8 +1443,8 @@ static void answer_text(connection *c)
     job j;
     const char *late, *error;
     memset(&j, 0, sizeof j);
+    pthread_mutex_init(&j.lock, NULL);
     pthread_cond_init(&j.news, NULL);
-    text_add(&j.out, "", 0);
     c->job = &j;
     c->created = time(NULL);
     snprintf(c->id, sizeof c->id, "%s-%013llx", c->route->kind == CHAT ? "chatcmpl" : "cmpl", (unsigned long long)random_number(c));
@@ -1391,8 +1460,9 @@ static void answer_text(connection *c)
             end_stream(c, late ? 503 : 500, error);
     }
     free(j.ids), free(j.messages), text_free(&j.grammar);
-    text_free(&j.held), text_free(&j.out), text_free(&j.tokens), text_free(&j.log_probs), text_free(&j.offsets);
+    text_free(&j.held), growth_free(&j.news_text), growth_free(&c->said);
     pthread_cond_destroy(&j.news);
+    pthread_mutex_destroy(&j.lock);
 }
 
 /* --- requests: HTTP ---------------------------------------------------------------------------------------------- */
@@ -1449,10 +1519,10 @@ static bool is_token(const char *s)
     return *s && !s[strspn(s, "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")];
 }
 
-enum { HOST, LENGTH, CODING, CONNECTION, EXPECT, KEY, TYPE, ORIGIN, FIELDS };
+enum { HOST, LENGTH, CODING, CONNECTION, EXPECT, KEY, TYPE, ORIGIN, ENCODING, FIELDS };
 
-static const char *const fields[FIELDS] = {"Host",   "Content-Length", "Transfer-Encoding", "Connection",
-                                           "Expect", "Authorization",  "Content-Type",      "Origin"};
+static const char *const fields[FIELDS] = {"Host",         "Content-Length", "Transfer-Encoding", "Connection", "Expect", "Authorization",
+                                           "Content-Type", "Origin",         "Content-Encoding"};
 
 /*  Whether only this machine reaches the server. */
 static bool is_local(void)
@@ -1460,17 +1530,29 @@ static bool is_local(void)
     return strcmp(settings.host, "localhost") == 0 || strncmp(settings.host, "127.", 4) == 0 || strcmp(settings.host, "::1") == 0;
 }
 
-/*  The name in "name:port". A page whose name was made to lead to this machine (DNS rebinding) has another one than this server. */
+/*  Whether a name is an address, as "192.168.1.5" or "[fe80::1]". */
+static bool is_address(const char *name)
+{
+    unsigned char address[16];
+    char inside[256] = "";
+    if (name[0] != '[')
+        return inet_pton(AF_INET, name, address) == 1;
+    snprintf(inside, sizeof inside, "%.*s", (int)strcspn(name + 1, "]"), name + 1);
+    return inet_pton(AF_INET6, inside, address) == 1;
+}
+
+/*  The name in "name:port". A page whose name was made to lead to this machine (DNS rebinding) has another one than this server, which is no
+    address; and no key. */
 static bool is_own_name(const char *host)
 {
     char name[256];
     const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
     size_t size = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
-    if (size >= sizeof name || (host[size] && (host[size] != ':' || host[size + 1 + strspn(host + size + 1, "0123456789")])))
+    if (!size || size >= sizeof name || (host[size] && (host[size] != ':' || host[size + 1 + strspn(host + size + 1, "0123456789")])))
         return false;
     snprintf(name, sizeof name, "%.*s", (int)size, host);
     return has_item("localhost,127.0.0.1,[::1]", name, strncasecmp) || has_item(settings.allowed, name, strncasecmp) ||
-           (!is_local() && !settings.allowed);
+           (!is_local() && (strcasecmp(name, settings.host) == 0 || is_address(name) || settings.key));
 }
 
 /*  Takes as long for every key of the same length. */
@@ -1551,6 +1633,8 @@ static bool check_head(connection *c, const char *method, const char *path, cons
         return refuse(c, 411, NULL, "neither Content-Length nor Transfer-Encoding");
     if (r->kind && (strncasecmp(type, "application/json", 16) != 0 || !strchr("; \t", type[16])))
         return refuse(c, 415, NULL, "Content-Type has to be application/json");
+    if (values[ENCODING] && strcasecmp(values[ENCODING], "identity") != 0)
+        return refuse(c, 415, NULL, "Content-Encoding: a body has to come as it is, without compression");
     if (values[EXPECT] && strcasecmp(values[EXPECT], "100-continue") != 0)
         return refuse(c, 417, NULL, "Expect: only 100-continue is known");
     c->keep = false;
@@ -1560,9 +1644,9 @@ static bool check_head(connection *c, const char *method, const char *path, cons
 /*  The request line and the headers. False: they are refused, or do not come. */
 static bool read_head(connection *c)
 {
-    const char *values[FIELDS] = {0};
-    char *method, *path, *version, *line;
-    size_t room = MAX_HEAD;
+    const char *values[FIELDS] = {0}, *target_host = NULL;
+    char *method, *path, *version, *line, authority[300];
+    size_t room = MAX_HEAD, size;
     c->keep = c->old = c->head_only = c->begun = false;
     c->idle = true;
     c->until = seconds() + (double)settings.idle_time;
@@ -1587,13 +1671,28 @@ static bool read_head(connection *c)
     if (!version || strchr(version + 1, ' '))
         return refuse(c, 400, NULL, "the request line is not METHOD PATH VERSION");
     *path++ = *version++ = 0;
+    if (strncasecmp(path, "http://", 7) == 0 || strncasecmp(path, "https://", 8) == 0) { /* as to a proxy: a server has to take it, too */
+        path = strstr(path, "://") + 3;
+        size = strcspn(path, "/?#");
+        if (!size || size >= sizeof authority)
+            return refuse(c, 400, NULL, "the target of the request has no host, or a long one");
+        snprintf(authority, sizeof authority, "%.*s", (int)size, path);
+        path += size;
+        target_host = authority;
+        if (*path != '/')
+            *--path = '/', path[1] = 0; /* in place of the last byte of the host, which was copied */
+    }
     if (strncmp(version, "HTTP/", 5) != 0 || !is_token(method) || path[0] != '/')
         return refuse(c, 400, NULL, "the request line is not METHOD PATH VERSION");
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
         return refuse(c, 505, NULL, "only HTTP/1.1 and 1.0 are known");
     path[strcspn(path, "?")] = 0;
     c->old = version[7] == '0';
-    if (!read_fields(c, line, values) || !check_head(c, method, path, values))
+    if (!read_fields(c, line, values))
+        return false;
+    if (target_host && (values[HOST] || c->old))
+        values[HOST] = target_host; /* it is what counts (RFC 9112, 3.2.2) */
+    if (!check_head(c, method, path, values))
         return false;
     if (values[EXPECT] && !c->old && (c->chunked || c->length) && c->taken == c->in.size) {
         text_print(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
@@ -1649,7 +1748,7 @@ static bool read_body(connection *c)
 
 static void *serve(void *data)
 {
-    connection *c = (connection *)data;
+    connection *c = (connection *)data, **at = &shared.connections;
     double until;
     if (c->refused)
         refuse(c, 503, NULL, "as many connections are open as this server takes");
@@ -1665,47 +1764,102 @@ static void *serve(void *data)
     for (until = seconds() + LINGER; fetch(c) && wait_for(c, POLLIN, until);) /* or what still comes takes the last answer with it */
         text_cut(&c->in, c->in.size);
     close(c->fd);
-    text_free(&c->in), text_free(&c->head), text_free(&c->out), text_free(&c->part);
-    free(c);
     pthread_mutex_lock(&shared.lock);
-    shared.connections--;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    shared.connection_count--;
     pthread_cond_signal(&shared.ended);
     pthread_mutex_unlock(&shared.lock);
+    text_free(&c->in), text_free(&c->head), text_free(&c->out), text_free(&c->part);
+    free(c);
     return NULL;
+}
+
+/*  The address of a client, of IPv6 the 64 bits that one client cannot choose from. Whether it is one of this machine's. */
+static bool read_address(const struct sockaddr_storage *from, unsigned char address[16])
+{
+    static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF}, own[16] = {[15] = 1};
+    memset(address, 0, 16);
+    if (from->ss_family == AF_INET) {
+        memcpy(address, mapped, 12);
+        memcpy(address + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+    } else if (from->ss_family == AF_INET6) {
+        memcpy(address, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+    }
+    if (memcmp(address, mapped, 12) == 0)
+        return address[12] == 127;
+    if (memcmp(address, own, 16) == 0)
+        return true;
+    memset(address + 8, 0, 8);
+    return false;
+}
+
+/*  Answers a connection of an address that has as many as it may have, without a thread, and without waiting for it. */
+static void turn_away(connection *c)
+{
+    const char *body = make_error(c, 503, NULL, "this address has as many connections as it may have");
+    ssize_t sent;
+    put_head(c, 503, "application/json", (int64_t)strlen(body));
+    text_add(&c->out, body, strlen(body));
+    sent = send(c->fd, c->out.data, c->out.size, 0);
+    (void)sent;
+    text_free(&c->out), text_free(&c->part);
+}
+
+/*  Takes up a connection: a thread has it from here on. Under the lock. */
+static void take_up(int fd, const struct sockaddr_storage *from)
+{
+    connection *c = (connection *)allocate(1, sizeof *c), *other;
+    bool own = read_address(from, c->address);
+    int same = 0, on = 1;
+    pthread_t thread;
+    for (other = shared.connections; other; other = other->next)
+        same += memcmp(other->address, c->address, sizeof c->address) == 0;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    c->fd = fd;
+    c->refused = shared.connection_count >= settings.connections;
+    same = same >= settings.client_connections && (!own || settings.limits_all);
+    if (same)
+        turn_away(c);
+    if (same || pthread_create(&thread, NULL, serve, c) != 0) {
+        close(fd);
+        free(c);
+        return;
+    }
+    pthread_detach(thread);
+    shared.connection_count++;
+    c->next = shared.connections;
+    shared.connections = c;
 }
 
 /*  Answers, until a signal comes; then until all that runs is answered, or the time for that is over, or a second signal comes. */
 static void run(int listener)
 {
     struct pollfd polled[2] = {{listener, POLLIN, 0}, {shared.signal_pipe[0], POLLIN, 0}};
-    pthread_t thread;
-    int fd, on = 1;
+    int fd;
     pthread_mutex_lock(&shared.lock);
-    while (!interrupted() || shared.connections) {
+    while (!interrupted() || shared.connection_count) {
+        struct sockaddr_storage from;
+        socklen_t size = sizeof from;
         if (interrupted()) {
             double stop = seconds() + (interrupted() > 1 ? 0 : (double)settings.grace_time);
-            shared.stop = stop < shared.stop ? stop : shared.stop;
+            stop = stop < stop_time() ? stop : stop_time();
+            __atomic_store(&shared.stop, &stop, __ATOMIC_SEQ_CST);
         }
-        if (interrupted() || shared.connections >= settings.connections + OVER) {
-            nap(&shared.ended);
+        if (interrupted() || shared.connection_count >= settings.connections + OVER) {
+            nap(&shared.ended, &shared.lock);
             continue;
         }
         pthread_mutex_unlock(&shared.lock);
-        fd = poll(polled, 2, -1) > 0 && polled[0].revents ? accept(listener, NULL, NULL) : -1;
+        memset(&from, 0, sizeof from);
+        fd = poll(polled, 2, -1) > 0 && polled[0].revents ? accept(listener, (struct sockaddr *)&from, &size) : -1;
         if (fd < 0)
             poll(NULL, 0, 100); /* no descriptors, say: not again at once */
         pthread_mutex_lock(&shared.lock);
-        if (fd >= 0) {
-            connection *c = (connection *)allocate(1, sizeof *c);
-            fcntl(fd, F_SETFL, O_NONBLOCK);
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-            c->fd = fd;
-            c->refused = shared.connections++ >= settings.connections;
-            if (pthread_create(&thread, NULL, serve, c) == 0)
-                pthread_detach(thread);
-            else
-                close(fd), free(c), shared.connections--;
-        }
+        if (fd >= 0)
+            take_up(fd, &from);
     }
     pthread_mutex_unlock(&shared.lock);
 }
@@ -1743,16 +1897,47 @@ static int open_listener(char *at, size_t capacity)
     return fd;
 }
 
+/*  How many sequences there is memory for, where nobody has said it: of 64, 32, 16 and 8 the most that leave a tenth of what is free. */
+static void choose_sequences(ignis_model_desc *desc)
+{
+    ignis_model_info info;
+    ignis_memory_info memory;
+    if (settings.sequences)
+        return;
+    for (settings.sequences = 64; settings.sequences > 8; settings.sequences /= 2) {
+        desc->sequences = (int)settings.sequences;
+        if (ignis_model_inspect(desc, &info) != IGNIS_OK || ignis_memory_query(0, &memory) != IGNIS_OK ||
+            (double)(info.weight_bytes + info.cache_bytes + info.workspace_bytes) < 0.9 * (double)memory.device_free)
+            break;
+    }
+}
+
+/*  Says how far it is, once a second. */
+static bool show_progress(int done, int total, void *user_data)
+{
+    double *last = (double *)user_data, now = seconds();
+    if (now - *last < 1)
+        return true;
+    *last = now;
+    fprintf(stderr, "serve: warming up, %d of %d\n", done, total);
+    return true;
+}
+
 static void open_engine(void)
 {
-    ignis_model_desc desc = {.path = settings.path, .context = (int)settings.context, .sequences = (int)settings.sequences};
+    ignis_model_desc desc = {.path = settings.path, .context = (int)settings.context};
+    double begun = seconds();
+    ignis_model_warmup_desc warmup = {.tokens = PIECE, .progress_fn = show_progress, .user_data = &begun};
     ignis_model_info info;
     ignis_tokenizer_info about;
     ignis_setup(NULL);
+    choose_sequences(&desc);
+    desc.sequences = (int)settings.sequences;
     engine.model = ignis_model_open(&desc);
     engine.tokenizer = ignis_model_tokenizer(engine.model);
     ignis_model_query(engine.model, &info);
     ignis_tokenizer_query(engine.tokenizer, &about);
+    ignis_model_warmup(engine.model, &warmup);
     if (ignis_status_last() != IGNIS_OK)
         give_up("stopped by the error above", "");
     engine.context = info.context;

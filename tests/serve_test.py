@@ -10,11 +10,13 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -25,7 +27,8 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Server:
-    def __init__(self, *options, step=0, env=None):
+    def __init__(self, *options, step=0, env=None, warns=False):
+        self.warns = warns  # it has something to say
         environment = dict(os.environ, **(env or {}))
         environment.pop("SERVE_API_KEY", None)
         if step:
@@ -52,7 +55,7 @@ class Server:
             raise AssertionError("the server does not end")
         if kind is None:
             assert self.process.returncode == 0, (self.process.returncode, errors[-4000:])
-            assert MODEL or not errors, errors[-4000:]
+            assert MODEL or bool(errors) == self.warns, errors[-4000:]
         elif errors:
             print(errors[-4000:])
 
@@ -343,7 +346,7 @@ REFUSED_CHATS = [
 
 
 def test_refused():
-    with Server("--connections", 4) as s:
+    with Server("--connections", 32) as s:
         cases = [("/v1/completions", *case) for case in REFUSED]
         cases += [("/v1/chat/completions", body, 400, name) for body, name in REFUSED_CHATS]
         for path, body, code, name in cases:
@@ -361,7 +364,10 @@ HOST = b"Host: localhost\r\n"
 MALFORMED = [
     (b"\0\0\0\0", 400), (b"\x16\x03\x01\x02\x00\x01\x00", 400), (b"GET / HTTP/1.1\nHost: localhost\n\n", 400), (b"GET /\r\n\r\n", 400),
     (b"GET / HTTP/1.1\r\n\r\n", 400), (b"GET  / HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET / HTTP/1.1 x\r\n" + HOST + b"\r\n", 400),
-    (b"G=T / HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET * HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET http://localhost/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    (b"G=T / HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET * HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    (b"GET http:///health HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET http://evil.example/ HTTP/1.1\r\n" + HOST + b"\r\n", 403), (b"GET http://" + b"a" * 400 + b"/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    (b"GET http://evil.example/ HTTP/1.0\r\n\r\n", 403), (b"GET http://localhost/ HTTP/1.1\r\n\r\n", 400), (b"GET ftp://localhost/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    (b"GET http://localhost@evil/ HTTP/1.1\r\n" + HOST + b"\r\n", 403),
     (b"GET / HTTP/2.0\r\n" + HOST + b"\r\n", 505), (b"GET / HTTP/1.1x\r\n" + HOST + b"\r\n", 505), (b"GET / http/1.1\r\n" + HOST + b"\r\n", 400),
     (b" GET / HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400), (b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n", 400),
     (b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n" + HOST + b" folded: 1\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n: x\r\n" + HOST + b"\r\n", 400),
@@ -380,6 +386,8 @@ MALFORMED = [
     (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415),
     (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/jsonx\r\nContent-Length: 2\r\n\r\n{}", 415),
     (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\nContent-Length: 3000000\r\n\r\n", 413),
+    (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 415),
+    (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\nContent-Encoding: identity, br\r\nContent-Length: 2\r\n\r\n{}", 415),
 ]
 CHUNKED = b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/json; charset=utf-8\r\nTransfer-Encoding: Chunked\r\n\r\n"
 MALFORMED += [(CHUNKED + body, code) for body, code in (
@@ -475,6 +483,66 @@ def test_names_and_keys():
         assert s.ask("GET", "/")[0] == s.ask("GET", "/health")[0] == 200
 
 
+def test_targets():
+    """The target of a request may be a whole URL, whose host counts instead of Host."""
+    with Server() as s:
+        for target, code in (("/health", 200), ("http://localhost/health", 200), ("HTTP://LOCALHOST:80/health?x=1", 200), ("https://127.0.0.1/health", 200),
+                             ("http://localhost", 200), ("http://localhost?x", 200), ("http://[::1]:8/nothing", 404), ("http://localhost/nothing", 404)):
+            for version in ("1.1", "1.0"):
+                for host in ("localhost", "evil.example") if "//" in target else ("localhost",):
+                    reply = s.raw(("GET %s HTTP/%s\r\nHost: %s\r\nConnection: close\r\n\r\n" % (target, version, host)).encode())
+                    assert status_of(reply) == code, (target, version, host, reply)
+        assert s.ask("POST", "http://localhost/v1/completions", {"prompt": "a"})[0] == 200
+        assert s.ask("POST", "/v1/completions", {"prompt": "a"}, dict(JSON, **{"Content-Encoding": "identity"}))[0] == 200
+
+
+def test_names_from_outside():
+    """Where others reach the server, Host is a name that it was given or an address, which no page of another site has; or there is a key."""
+    anywhere = ("--host", "0.0.0.0")
+    always = [("localhost", 200), ("127.0.0.1:80", 200), ("[::1]", 200), ("", 403), ("localhost.evil.example", 403), ("evil.example:8080@localhost", 403)]
+    for options, cases in ((anywhere, [("192.168.1.5:8080", 200), ("[fe80::1]:1", 200), ("box.example", 403), ("evil.example", 403), ("1.2.3.4.evil.example", 403),
+                                       ("1.2.3", 403), ("[::1::2]", 403), ("[evil.example]", 403)]),
+                           (anywhere + ("--allow-host", "box.example,b"), [("192.168.1.5", 200), ("box.example", 200), ("B:1", 200), ("evil.example", 403)]),
+                           (anywhere + ("--api-key", "k"), [("box.example", 200), ("evil.example", 200), ("evil.example:x", 403)]),
+                           (("--host", "127.0.0.1"), [("192.168.1.5", 403), ("evil.example", 403)])):
+        with Server(*options, warns="0.0.0.0" in options and "--api-key" not in options) as s:
+            for host, code in cases + always:
+                if host == "localhost.evil.example" and "--api-key" in options:
+                    code = 200
+                for more in ("", "Origin: http://%s\r\n" % host, "Origin: http://other.example\r\n"):
+                    expected = 403 if "other" in more else code
+                    reply = s.raw(("GET /health HTTP/1.1\r\nHost: %s\r\n%sConnection: close\r\n\r\n" % (host, more)).encode())
+                    assert status_of(reply) == expected, (options, host, more, reply)
+
+
+def test_seeds():
+    """Seeds are integers of 64 bits; each of them draws its own text."""
+    with Server() as s:
+        def drawn(seed):
+            status, _, body = s.ask("POST", "/v1/completions", '{"prompt": "x", "max_tokens": 30, "temperature": 1.5, "seed": %s}' % seed)
+            return json.loads(body)["choices"][0]["text"] if status == 200 else (status, json.loads(body)["error"]["param"])
+        taken = ("0", "1", "-1", "9007199254740991", "9007199254740992", "9007199254740993", "9223372036854775807", "9223372036854775808", "18446744073709551614",
+                 "-9223372036854775807")
+        texts = [drawn(seed) for seed in taken]
+        assert all(isinstance(t, str) for t in texts) and len(set(texts)) == len(texts), texts
+        assert texts == [drawn(seed) for seed in taken]
+        assert isinstance(drawn("null"), str) and drawn("-9223372036854775808") == drawn("9223372036854775808")
+        for seed in ("18446744073709551616", "-9223372036854775809", "1e3", "1.5", "1.0", "1e300", '"1"', "true", "[1]"):
+            assert drawn(seed) == (400, "seed"), seed
+
+
+def test_sequences_that_there_is_room_for():
+    for room, sequences in ((1000, 64), (64, 64), (63, 32), (16, 16), (9, 8), (1, 8)):
+        with Server(env={"SERVE_ROOM": str(room)}, step=5) as s:
+            asking = [s.connect() for _ in range(70)]
+            for c in asking:
+                c.sendall(post({"prompt": "#999abc", "max_tokens": 4000}))
+            s.reach(sequences, 70 - sequences)
+            for c in asking:
+                c.close()
+            s.idle()
+
+
 # ---- limits
 
 
@@ -557,6 +625,35 @@ def test_queue_and_connections():
         for c in many:
             c.close()
         s.idle()
+
+
+def test_connections_of_an_address():
+    with Server("--connections", 6, "--client-connections", 3) as s:
+        mine = [s.connect() for _ in range(3)]
+        for c in mine:
+            c.sendall(b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
+            assert read_response(c)[0] == 200
+        for _ in range(20):  # they take nobody's place
+            with s.connect() as c:
+                status, headers, body, rest = read_response(c)
+                assert status == 503 and headers["connection"] == "close" and "address" in json.loads(body)["error"]["message"] and not rest
+        with socket.create_connection(("127.0.0.1", s.port), 30, ("127.0.0.2", 0)) as other:
+            other.sendall(b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
+            assert read_response(other)[0] == 200
+        mine.pop().close()
+        end = time.time() + 20
+        while (status := s.ask("GET", "/health")[0]) != 200 and time.time() < end:
+            time.sleep(0.02)
+        assert status == 200
+        for c in mine:
+            c.close()
+    with Server("--connections", 6) as s:  # this machine's own share all
+        mine = [s.connect() for _ in range(6)]
+        for c in mine:
+            c.sendall(b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
+            assert read_response(c)[0] == 200
+        for c in mine:
+            c.close()
 
 
 def test_leaving():
@@ -841,9 +938,31 @@ def test_model():
         s.idle(30)
 
 
+def test_model_is_warm():
+    """What is compiled is compiled before the server listens: a cache of kernels that is emptied then stays empty."""
+    if not os.environ.get("IGNIS_CACHE_DIR"):
+        print("skip: serve: warm: IGNIS_CACHE_DIR does not say where kernels are kept")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.environ["IGNIS_CACHE_DIR"], folder, dirs_exist_ok=True)
+        options = () if SOAK else ("--sequences", 4, "--context", 320)
+        with Server(*options, env={"IGNIS_CACHE_DIR": folder}) as s:
+            for name in os.listdir(folder):
+                os.remove(os.path.join(folder, name))
+            for length in (*range(1, 20), *range(20, 300, 1 if SOAK else 37)):
+                s.text([length % 7 + 1] * length, max_tokens=2, temperature=length % 2, top_p=0.9 if length % 3 else 1)
+            for many in (2, 3, 4, 64) if SOAK else (2, 3, 4):
+                threads = [threading.Thread(target=lambda: s.text("a b", max_tokens=5 if not SOAK else 40, temperature=many % 2)) for _ in range(many)]
+                for t in threads:
+                    t.start()
+                for t in threads:
+                    t.join()
+            assert os.listdir(folder) == [], os.listdir(folder)
+
+
 def main():
     names = [name for name in globals() if name.startswith("test_")]
-    names = ["test_model"] if MODEL else [name for name in names if name != "test_model"]
+    names = [name for name in names if name.startswith("test_model") == bool(MODEL)]
     only = os.environ.get("ONLY")
     for name in names:
         if only and only not in name:

@@ -29,10 +29,19 @@ typedef struct ignis_model_desc {
     int context, sequences;
 } ignis_model_desc;
 typedef struct ignis_model_info {
+    int64_t weight_bytes, cache_bytes, workspace_bytes;
     int context, vocab;
     int32_t ends[16];
     int end_count;
 } ignis_model_info;
+typedef struct ignis_memory_info {
+    int64_t device_free;
+} ignis_memory_info;
+typedef struct ignis_model_warmup_desc {
+    int tokens;
+    bool (*progress_fn)(int done, int total, void *user_data);
+    void *user_data;
+} ignis_model_warmup_desc;
 typedef struct ignis_tokenizer_info {
     int tokens, eos;
     bool has_template;
@@ -88,6 +97,31 @@ static ignis_status ignis_shutdown(void)
     if (fake_live)
         fprintf(stderr, "fake: %d sequences were not freed\n", fake_live);
     return fake_live ? IGNIS_ERROR_ARGUMENT : IGNIS_OK;
+}
+
+/*  SERVE_ROOM: sequences that there is memory for. */
+static ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info)
+{
+    memset(info, 0, sizeof *info);
+    info->weight_bytes = 100;
+    info->cache_bytes = 10 * desc->sequences;
+    return IGNIS_OK;
+}
+
+static ignis_status ignis_memory_query(int device, ignis_memory_info *info)
+{
+    const char *room = getenv("SERVE_ROOM");
+    (void)device;
+    info->device_free = room ? (100 + 10 * atol(room)) * 10 / 9 + 1 : INT64_MAX;
+    return IGNIS_OK;
+}
+
+static ignis_status ignis_model_warmup(ignis_model model, const ignis_model_warmup_desc *desc)
+{
+    (void)model;
+    if (desc->progress_fn && (!desc->progress_fn(0, 1, desc->user_data) || !desc->progress_fn(1, 1, desc->user_data)))
+        fprintf(stderr, "fake: warming up was stopped\n"), abort();
+    return IGNIS_OK;
 }
 
 static ignis_model ignis_model_open(const ignis_model_desc *desc)
