@@ -43,7 +43,8 @@ VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local
 OPENGL_HEADER := $(and $(wildcard /usr/include/EGL/eglext.h),$(wildcard /usr/include/GL/glext.h))
 EXAMPLES := $(if $(VULKAN_HEADER),$(EXAMPLES),$(filter-out %/vulkan_buffer,$(EXAMPLES)))
 $(OUT)/vulkan_buffer: LDLIBS += -lvulkan
-BENCHES := $(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c))
+# A server has to be named to the one of servers.
+BENCHES := $(filter-out %/bench_serve,$(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c)))
 
 all: ignis_kernels.h $(SIMULATOR) $(EXAMPLES) $(TESTS)
 
