@@ -9534,14 +9534,14 @@ static double ignis__widen_int(int64_t value)
 }
 
 /*  Whether it is neither NaN nor infinite, by its bits: so the answer stands where the compiler assumes that no number is one of these. */
-static bool ignis__is_finite(double value)
+IGNIS__MAYBE_UNUSED static bool ignis__is_finite(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return (bits >> 52 & 0x7FF) != 0x7FF;
 }
 
-static bool ignis__is_nan(double value)
+IGNIS__MAYBE_UNUSED static bool ignis__is_nan(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);

@@ -5,7 +5,7 @@
 
         make build/default/serve build/default/bench_serve build/default/bench_generate
         build/default/bench_generate folder=/dev/shm/models batch=1 drawn llama-135m    # random weights, and a tokenizer
-        build/default/bench_serve build/default/serve /dev/shm/models/llama-135m [clients=1,8,64] [tokens=128] [prompt=64] [requests=4] [-- --sequences 64]
+        build/default/bench_serve build/default/serve /dev/shm/models/ignis-llama-135m [clients=1,8,64] [tokens=128] [prompt=64] [requests=4] [-- --sequences 64]
 
     requests: of each client. What stands behind -- goes to the server.
 */
