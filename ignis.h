@@ -264,7 +264,8 @@
         A formula is an expression, after any number of `name = expression;`. Names are those of the variables in IGNIS_INPUTS; what is no
         variable gets one by IGNIS_NAMED(name, tensor), and a number that changes is IGNIS_VALUE(name, number). It is a part of C:
 
-            operators   ?:   ||   &&   ==  !=   <  >  <=  >=   +  -   *  /  %   and before a value  -  +  !
+            operators   ?:   ||   &&   |   ^   &   ==  !=   <  >  <=  >=   <<  >>   +  -   *  /  %   in C's order, those that bind more
+                        tightly behind the others; and before a value  -  +  !  ~
             functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc
                         exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt pow square
                         sin cos tan asin acos atan atan2 sinh cosh tanh
@@ -272,16 +273,22 @@
                         index(dim): where the element is in that dimension of the result; -1 is the last one
                         rand() randn(): a random number in [0, 1), and a standard normal one
                         detach(x)  with_grad(value, other): see below
-            constants   pi e inf nan
+            constants   pi e inf nan, 12  1.5  1e-3, and as in C 1.5f, which is 1.5, and 0xff of up to 16 digits
 
         Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
         true. All branches are computed; of a branch that is not taken no infinity or NaN gets into the value or a gradient. round goes to
         the even neighbour at a half; a % b has the sign of a. Formulas of integers alone are computed in 64 bits and wrap around, a % 0
-        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64).
+        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64). Integers stay
+        integers in abs, sign, max, min, clamp, relu, square, in pow with a whole number of 0 and more, and in floor, ceil, round and trunc,
+        of quotients too: floor(a/b) of integers is exact, and where b is 0 the largest or smallest i64. | ^ & ~ << >> take integers alone,
+        of 64 bits; a shift by 64 and more, or by less than 0, moves all bits out, and >> keeps the sign.
 
         Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp
-        at its ends 1, that of floor, ceil, round, trunc and of comparisons 0. NaN passes through max, min, clamp and relu. Results of 16
-        bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
+        at its ends 1, that of floor, ceil, round, trunc, of comparisons and of what has bits 0, that of pow(x, 0) 0. NaN passes through max,
+        min, clamp and relu. What ?:, max, min, clamp, relu, abs, or a reduction to the largest or smallest, has not chosen has the
+        derivative 0, also where other derivatives of the formula, or the gradient that comes in, are infinity or NaN. That of sqrt at 0 is
+        infinity, so sqrt(x*x) has none there, and max(sqrt(x*x), 1e-6) has 0. What is minus infinity adds nothing to a logsumexp, and
+        its gradient is 0. Results of 16 bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
 
         A gradient can be given instead: detach(x) is x without one, and with_grad(value, other) has the value of the one and the gradient
         of the other. So with_grad(round(x), x) rounds, and is x to its gradient; with_grad(f, x*detach(p) + y*detach(q)) has the gradients
@@ -15609,7 +15616,7 @@ static bool ignis__random_step(const ignis__work *work, ignis_array launches, ig
 /* --- functions and operators ---------------------------------------------------------------------------------------------- */
 
 /*  A row for all that a term can be: how it is written in CUDA, with $a, $b and $c for its arguments and $r for itself, and its partial
-    derivatives, null for 0. A term is of type W (w), an integer (i) or a truth value (b). Of type n are those that are integers, where
+    derivatives, null for 0, where $d, of those that choose, is the argument's own derivative. A term is of type W (w), an integer (i) or a truth value (b). Of type n are those that are integers, where
     `integer` is given and all arguments are, and W else. Functions with a body are what that formula of a, b and c is. */
 typedef struct ignis__map_function {
     const char *name;
@@ -15629,24 +15636,43 @@ enum {
     IGNIS__MAP_WIDE,
     IGNIS__MAP_TRUTH,
     IGNIS__MAP_NEG,
-    IGNIS__MAP_NOT
+    IGNIS__MAP_NOT,
+    IGNIS__MAP_INVERT,
+    IGNIS__MAP_DIVIDE,
+    IGNIS__MAP_WHOLE,                                /* floor, ceil, round and trunc, of one value */
+    IGNIS__MAP_WHOLE_QUOTIENT = IGNIS__MAP_WHOLE + 4 /* and of the quotient of two integers */
 };
 
 /* clang-format off */
 static const ignis__map_function ignis__map_functions[] = {
-    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the rows up to ! are those of the enumeration */
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are those of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
     {"rand", 0, 'w', "", NULL, {NULL, NULL}, NULL},
-    {"randn", 2, 'w', "normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the reader gives it */
+    {"randn", 2, 'w', "map_normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the reader gives it */
     {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
-    {"", 1, 'w', "power($a,$n)", NULL, {"(W)$n*power($a,$n-1)", NULL}, NULL},
+    {"", 1, 'n', "map_power($a,$n)", "map_power_whole($a,$n)", {"(W)$n*map_power($a,$n-1)", NULL}, NULL},
     {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},
     {"", 1, 'b', "$a!=0", "$a!=0", {NULL, NULL}, NULL},
     {"", 1, 'n', "-$a", "(i64)(0-(u64)$a)", {"-1", NULL}, NULL},
     {"!", 1, 'b', "!$a", NULL, {NULL, NULL}, NULL},
+    {"~", 1, 'i', "", "~(i64)$a", {NULL, NULL}, NULL},
+    {"/", 2, 'w', "map_divide($a,$b)", NULL, {"1/$b", "-$r/$b"}, NULL},
+    {"floor", 1, 'n', "floor($a)", "$a", {NULL, NULL}, NULL},
+    {"ceil", 1, 'n', "ceil($a)", "$a", {NULL, NULL}, NULL},
+    {"round", 1, 'n', "rint($a)", "$a", {NULL, NULL}, NULL},
+    {"trunc", 1, 'n', "trunc($a)", "$a", {NULL, NULL}, NULL},
+    {"", 2, 'i', "", "map_floor($a,$b)", {NULL, NULL}, NULL},
+    {"", 2, 'i', "", "map_ceil($a,$b)", {NULL, NULL}, NULL},
+    {"", 2, 'i', "", "map_round($a,$b)", {NULL, NULL}, NULL},
+    {"", 2, 'i', "", "map_trunc($a,$b)", {NULL, NULL}, NULL},
     {"||", 2, 'b', "$a||$b", NULL, {NULL, NULL}, NULL},
     {"&&", 2, 'b', "$a&&$b", NULL, {NULL, NULL}, NULL},
+    {"|", 2, 'i', "", "$a|$b", {NULL, NULL}, NULL},
+    {"^", 2, 'i', "", "$a^$b", {NULL, NULL}, NULL},
+    {"&", 2, 'i', "", "$a&$b", {NULL, NULL}, NULL},
+    {"<<", 2, 'i', "", "map_left($a,$b)", {NULL, NULL}, NULL},
+    {">>", 2, 'i', "", "map_right($a,$b)", {NULL, NULL}, NULL},
     {"==", 2, 'b', "$a==$b", "$a==$b", {NULL, NULL}, NULL},
     {"!=", 2, 'b', "$a!=$b", "$a!=$b", {NULL, NULL}, NULL},
     {"<=", 2, 'b', "$a<=$b", "$a<=$b", {NULL, NULL}, NULL},
@@ -15656,13 +15682,12 @@ static const ignis__map_function ignis__map_functions[] = {
     {"+", 2, 'n', "$a+$b", "(i64)((u64)$a+(u64)$b)", {"1", "1"}, NULL},
     {"-", 2, 'n', "$a-$b", "(i64)((u64)$a-(u64)$b)", {"1", "-1"}, NULL},
     {"*", 2, 'n', "$a*$b", "(i64)((u64)$a*(u64)$b)", {"$b", "$a"}, NULL},
-    {"/", 2, 'w', "divide($a,$b)", NULL, {"1/$b", "-$r/$b"}, NULL},
-    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc(divide($a,$b))"}, NULL},
-    {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"(W)(($a>0)-($a<0))", NULL}, NULL},
+    {"%", 2, 'n', "fmod($a,$b)", "map_modulo($a,$b)", {"1", "-trunc(map_divide($a,$b))"}, NULL},
+    {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"$a>0?$d:$a<0?-$d:(W)0", NULL}, NULL},
     {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
-    {"max", 2, 'n', "most($a,$b)", "most((i64)$a,(i64)$b)", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
-    {"min", 2, 'n', "least($a,$b)", "least((i64)$a,(i64)$b)", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
-    {"relu", 1, 'n', "most($a,(W)0)", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
+    {"max", 2, 'n', "map_most($a,$b)", "map_most((i64)$a,(i64)$b)", {"$a<$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b<$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
+    {"min", 2, 'n', "map_least($a,$b)", "map_least((i64)$a,(i64)$b)", {"$a>$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b>$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
+    {"relu", 1, 'n', "map_most($a,(W)0)", "$a>0?$a:0", {"$a<=0?(W)0:$d", NULL}, NULL},
     {"exp", 1, 'w', "exp($a)", NULL, {"$r", NULL}, NULL},
     {"exp2", 1, 'w', "exp2($a)", NULL, {"$r*(W)0.693147180559945309", NULL}, NULL},
     {"expm1", 1, 'w', "expm1($a)", NULL, {"$r+1", NULL}, NULL},
@@ -15682,14 +15707,10 @@ static const ignis__map_function ignis__map_functions[] = {
     {"sinh", 1, 'w', "sinh($a)", NULL, {"cosh($a)", NULL}, NULL},
     {"cosh", 1, 'w', "cosh($a)", NULL, {"sinh($a)", NULL}, NULL},
     {"tanh", 1, 'w', "tanh($a)", NULL, {"1-$r*$r", NULL}, NULL},
-    {"sigmoid", 1, 'w', "sigmoid($a)", NULL, {"$r*(1-$r)", NULL}, NULL},
-    {"softplus", 1, 'w', "softplus($a)", NULL, {"sigmoid($a)", NULL}, NULL},
+    {"sigmoid", 1, 'w', "map_sigmoid($a)", NULL, {"$r*(1-$r)", NULL}, NULL},
+    {"softplus", 1, 'w', "map_softplus($a)", NULL, {"map_sigmoid($a)", NULL}, NULL},
     {"erf", 1, 'w', "erf($a)", NULL, {"(W)1.12837916709551257*exp(-$a*$a)", NULL}, NULL},
-    {"floor", 1, 'w', "floor($a)", NULL, {NULL, NULL}, NULL},
-    {"ceil", 1, 'w', "ceil($a)", NULL, {NULL, NULL}, NULL},
-    {"round", 1, 'w', "rint($a)", NULL, {NULL, NULL}, NULL},
-    {"trunc", 1, 'w', "trunc($a)", NULL, {NULL, NULL}, NULL},
-    {"pow", 2, 'w', "pow($a,$b)", NULL, {"($b==0?(W)0:$b*pow($a,$b-1))", "($a==0&&$b>=0?(W)0:$r*log($a))"}, NULL},
+    {"pow", 2, 'w', "pow($a,$b)", NULL, {"$b==0?(W)0:$b*pow($a,$b-1)*$d", "$a==0&&$b>=0?(W)0:$r*log($a)*$d"}, NULL},
     {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
     {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
     {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/($a*$a+$b*$b)", "-$a/($a*$a+$b*$b)"}, NULL},
@@ -15707,7 +15728,7 @@ static const ignis__map_function ignis__map_functions[] = {
 
 static const struct {
     const char *name, *value;
-} ignis__map_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "infinity"}, {"nan", "not_a_number"}};
+} ignis__map_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
 /* clang-format on */
 
 /* --- reading a formula ---------------------------------------------------------------------------------------------------- */
@@ -15758,6 +15779,25 @@ static size_t ignis__map_word(const char *text)
     return length;
 }
 
+/*  The length of a number: 12, 1.5, 1.5f, 1e-3 or, of up to 16 digits, 0xff. */
+static size_t ignis__map_digits(const char *text)
+{
+    static const char *const digits = "0123456789";
+    size_t length = strspn(text, digits), whole = length, exponent;
+    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
+        length = strspn(text + 2, "0123456789abcdefABCDEF");
+        return length ? 2 + (length < 16 ? length : 16) : 1;
+    }
+    length += text[length] == '.';
+    length += strspn(text + length, digits);
+    if (text[length] == 'e' || text[length] == 'E') {
+        exponent = 1 + (size_t)(text[length + 1] == '+' || text[length + 1] == '-');
+        if (ignis__map_is_digit(text[length + exponent]))
+            length += exponent + strspn(text + length + exponent, digits);
+    }
+    return length + (length > whole && (text[length] == 'f' || text[length] == 'F'));
+}
+
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static int ignis__map_fault(ignis__map_reader *r, size_t at, const char *format, ...)
 {
@@ -15792,26 +15832,16 @@ static void ignis__map_next(ignis__map_reader *r)
         at += ignis__map_word(text + at);
     } else if (ignis__map_is_digit(text[at]) || (text[at] == '.' && ignis__map_is_digit(text[at + 1]))) {
         r->kind = '0';
-        at += strspn(text + at, "0123456789");
-        at += text[at] == '.';
-        at += strspn(text + at, "0123456789");
-        if (text[at] == 'e' || text[at] == 'E') {
-            size_t sign = text[at + 1] == '+' || text[at + 1] == '-', digits = strspn(text + at + 1 + sign, "0123456789");
-            at += digits ? 1 + sign + digits : 0;
-        }
-        if (ignis__map_is_letter(text[at]) || text[at] == '.')
+        at += ignis__map_digits(text + at);
+        if (ignis__map_is_letter(text[at]) || ignis__map_is_digit(text[at]) || text[at] == '.')
             ignis__map_fault(r, at, "'%c' does not belong to a number", text[at]);
     } else {
         r->kind = '+';
-        if (!strchr("+-*/%<>=!&|?:;(),", text[at]))
-            ignis__map_fault(r, at, "'%c' is no part of a formula%s", text[at] > ' ' && text[at] < 127 ? text[at] : '?',
-                             text[at] == '^' ? "; pow(a, b) is a power" : "");
-        else if (text[at] == '&' || text[at] == '|') {
-            if (text[at + 1] != text[at])
-                ignis__map_fault(r, at, "'%c' is no part of a formula; there is '%c%c'", text[at], text[at], text[at]);
-            else
-                at++;
-        } else if (strchr("<>=!", text[at]) && text[at + 1] == '=')
+        if (!strchr("+-*/%<>=!&|^~?:;(),", text[at]))
+            ignis__map_fault(r, at, "'%c' is no part of a formula", text[at] > ' ' && text[at] < 127 ? text[at] : '?');
+        else if (text[at] == '*' && text[at + 1] == '*')
+            ignis__map_fault(r, at, "'**' is no part of a formula; use pow(a, b)");
+        else if ((strchr("&|<>", text[at]) && text[at + 1] == text[at]) || (strchr("<>=!", text[at]) && text[at + 1] == '='))
             at++;
         at++;
     }
@@ -15981,6 +16011,27 @@ static int ignis__map_random(ignis__map_reader *r, size_t start, bool normal)
     return normal && !*r->fault ? ignis__map_apply(r, IGNIS__MAP_RANDN, uniform, 0) : uniform[0];
 }
 
+/*  A term to the power of a whole number that is written down. Of an integer it is one, unless the result may be a fraction, or both are
+    written down. */
+static int ignis__map_power(ignis__map_reader *r, int x, int64_t n)
+{
+    if (n < 0 || r->term[x].function == IGNIS__MAP_NUMBER)
+        x = ignis__map_as(r, 'w', x);
+    if (n == 0) /* of NaN, too */
+        return r->term[x].type == 'w' ? ignis__map_as(r, 'w', ignis__map_integer(r, 1)) : ignis__map_integer(r, 1);
+    return ignis__map_apply(r, IGNIS__MAP_POWER, &x, n);
+}
+
+/*  The integer that a term of type W was made of; false: of none. */
+static bool ignis__map_narrow(ignis__map_reader *r, int x, int *integer)
+{
+    const ignis__map_term *term = &r->term[x];
+    bool number = term->function == IGNIS__MAP_NUMBER && !term->text;
+    if (number || term->function == IGNIS__MAP_WIDE)
+        *integer = number ? ignis__map_integer(r, term->number) : term->arg[0];
+    return number || term->function == IGNIS__MAP_WIDE;
+}
+
 /*  A function's call, behind its name, which begins at `start`. */
 static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
 {
@@ -16015,7 +16066,13 @@ static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
     if (f->body)
         return ignis__map_body(r, f, args);
     if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__MAP_NUMBER && r->term[args[1]].type == 'i')
-        return ignis__map_apply(r, IGNIS__MAP_POWER, args, r->term[args[1]].number);
+        return ignis__map_power(r, args[0], r->term[args[1]].number);
+    if (function >= IGNIS__MAP_WHOLE && function < IGNIS__MAP_WHOLE_QUOTIENT && r->term[args[0]].function == IGNIS__MAP_DIVIDE) {
+        const short *of = r->term[args[0]].arg;
+        int sides[2];
+        if (ignis__map_narrow(r, of[0], &sides[0]) && ignis__map_narrow(r, of[1], &sides[1]))
+            return ignis__map_apply(r, function + IGNIS__MAP_WHOLE_QUOTIENT - IGNIS__MAP_WHOLE, sides, 0);
+    }
     return ignis__map_apply(r, function, args, 0);
 }
 
@@ -16045,8 +16102,15 @@ static int ignis__map_primary(ignis__map_reader *r)
     if (kind != 'a' && kind != '0')
         return ignis__map_fault(r, start, "%s where a value is expected", ignis__map_token(r, token, sizeof token));
     ignis__map_next(r);
+    if (kind == '0' && length > 2 && (text[1] == 'x' || text[1] == 'X')) {
+        uint64_t bits = 0;
+        for (digit = 2; digit < length; digit++)
+            bits = bits << 4 | (uint64_t)(ignis__map_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
+        return ignis__map_integer(r, (int64_t)bits);
+    }
     if (kind == '0') {
         int64_t number = 0;
+        length -= text[length - 1] == 'f' || text[length - 1] == 'F';
         for (digit = 0; digit < length && ignis__map_is_digit(text[digit]); digit++) {
             if (number > (INT64_MAX - 9) / 10)
                 break;
@@ -16065,12 +16129,24 @@ static int ignis__map_primary(ignis__map_reader *r)
     return ignis__map_unknown(r, start, length);
 }
 
+/*  Whether a term may stand beside an operator of bits, which begins at `start`. */
+static bool ignis__map_bits(ignis__map_reader *r, size_t start, const char *name, int x)
+{
+    if (r->term[x].type == 'w')
+        ignis__map_fault(r, start, "'%s' takes integers, and one here is a floating number%s", name,
+                         *name == '^'                     ? "; pow(a, b) is a power"
+                         : (*name == '&' || *name == '|') ? "; && and || are those of truth values"
+                                                          : "");
+    return !*r->fault;
+}
+
 /*  An expression behind signs. Signs are counted, as they nest. */
 static int ignis__map_unary(ignis__map_reader *r)
 {
-    bool minus = ignis__map_is(r, "-");
+    bool minus = ignis__map_is(r, "-"), bits = ignis__map_is(r, "~");
+    size_t start = r->start;
     int x;
-    if (!minus && !ignis__map_is(r, "!") && !ignis__map_is(r, "+"))
+    if (!minus && !bits && !ignis__map_is(r, "!") && !ignis__map_is(r, "+"))
         return ignis__map_primary(r);
     if (++r->depth > IGNIS__MAP_DEPTH)
         return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
@@ -16080,9 +16156,9 @@ static int ignis__map_unary(ignis__map_reader *r)
         ignis__map_next(r);
         x = ignis__map_unary(r);
         if (minus && r->term[x].function == IGNIS__MAP_NUMBER && r->term[x].type == 'i')
-            x = ignis__map_integer(r, -r->term[x].number);
-        else if (!*r->fault)
-            x = ignis__map_apply(r, minus ? IGNIS__MAP_NEG : IGNIS__MAP_NOT, &x, 0);
+            x = ignis__map_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
+        else if (!*r->fault && (!bits || ignis__map_bits(r, start, "~", x)))
+            x = ignis__map_apply(r, minus ? IGNIS__MAP_NEG : bits ? IGNIS__MAP_INVERT : IGNIS__MAP_NOT, &x, 0);
     }
     r->depth--;
     return x;
@@ -16091,28 +16167,32 @@ static int ignis__map_unary(ignis__map_reader *r)
 /*  Operators of two sides, by how tightly they bind. */
 static int ignis__map_binary(ignis__map_reader *r, int level)
 {
-    static const char *const levels[] = {"||", "&&", "== !=", "<= >= < >", "+ -", "* / %"};
+    static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
+    const char *name;
     int sides[2], function;
     if (level == IGNIS__COUNT(levels))
         return ignis__map_unary(r);
     sides[0] = ignis__map_binary(r, level + 1);
     for (;;) {
-        size_t length = r->at - r->start;
-        for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++)
-            if (ignis__map_functions[function].count == 2 && !ignis__map_is_letter(ignis__map_functions[function].name[0]) &&
-                ignis__map_is(r, ignis__map_functions[function].name))
+        size_t length = r->at - r->start, start = r->start;
+        for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
+            name = ignis__map_functions[function].name;
+            if (ignis__map_functions[function].count == 2 && *name && !ignis__map_is_letter(*name) && ignis__map_is(r, name))
                 break;
+        }
         if (function == IGNIS__COUNT(ignis__map_functions) || *r->fault)
             return sides[0];
         { /* one of this level? its name stands in the list as a word */
-            const char *found = strstr(levels[level], ignis__map_functions[function].name);
+            const char *found = strstr(levels[level], name);
             while (found && (found[length] > ' ' || (found > levels[level] && found[-1] > ' ')))
-                found = strstr(found + 1, ignis__map_functions[function].name);
+                found = strstr(found + 1, name);
             if (!found)
                 return sides[0];
         }
         ignis__map_next(r);
         sides[1] = ignis__map_binary(r, level + 1);
+        if (!*r->fault && ignis__map_functions[function].type == 'i')
+            (void)(ignis__map_bits(r, start, name, sides[0]) && ignis__map_bits(r, start, name, sides[1]));
         if (*r->fault)
             return 0;
         sides[0] = ignis__map_apply(r, function, sides, 0);
@@ -16380,13 +16460,23 @@ IGNIS__COLD static void ignis__map_add(ignis__map_text *t, const char *format, .
     }
 }
 
-/*  A formula's lines under way. used: terms that were named. partial, by term and input: 0, 1, or 2 + the term whose line has it. */
+/*  A formula's lines under way. used: terms that were named. partial, by term and input: 0, 1, or 2 + the term whose line has it. guarded, by
+    that term and input: a choice may have made it 0, and then it stays 0, whatever it is multiplied with. */
 typedef struct ignis__map_lines {
     const ignis__formula *formula;
     ignis__map_text text;
-    unsigned char *used;
+    unsigned char *used, *guarded;
     short *partial;
 } ignis__map_lines;
+
+/*  An integer that is written down; the smallest one has no name of its own in C. */
+IGNIS__COLD static void ignis__map_add_integer(ignis__map_text *t, int64_t number)
+{
+    if (number == INT64_MIN)
+        ignis__map_add(t, "(-9223372036854775807LL-1)");
+    else
+        ignis__map_add(t, number < 0 ? "(%lldLL)" : "%lldLL", (long long)number);
+}
 
 IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
 {
@@ -16400,19 +16490,28 @@ IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
         ignis__map_add(&lines->text, "r%d", (int)term->number);
     else if (term->function != IGNIS__MAP_NUMBER)
         ignis__map_add(&lines->text, "n%d", at);
-    else if (term->type == 'i')
-        ignis__map_add(&lines->text, term->number < 0 ? "(%lldLL)" : "%lldLL", (long long)term->number);
-    else if (!term->text)
-        ignis__map_add(&lines->text, "((W)%lldLL)", (long long)term->number);
-    else if (ignis__map_is_digit(term->text[0]) || term->text[0] == '.') {
+    else if (!term->text) {
+        ignis__map_add(&lines->text, term->type == 'w' ? "((W)" : "(");
+        ignis__map_add_integer(&lines->text, term->number);
+        ignis__map_add(&lines->text, ")");
+    } else if (ignis__map_is_digit(term->text[0]) || term->text[0] == '.') {
         bool whole = strspn(term->text, "0123456789") >= (size_t)term->length;
         ignis__map_add(&lines->text, "((W)%.*s%s)", (int)term->length, term->text, whole ? "." : "");
     } else
         ignis__map_add(&lines->text, "(%.*s)", (int)term->length, term->text);
 }
 
-/*  A row's CUDA text for a term. */
-IGNIS__COLD static void ignis__map_add_row(ignis__map_lines *lines, const char *row, int at)
+/*  A derivative by an input. */
+IGNIS__COLD static void ignis__map_add_partial(ignis__map_lines *lines, int partial, int input)
+{
+    if (partial > 1)
+        ignis__map_add(&lines->text, "d%d_%d", partial - 2, input);
+    else
+        ignis__map_add(&lines->text, "(W)%d", partial);
+}
+
+/*  A row's CUDA text for a term; partial: that of the argument, for $d. */
+IGNIS__COLD static void ignis__map_add_row(ignis__map_lines *lines, const char *row, int at, int partial, int input)
 {
     const ignis__map_term *term = &lines->formula->term[at];
     for (; *row; row++) {
@@ -16422,17 +16521,48 @@ IGNIS__COLD static void ignis__map_add_row(ignis__map_lines *lines, const char *
         }
         row++;
         if (*row == 'n')
-            ignis__map_add(&lines->text, "(%lldLL)", (long long)term->number);
+            ignis__map_add_integer(&lines->text, term->number);
+        else if (*row == 'd')
+            ignis__map_add_partial(lines, partial, input);
         else
             ignis__map_add_term(lines, *row == 'r' ? at : term->arg[*row - 'a']);
     }
+}
+
+/*  Whether a derivative by an input may be 0 as a choice was made. */
+static bool ignis__map_guarded(const ignis__map_lines *lines, int partial, int input)
+{
+    return partial > 1 && lines->guarded[(partial - 2) * lines->formula->count + input];
+}
+
+/*  What an argument adds to a derivative: the row of its function times its own derivative, which is not 0. */
+IGNIS__COLD static void ignis__map_add_chain(ignis__map_lines *lines, const char *row, int at, int partial, int input)
+{
+    bool times = partial > 1 && strcmp(row, "1") != 0 && !strstr(row, "$d");
+    bool guarded = times && ignis__map_guarded(lines, partial, input);
+    if (strcmp(row, "1") == 0) {
+        ignis__map_add_partial(lines, partial, input);
+        return;
+    }
+    if (guarded) {
+        ignis__map_add(&lines->text, "(");
+        ignis__map_add_partial(lines, partial, input);
+        ignis__map_add(&lines->text, " == 0 ? (W)0 : ");
+    }
+    ignis__map_add(&lines->text, "(");
+    ignis__map_add_row(lines, row, at, partial, input);
+    ignis__map_add(&lines->text, times ? ")*" : ")");
+    if (times)
+        ignis__map_add_partial(lines, partial, input);
+    if (guarded)
+        ignis__map_add(&lines->text, ")");
 }
 
 /*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
 IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_t needed, const unsigned char *live)
 {
     const ignis__formula *formula = lines->formula;
-    int at, input, i, k, count = formula->count;
+    int at, input, i, count = formula->count;
     for (at = 0; at < formula->term_count; at++) {
         const ignis__map_term *term = &formula->term[at];
         const ignis__map_function *f = &ignis__map_functions[term->function];
@@ -16446,7 +16576,7 @@ IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_
         for (input = 0; input < count; input++) {
             short of[3] = {0, 0, 0};
             int terms = 0, last = 0;
-            bool select = term->function == IGNIS__MAP_SELECT;
+            bool select = term->function == IGNIS__MAP_SELECT, guarded = !select;
             for (i = select; i < f->count; i++) {
                 of[i] = lines->partial[term->arg[i] * count + input];
                 if (of[i] && (select || f->partial[i]))
@@ -16460,28 +16590,23 @@ IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_
             }
             partial[input] = (short)(2 + at);
             ignis__map_add(&lines->text, "    const W d%d_%d = ", at, input);
-            if (select)
+            if (select) {
                 ignis__map_add_term(lines, term->arg[0]);
-            for (i = select; i < f->count; i++) {
-                const char *row = select ? "1" : f->partial[i];
-                bool one = row && strcmp(row, "1") == 0;
-                if (select)
-                    ignis__map_add(&lines->text, i == 1 ? " ? " : " : ");
-                else if (!of[i] || !row)
-                    continue;
-                else if (terms-- < (f->count == 2 && of[0] && f->partial[0] && of[1] && f->partial[1] ? 2 : 1))
-                    ignis__map_add(&lines->text, " + ");
-                if (!one) {
-                    ignis__map_add(&lines->text, "(");
-                    ignis__map_add_row(lines, row, at);
-                    ignis__map_add(&lines->text, of[i] > 1 ? ")*" : ")");
-                }
-                k = of[i] - 2;
-                if (k >= 0)
-                    ignis__map_add(&lines->text, "d%d_%d", k, input);
-                else if (one)
-                    ignis__map_add(&lines->text, "(W)%d", (int)of[i]);
+                ignis__map_add(&lines->text, " ? ");
+                ignis__map_add_partial(lines, of[1], input);
+                ignis__map_add(&lines->text, " : ");
+                ignis__map_add_partial(lines, of[2], input);
+                guarded = !of[1] || !of[2] || ignis__map_guarded(lines, of[1], input) || ignis__map_guarded(lines, of[2], input);
             }
+            for (i = 0, last = terms; i < f->count && !select; i++) {
+                if (!of[i] || !f->partial[i])
+                    continue;
+                if (terms-- < last)
+                    ignis__map_add(&lines->text, " + ");
+                ignis__map_add_chain(lines, f->partial[i], at, of[i], input);
+                guarded = guarded && (strstr(f->partial[i], "$d") || ignis__map_guarded(lines, of[i], input));
+            }
+            lines->guarded[at * count + input] = guarded;
             ignis__map_add(&lines->text, ";\n");
         }
     }
@@ -16508,11 +16633,12 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
     int at;
     memset(lines, 0, sizeof *lines);
     lines->formula = formula;
-    lines->used = (unsigned char *)ignis__alloc(2 * terms);
+    lines->used = (unsigned char *)ignis__alloc(terms * (2 + (size_t)formula->count));
     lines->partial = (short *)ignis__alloc(terms * (size_t)formula->count * sizeof(short));
     if (!lines->used || !lines->partial)
         return false;
-    memset(lines->used, 0, 2 * terms);
+    memset(lines->used, 0, terms * (2 + (size_t)formula->count));
+    lines->guarded = lines->used + 2 * terms;
     memset(lines->partial, 0, terms * (size_t)formula->count * sizeof(short));
     live = lines->used + terms;
     for (at = first; at < first + count; at++) {
@@ -16532,7 +16658,7 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
         if (!lines->used[at] || term->function <= IGNIS__MAP_RAND)
             continue;
         ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
-        ignis__map_add_row(lines, integers ? f->integer : f->value, at);
+        ignis__map_add_row(lines, integers ? f->integer : f->value, at, 0, 0);
         ignis__map_add(&lines->text, ";\n");
     }
     if (partials.length)
@@ -16600,13 +16726,13 @@ static const struct {
     {"sum", "0", "0", "a.v + b.v", false},
     {"mean", "0", "0", "a.v + b.v", false},
     {"prod", "1", "1", "a.v * b.v", false},
-    {"max", "-infinity", "-9223372036854775807LL - 1", "most(a.v, b.v)", false},
-    {"min", "infinity", "9223372036854775807LL", "least(a.v, b.v)", false},
+    {"max", "-map_infinity", "-9223372036854775807LL - 1", "map_most(a.v, b.v)", false},
+    {"min", "map_infinity", "9223372036854775807LL", "map_least(a.v, b.v)", false},
     {"any", "0", "0", "a.v != 0 || b.v != 0", false},
     {"all", "1", "1", "a.v != 0 && b.v != 0", false},
-    {"argmax", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
-    {"argmin", "infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
-    {"logsumexp", "-infinity", "", "most(a.v, b.v)", false},
+    {"argmax", "-map_infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
+    {"argmin", "map_infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
+    {"logsumexp", "-map_infinity", "", "map_most(a.v, b.v)", false},
 };
 
 /*  A kernel's text under way, and where the words of its parameter are. */
@@ -16679,7 +16805,7 @@ IGNIS__COLD static void ignis__map_add_coordinates(ignis__map_writer *w, const c
     int d, dims = w->dims;
     ignis__map_add(&w->text, "u32 q = %s;", index);
     for (d = w->spec->rank - 1; d > 0; d--)
-        ignis__map_add(&w->text, " const u32 h%d = quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
+        ignis__map_add(&w->text, " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
                        dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
     ignis__map_add(&w->text, " const u32 c0 = q;");
 }
@@ -16702,7 +16828,7 @@ IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
 {
     const ignis__map_spec *spec = w->spec;
     int i, count = w->formula->count, indices = ignis__map_indices(w->formula, NULL);
-    ignis__map_add(&w->text, "f(");
+    ignis__map_add(&w->text, "map_f(");
     for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] == IGNIS__MAP_UNUSED)
             continue;
@@ -16715,7 +16841,8 @@ IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
         ignis__map_add(&w->text, i == count ? "*factor, " : ", ");
     }
     for (i = 0; i < indices + (ignis__map_kept_place(spec) && spec->needed); i++) {
-        ignis__map_add(&w->text, one ? "place(p.w + %d, (u32)at), " : "place(p.w + %d, at*%du + e), ", w->indices + 5 * i, spec->pack);
+        ignis__map_add(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ", w->indices + 5 * i,
+                       spec->pack);
     }
     for (i = 0; i < w->formula->randoms; i++)
         ignis__map_add(&w->text, "r%d[e], ", i);
@@ -16728,7 +16855,7 @@ IGNIS__COLD static void ignis__map_add_random(ignis__map_writer *w, int n, const
 {
     int i;
     for (i = 0; i < w->formula->randoms; i++)
-        ignis__map_add(&w->text, "            W r%d[%d]; uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element, w->random,
+        ignis__map_add(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element, w->random,
                        w->formula->randoms, i);
 }
 
@@ -16756,11 +16883,11 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
     ignis__map_text *t = &w->text;
     int i, k = 0, count = formula->count, terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(formula, terms);
     ignis__map_lines lines;
-    bool ok = ignis__map_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
-                                     !spec->needed || ignis__map_kept_value(spec->kept));
+    bool chosen = false, ok = ignis__map_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
+                                                     !spec->needed || ignis__map_kept_value(spec->kept));
     ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
                    spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
-    ignis__map_add(t, "DI void f(");
+    ignis__map_add(t, "DI void map_f(");
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] != IGNIS__MAP_UNUSED)
             ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
@@ -16774,27 +16901,34 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
         ignis__map_add(t, "%s &y%d%s", ignis__map_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
     ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
+        const char *value;
         lines.text.length = 0;
         ignis__map_add_term(&lines, formula->result[spec->result]);
-        if (!spec->kept)
-            ignis__map_add(t, "    const W g = x%d;\n", count);
-        else if (ignis__map_kept_place(spec))
-            ignis__map_add(t, "    const W g = at == x%d ? x%d : (W)0;\n", count + 1, count);
-        else if (spec->kept == IGNIS_REDUCE_PROD)
-            ignis__map_add(t, "    const W g = x%d*others(%s, x%d);\n", count, lines.text.failed ? "" : lines.text.data, count + 1);
-        else
-            ignis__map_add(t, "    const W g = x%d*exp(%s - x%d);\n", count, lines.text.failed ? "" : lines.text.data, count + 1);
+        value = lines.text.failed ? "" : lines.text.data;
+        chosen = ignis__map_kept_place(spec) || spec->kept == IGNIS_REDUCE_LOGSUMEXP;
+        if (ignis__map_kept_place(spec))
+            ignis__map_add(t, "    const bool chosen = at == x%d;\n", count + 1);
+        else if (chosen) /* minus infinity adds nothing, and where all is minus infinity, nothing can be told of it */
+            ignis__map_add(t, "    const bool chosen = %s != -map_infinity;\n", value);
+        ignis__map_add(t, "    const W g = x%d", count);
+        if (spec->kept == IGNIS_REDUCE_PROD)
+            ignis__map_add(t, "*map_others(%s, x%d)", value, count + 1);
+        else if (spec->kept == IGNIS_REDUCE_LOGSUMEXP)
+            ignis__map_add(t, "*exp(%s - x%d)", value, count + 1);
+        ignis__map_add(t, ";\n");
     }
-    lines.text.length = 0;
     for (i = 0; i < count && ok && spec->needed; i++) {
         int partial = lines.partial[formula->result[spec->result] * count + i];
         if (!(spec->needed >> i & 1))
             continue;
+        ignis__map_add(t, "    y%d = ", k++);
+        if (partial && chosen)
+            ignis__map_add(t, "!chosen ? (W)0 : ");
+        if (ignis__map_guarded(&lines, partial, i))
+            ignis__map_add(t, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
         if (partial > 1)
-            ignis__map_add(t, "    y%d = d%d_%d*g;\n", k, partial - 2, i);
-        else
-            ignis__map_add(t, partial ? "    y%d = g;\n" : "    y%d = 0;\n", k);
-        k++;
+            ignis__map_add(t, "d%d_%d*", partial - 2, i);
+        ignis__map_add(t, partial ? "g;\n" : "0;\n");
     }
     for (i = 0; i < spec->outs && ok && !spec->needed; i++) {
         lines.text.length = 0;
@@ -16919,7 +17053,7 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
         return;
     }
     if (ignis__map_reductions[spec->reduction].place)
-        ignis__map_add(t, "        { const i64 y%d = place_of(%s);\n", k, state);
+        ignis__map_add(t, "        { const i64 y%d = map_place_of(%s);\n", k, state);
     else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
         ignis__map_add(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
@@ -16927,9 +17061,9 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
     else
         ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
     if (kept && ignis__map_kept_place(spec))
-        ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = place_of(%s);\n", w->shared + 7, at, state);
+        ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", w->shared + 7, at, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
-        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
+        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
     else if (kept)
         ignis__map_add(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
     ignis__map_add_store(w, k, 1, true, at);
@@ -16955,7 +17089,7 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
     ignis__map_add(t, "struct S { %s v;", w->type);
     if (more)
         ignis__map_add(t, " %s i;", more);
-    ignis__map_add(t, " };\nDI S none() { S s; s.v = %s;%s return s; }\n",
+    ignis__map_add(t, " };\nDI S map_none() { S s; s.v = %s;%s return s; }\n",
                    strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer,
                    !more                                                  ? ""
                    : *more == 'W' || spec->reduction == IGNIS_REDUCE_PROD ? " s.i = 0;"
@@ -16963,38 +17097,39 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
     /* fold joins two states, next one and the next element of a thread, whose places go up */
     if (more && spec->reduction == IGNIS_REDUCE_PROD)
         ignis__map_add(t,
-                       "DI S fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
-                       "DI S next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
+                       "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
+                       "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
                        fold);
     else if (more &&
              *more == 'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
         ignis__map_add(
             t,
-            "DI S fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : "
-            "b; }\nDI S next(S a, const %s v, const u32 at)\n{\n    const bool is = !(v %s a.v) && a.v == a.v;\n    a.v = is ? v : "
-            "a.v;\n    a.i = is ? (int)at : a.i;\n    return a;\n}\nDI i64 place_of(const S s) { return s.i == 0x7fffffff ? 0 : s.i; "
+            "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : "
+            "b; }\nDI S map_next(S a, const %s v, const u32 at)\n{\n    const bool is = !(v %s a.v) && a.v == a.v;\n    a.v = is ? v : "
+            "a.v;\n    a.i = is ? (int)at : a.i;\n    return a;\n}\nDI i64 map_place_of(const S s) { return s.i == 0x7fffffff ? 0 : s.i; "
             "}\n",
             fold, w->type, reduction == IGNIS_REDUCE_ARGMAX ? "<=" : ">=");
     else if (more)
         ignis__map_add(
             t,
-            "DI S fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? a.i : a.i*exp(a.v - s.v)) + "
-            "(b.v == s.v ? b.i : b.i*exp(b.v - s.v));\n    return s;\n}\nDI S next(S a, const W v, const u32 at)\n{\n    const W e = v == "
+            "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? a.i : a.i*exp(a.v - s.v)) + "
+            "(b.v == s.v ? b.i : b.i*exp(b.v - s.v));\n    return s;\n}\nDI S map_next(S a, const W v, const u32 at)\n{\n    const W e = v "
+            "== "
             "a.v ? (W)1 : exp(-fabs(v - a.v));\n    a.i = v > a.v ? a.i*e + 1 : a.i + e;\n    a.v = a.v > v || a.v != a.v ? a.v : v;\n  "
             "  return a;\n}\n",
             fold);
     else
         ignis__map_add(t,
-                       "DI S fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
-                       "DI S next(const S a, const %s v, const u32 at) { S b; b.v = v; return fold(a, b); }\n",
+                       "DI S map_fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
+                       "DI S map_next(const S a, const %s v, const u32 at) { S b; b.v = v; return map_fold(a, b); }\n",
                        fold, w->type);
     ignis__map_add(
         t,
-        "DI S together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S "
-        "other;\n        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? fold(other, s) : fold(s, "
+        "DI S map_together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S "
+        "other;\n        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? map_fold(other, s) : map_fold(s, "
         "other);\n    }\n    if (threads == 32) return s;\n    __syncthreads();\n    if (threadIdx.x %% 32 == 0) "
         "shared[threadIdx.x / 32] = s;\n    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads "
-        "/ 32; i++) s = fold(s, shared[i]);\n    return s;\n}\n",
+        "/ 32; i++) s = map_fold(s, shared[i]);\n    return s;\n}\n",
         more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
     if (!spec->parts)
         return;
@@ -17005,12 +17140,12 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
-        ignis__map_add(
-            t,
-            "    s = none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
-            "        s = fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n    s = together(s, 128, shared);\n"
-            "    if (threadIdx.x == 0)\n",
-            w->shared + 5, k, w->shared + 4);
+        ignis__map_add(t,
+                       "    s = map_none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
+                       "        s = map_fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n    s = map_together(s, "
+                       "128, shared);\n"
+                       "    if (threadIdx.x == 0)\n",
+                       w->shared + 5, k, w->shared + 4);
         ignis__map_add_result(w, k, "s", "blockIdx.x", false);
     }
     ignis__map_add(t, "}\n");
@@ -17035,7 +17170,7 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
     ignis__map_add(t, "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= (u32)p.w[%d]) return;\n",
                    w->shared + 4);
     for (k = 0; k < spec->outs; k++)
-        ignis__map_add(t, "    S a%d = none();\n", k);
+        ignis__map_add(t, "    S a%d = map_none();\n", k);
     if (packs) /* the largest element of a pack is found before its place: i is that of the pack, b the pack */
         ignis__map_add(t, "    %s b[%d];\n", w->type, n);
     ignis__map_add(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
@@ -17046,13 +17181,14 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
         ignis__map_add(
             t,
             "            S c;\n            c.v = y0[0];\n#pragma unroll\n            for (int e = 1; e < %d; e++) c.v = %s(c.v, y0[e]);\n"
-            "            c = next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i != a0.i;\n            a0 = c;\n"
+            "            c = map_next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i != a0.i;\n            a0 = c;\n"
             "#pragma unroll\n            for (int e = 0; e < %d; e++) b[e] = is ? y0[e] : b[e];\n",
-            n, largest ? "most" : "least", team, n, n);
+            n, largest ? "map_most" : "map_least", team, n, n);
     for (k = 0; k < spec->outs && !packs; k++)
         if (spec->reduced >> k & 1)
-            ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = next(a%d, y%d[e], (first + u*%du)*%d + e);\n",
-                           n, k, k, k, team, n);
+            ignis__map_add(
+                t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = map_next(a%d, y%d[e], (first + u*%du)*%d + e);\n", n, k,
+                k, k, team, n);
     ignis__map_add(t, "        }\n    }\n    }\n");
     if (packs)
         ignis__map_add(
@@ -17064,13 +17200,13 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
         ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
         for (k = 0; k < spec->outs; k++)
             if (spec->reduced >> k & 1)
-                ignis__map_add(t, "        a%d = next(a%d, y%d, (u32)at);\n", k, k, k);
+                ignis__map_add(t, "        a%d = map_next(a%d, y%d, (u32)at);\n", k, k, k);
         ignis__map_add(t, "    }\n");
     }
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
-        ignis__map_add(t, "    a%d = together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
+        ignis__map_add(t, "    a%d = map_together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
         snprintf(thread, sizeof thread, "a%d", k);
         ignis__map_add_result(w, k, thread, "row", spec->parts);
         ignis__map_add(t, "    }\n");
@@ -17093,7 +17229,7 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
                    "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
     ignis__map_add(t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
     for (k = 0; k < spec->outs; k++)
-        ignis__map_add(t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = none();\n", k, n, n, k);
+        ignis__map_add(t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = map_none();\n", k, n, n, k);
     ignis__map_add(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n", y * spec->packs_per_thread);
     {
         char at[80];
@@ -17102,8 +17238,8 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
     }
     for (k = 0; k < spec->outs; k++)
         if (spec->reduced >> k & 1)
-            ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = next(a%d[e], y%d[e], row + u*%du);\n", n,
-                           k, k, k, y);
+            ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = map_next(a%d[e], y%d[e], row + u*%du);\n",
+                           n, k, k, k, y);
     ignis__map_add(t, "        }\n    }\n    }\n");
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
@@ -17115,7 +17251,7 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
         ignis__map_add(t, "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        S s = shared[0][c];\n",
                        x * n, x * n, n);
         ignis__map_add(t,
-                       "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = fold(s, shared[i][c]);\n        const u64 to = "
+                       "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = map_fold(s, shared[i][c]);\n        const u64 to = "
                        "(u64)group*packs*%d + tile*%du + c;\n",
                        y, n, x * n);
         ignis__map_add_result(w, k, "s", "to", spec->parts);

@@ -124,40 +124,70 @@ DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
 /* >>functions --------------------------------------------------------------------------------------------------- */
 
 /*  n / d for n < 2^31, by what the host has worked out for d (Granlund and Montgomery, PLDI 1994). */
-DI u32 quotient(u32 n, u64 magic, u64 shift) { return (u32)(((u64)__umulhi(n, (u32)magic) + n) >> shift); }
+DI u32 map_quotient(u32 n, u64 magic, u64 shift) { return (u32)(((u64)__umulhi(n, (u32)magic) + n) >> shift); }
 
 /*  Where the element n is in a dimension, out of magic numbers for what is behind it and for its size, and the size. */
-DI int place(const u64 *w, u32 n)
+DI int map_place(const u64 *w, u32 n)
 {
-    const u32 row = quotient(n, w[0], w[1]);
-    return (int)(row - quotient(row, w[2], w[3]) * (u32)w[4]);
+    const u32 row = map_quotient(n, w[0], w[1]);
+    return (int)(row - map_quotient(row, w[2], w[3]) * (u32)w[4]);
 }
 
 /*  The larger and the smaller one of two; NaN where one is. */
 #if !defined(IGNIS_WIDE) && __CUDA_ARCH__ >= 800
-DI float most(float a, float b)
+DI float map_most(float a, float b)
 {
     float c;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
     return c;
 }
-DI float least(float a, float b)
+DI float map_least(float a, float b)
 {
     float c;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
     return c;
 }
 #else
-DI W most(W a, W b) { return a > b || a != a ? a : b; }
-DI W least(W a, W b) { return a < b || a != a ? a : b; }
+DI W map_most(W a, W b) { return a > b || a != a ? a : b; }
+DI W map_least(W a, W b) { return a < b || a != a ? a : b; }
 #endif
-DI i64 most(i64 a, i64 b) { return a > b ? a : b; }
-DI i64 least(i64 a, i64 b) { return a < b ? a : b; }
+DI i64 map_most(i64 a, i64 b) { return a > b ? a : b; }
+DI i64 map_least(i64 a, i64 b) { return a < b ? a : b; }
 
-DI i64 modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }
+DI i64 map_modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }
+
+/*  Quotients of integers, rounded in four ways; what is too large is the largest or smallest number, 0 / 0 is 0. */
+DI i64 map_trunc(i64 a, i64 b)
+{
+    const i64 largest = 0x7fffffffffffffffLL;
+    if (b == 0 || (b == -1 && a == -largest - 1))
+        return a == 0 ? 0 : (a < 0) == (b < 0) ? largest : -largest - 1;
+    return a / b;
+}
+DI i64 map_floor(i64 a, i64 b)
+{
+    const i64 q = map_trunc(a, b);
+    return b == 0 || (a < 0) == (b < 0) ? q : q - (map_modulo(a, b) != 0);
+}
+DI i64 map_ceil(i64 a, i64 b)
+{
+    const i64 q = map_trunc(a, b);
+    return b == 0 || (a < 0) != (b < 0) ? q : q + (map_modulo(a, b) != 0);
+}
+DI i64 map_round(i64 a, i64 b) /* to the even one of two neighbours */
+{
+    const i64 q = map_trunc(a, b), rest = map_modulo(a, b);
+    const u64 left = rest < 0 ? 0 - (u64)rest : rest, whole = b < 0 ? 0 - (u64)b : b;
+    const bool away = left > whole - left || (left == whole - left && (q & 1));
+    return b == 0 || left == 0 || !away ? q : (a < 0) == (b < 0) ? q + 1 : q - 1;
+}
+
+/*  Bits moved; by 64 and more, and by less than 0, all are moved out. */
+DI i64 map_left(i64 a, i64 n) { return (u64)n < 64 ? (i64)((u64)a << n) : 0; }
+DI i64 map_right(i64 a, i64 n) { return a >> ((u64)n < 64 ? n : 63); }
 
 /*  x to the power of a number that the compiler knows. */
-DI W power(W x, i64 n)
+DI W map_power(W x, i64 n)
 {
     W r = 1;
     for (u64 k = n < 0 ? 0 - (u64)n : (u64)n; k; k >>= 1, x *= x)
@@ -166,11 +196,20 @@ DI W power(W x, i64 n)
     return n < 0 ? 1 / r : r;
 }
 
-#define infinity ((W)__int_as_float(0x7f800000))
-#define not_a_number ((W)__int_as_float(0x7fc00000))
+DI i64 map_power_whole(i64 x, i64 n)
+{
+    u64 r = 1, square = (u64)x;
+    for (; n > 0; n >>= 1, square *= square)
+        if (n & 1)
+            r *= square;
+    return (i64)r;
+}
+
+#define map_infinity ((W)__int_as_float(0x7f800000))
+#define map_nan ((W)__int_as_float(0x7fc00000))
 
 #ifdef IGNIS_HALF /* relative errors below 2^-14; W is float. The last bits of / are wrong, but a whole number that divide gives is one */
-DI float divide(float a, float b)
+DI float map_divide(float a, float b)
 {
     const float r = __fdividef(1.f, b), q = a * r, exact = fmaf(fmaf(-q, b, a), r, q);
     return exact == exact ? exact : q;
@@ -197,9 +236,9 @@ DI float half_pow(float x, float y) /* for |y| up to some hundred */
 {
     const float r = exp2f(y * __log2f(fabsf(x)));
     const bool whole = y == rintf(y), odd = whole && 2 * rintf(0.5f * y) != y;
-    return y == 0 || x == 1 ? 1 : x < 0 ? (odd ? -r : whole || x == -infinity ? r : not_a_number) : r;
+    return y == 0 || x == 1 ? 1 : x < 0 ? (odd ? -r : whole || x == -map_infinity ? r : map_nan) : r;
 }
-DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+DI float map_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 #define exp(x) __expf(x)
 #define log(x) half_log(x)
 #define tanh(x) half_tanh(x)
@@ -207,8 +246,8 @@ DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 #define erf(x) half_erf(x)
 #define pow(x, y) half_pow(x, y)
 #else
-#define divide(a, b) ((a) / (b))
-DI W sigmoid(W x) { return 1 / (1 + exp(-x)); }
+#define map_divide(a, b) ((a) / (b))
+DI W map_sigmoid(W x) { return 1 / (1 + exp(-x)); }
 #endif
 
 #ifndef IGNIS_WIDE /* not inlined: what they do with large arguments and the like takes long to compile, eight times over */
@@ -237,8 +276,8 @@ static __device__ __noinline__ float called_pow(float x, float y) { return powf(
 #define BITS(x) __float_as_int(x)
 #define FROM_BITS(b) __int_as_float(b)
 #endif
-DI W product(W v, int zeros) { return zeros > 1 ? (W)0 : fabs(v) == infinity ? v : FROM_BITS((BITS(v) & ~1) | zeros); }
-DI W others(W x, W kept) { return x == 0 ? FROM_BITS(BITS(kept) & ~1) : BITS(kept) & 1 ? (W)0 : kept / x; }
+DI W map_product(W v, int zeros) { return zeros > 1 ? (W)0 : fabs(v) == map_infinity ? v : FROM_BITS((BITS(v) & ~1) | zeros); }
+DI W map_others(W x, W kept) { return x == 0 ? FROM_BITS(BITS(kept) & ~1) : BITS(kept) & 1 ? (W)0 : kept / x; }
 
 /* >>random ------------------------------------------------------------------------------------------------------ */
 
@@ -255,7 +294,7 @@ DI uint4 philox(u64 counter, u64 stream, u64 seed) /* see ignis_philox in ignis.
     return c;
 }
 DI u32 word(const uint4 four, u32 i) { return i & 2 ? (i & 1 ? four.w : four.z) : i & 1 ? four.y : four.x; }
-DI void uniform(W *r, const int n, u64 element, const u64 *w, int per, int k)
+DI void map_uniform(W *r, const int n, u64 element, const u64 *w, int per, int k)
 {
     const u64 stream = w[2] ? *(const u64 *)w[2] : 0;
 #pragma unroll
@@ -279,11 +318,11 @@ DI void uniform(W *r, const int n, u64 element, const u64 *w, int per, int k)
 
 /*  A standard normal number out of two uniform ones (Box and Muller 1958). */
 #ifdef IGNIS_HALF
-DI W normal(W u, W v) { return sqrt(-2 * log(1 - u)) * __cosf(6.2831853f * v); }
+DI W map_normal(W u, W v) { return sqrt(-2 * log(1 - u)) * __cosf(6.2831853f * v); }
 #else
-static __device__ __noinline__ W normal(W u, W v) { return sqrt(-2 * log(1 - u)) * cospi(2 * v); }
+static __device__ __noinline__ W map_normal(W u, W v) { return sqrt(-2 * log(1 - u)) * cospi(2 * v); }
 #endif
 
-DI W softplus(W x) { return (x > 0 || x != x ? x : (W)0) + log1p(exp(-fabs(x))); }
+DI W map_softplus(W x) { return (x > 0 || x != x ? x : (W)0) + log1p(exp(-fabs(x))); }
 
 #endif /* IGNIS_MAP_CUH */

@@ -27,13 +27,13 @@ static void require(bool condition, const char *what, const char *text)
 static void check_kernel(const char *kernel, const char *text)
 {
     static unsigned char declared[2][IGNIS__MAP_TERMS][IGNIS_MAX_INPUTS];
-    const char *at = strstr(kernel, "DI void f("), *end = strstr(kernel, "struct P");
+    const char *at = strstr(kernel, "DI void map_f("), *end = strstr(kernel, "struct P");
     int depth = 0;
     memset(declared, 0, sizeof declared);
     require(at && end, "a kernel has no function", text);
     for (; at < end; at++) {
         bool begins = !ignis__map_is_letter(at[-1]) && !ignis__map_is_digit(at[-1]);
-        require(*at == '\n' || (*at >= ' ' && *at < 127 && !strchr("#\"'\\[]`@^~", *at)), "a kernel has a strange character", text);
+        require(*at == '\n' || (*at >= ' ' && *at < 127 && !strchr("#\"'\\[]`@$", *at)), "a kernel has a strange character", text);
         depth += strchr("({", *at) ? 1 : strchr(")}", *at) ? -1 : 0;
         require(depth >= 0, "a kernel has parentheses that nothing opens", text);
         if (begins && (*at == 'n' || *at == 'd') && ignis__map_is_digit(at[1])) {
@@ -135,6 +135,7 @@ static const char *const seeds[] = {
     "isnan(a) || isinf(b) ? inf : pi*e + nan",
     "index(0) >= index(-1) ? a : -b*index(1)",
     "rand() < k ? 0 : a/(1 - k) + b*randn()",
+    "(mask >> 3 & 0x1f ^ ~mask) << 2 | 1 ? max(sqrt(a), 1.5f) : floor(mask/7)*b",
     "s = sin(a); s*b, a > b, mask*2, with_grad(round(s), s) - detach(b)",
 };
 
@@ -178,12 +179,23 @@ static const char *const words[] = {
     "9223372036854775807",
     "9223372036854775808",
     "0x10",
+    "0xFFFFFFFFFFFFFFFF",
+    "1.5f",
+    "**",
+    "^",
+    "~",
+    "<<",
+    ">>",
+    "floor(mask/",
+    "pow(mask, 3)",
     "exp(",
     "pow(a, 2)",
     "pow(",
     "max(a,",
     "silu(",
     "relu(a)",
+    "abs(",
+    "min(b,",
     "gelu(gelu(gelu(a)))",
     "clamp(a, b, k)",
     "$a",

@@ -62,6 +62,123 @@ TEST(kinks)
     }
 }
 
+/*  Gradients by x at 0, 1/4 and 4 of formulas that choose: an infinite derivative below a choice, or above it, stays out where the choice
+    has not fallen on it. */
+TEST(choices)
+{
+    static const struct {
+        const char *text;
+        double expected[3];
+    } cases[] = {
+        {"max(sqrt(x*x), 0.0001)", {0, 1, 1}},
+        {"min(1 - sqrt(x*x), 0.9999)", {0, -1, -1}},
+        {"relu(sqrt(x*x) - 0.0001)", {0, 1, 1}},
+        {"abs(max(sqrt(x), 1))", {0, 0, 0.25}},
+        {"relu(log(x))", {0, 0, 0.25}},
+        {"clamp(log(x), -1, 2)", {0, 0, 0.25}},
+        {"clamp(1/x, 0, 3)", {0, 0, -0.0625}},
+        {"x > 0 ? sqrt(x) : 0", {0, 1, 0.25}},
+        {"x == 0 ? 0 : x*log2(x)", {0, -0.5573049591110366, 3.4426950408889634}},
+        {"x <= 0.25 ? x < 0.1 ? -x : 1/sqrt(x) : log(x)", {-1, -4, 0.25}},
+        {"sqrt(relu(x - 3))", {0, 0, 0.5}},
+        {"sqrt(max(x - 3, 0))", {0, 0, 0.5}},
+        {"2*log(clamp(x - 3, 0, 9)) + 1", {0, 0, 2}},
+        {"log(x > 1 ? x : 0)", {0, 0, 0.25}},
+        {"1/relu(x - 3)", {0, 0, -1}},
+        {"sqrt(abs(x))", {0, 1, 0.25}},
+        {"cbrt(min(0, 3 - x))", {0, 0, -1.0 / 3}},
+        {"max(0.1, min(sqrt(x), 1))*x", {0.1, 0.75, 1}},
+        {"pow(x, 0)", {0, 0, 0}},
+        {"pow(sqrt(x), -0) + x", {1, 1, 1}},
+        {"pow(sqrt(x), 0.0)", {0, 0, 0}},
+        {"log(1 - pow(x, zero))", {0, 0, 0}},
+        {"c = x > 1; c ? sqrt(x - 4 + c*1) : c*x", {0, 0, 0.5}},
+    };
+    static const ignis_dtype dtypes[] = {IGNIS_F64, IGNIS_F32, IGNIS_BF16};
+    static const double tolerances[] = {1e-14, 1e-6, 1.0 / 256}; /* a few roundings; to 8 bits, once */
+    double values[3] = {0, 0.25, 4}, got[3];
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_of(values, IGNIS_SHAPE(3), dtypes[i % 3], true);
+        CHECK_OK(ignis_backward(ignis_map_sum(cases[i].text, IGNIS_INPUTS(x, IGNIS_VALUE(zero, 0))), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x), got, IGNIS_F64, 3));
+        check_near(cases[i].text, ignis_dtype_name(dtypes[i % 3]), got, cases[i].expected, 3, tolerances[i % 3]);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+/*  An infinite or NaN gradient that comes in does not reach what was not chosen: -1 and 0 here, nor 1 of what is reduced. */
+TEST(choices_with_any_gradient)
+{
+    static const char *const texts[] = {"relu(x)",       "max(x, 1)",       "min(3, max(x, 1))", "clamp(x, 1, 3)",
+                                        "x > 0 ? x : 7", "-abs(max(x, 1))", "silu(relu(x))*2"};
+    double values[4] = {-1, 0, 2, 2}, coming[4] = {NAN, INFINITY, 1, 1}, got[4];
+    ignis_reduce_desc rows = {{1}, 1, false};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(texts); i++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_of(values, IGNIS_SHAPE(4), i % 2 ? IGNIS_F32 : IGNIS_F64, true);
+        ignis_tensor g = tensor_of(coming, IGNIS_SHAPE(4), i % 2 ? IGNIS_F32 : IGNIS_F64, false);
+        CHECK_OK(ignis_backward(ignis_map(texts[i], IGNIS_INPUTS(x)), ignis_tensor_data(g)));
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x), got, IGNIS_F64, 4));
+        CHECK(got[0] == 0 && got[1] == 0 && got[2] == got[3] && isfinite(got[2]) && got[2] != 0);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    for (i = IGNIS_REDUCE_MAX; i <= IGNIS_REDUCE_LOGSUMEXP; i++) { /* of rows [0, 4] and [0, 0], or [-inf, ...] */
+        static const double squares[4] = {0, 4, 0, 0};
+        static const double expected[2][4] = {{0, 0.25, 0, 0}, {0, 0.25, 0, 0}};
+        const char *text = i == IGNIS_REDUCE_MAX ? "sqrt(x)" : i == IGNIS_REDUCE_MIN ? "-sqrt(x)" : "log(x)";
+        bool lse = i == IGNIS_REDUCE_LOGSUMEXP;
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_of(squares, IGNIS_SHAPE(2, 2), IGNIS_F64, true), y;
+        if (i > IGNIS_REDUCE_MIN && !lse) {
+            CHECK_OK(ignis_scope_end(scope));
+            continue;
+        }
+        y = ignis_map_reduce((ignis_reducer)i, text, IGNIS_INPUTS(x), &rows);
+        y = lse ? ignis_map_sum("exp(y)/4", IGNIS_INPUTS(y)) : ignis_map_sum("index(0) == 0 ? y : 0", IGNIS_INPUTS(y));
+        CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x), got, IGNIS_F64, 4));
+        if (i == IGNIS_REDUCE_MIN)
+            got[1] = -got[1];
+        check_near(text, "gradient", got, expected[lse], lse ? 4 : 2, 1e-15);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+/*  Rows of log-probabilities, of which some are nothing but minus infinity: their gradient is 0. */
+TEST(logsumexp_of_minus_infinity)
+{
+    static const double values[3][3] = {{-INFINITY, -INFINITY, -INFINITY}, {0, -INFINITY, 0}, {-INFINITY, -1e30, -INFINITY}};
+    static const double expected[9] = {0, 0, 0, 1, 0, 1, 0, 0, 0};
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_F64, IGNIS_BF16, IGNIS_F16};
+    double got[9];
+    int i, columns;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(dtypes); i++)
+        for (columns = 0; columns < 2; columns++) {
+            ignis_reduce_desc desc = {{1}, 1, false};
+            ignis_scope scope = ignis_scope_begin();
+            double turned[9], back[9];
+            int k;
+            ignis_tensor x, y;
+            for (k = 0; k < 9; k++)
+                turned[columns ? k % 3 * 3 + k / 3 : k] = values[k / 3][k % 3];
+            desc.dims[0] = columns ? 0 : 1;
+            x = tensor_of(turned, IGNIS_SHAPE(3, 3), dtypes[i], true);
+            y = ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "x", IGNIS_INPUTS(x), &desc);
+            CHECK_OK(ignis_backward(ignis_map_sum("exp(y)", IGNIS_INPUTS(y)), IGNIS_NO_ARRAY));
+            CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x), back, IGNIS_F64, 9));
+            for (k = 0; k < 9; k++)
+                got[k] = back[columns ? k % 3 * 3 + k / 3 : k];
+            check_near("logsumexp", ignis_dtype_name(dtypes[i]), got, expected, 9, 1.0 / 128);
+            CHECK_OK(ignis_scope_end(scope));
+        }
+}
+
 /*  The short functions of 16-bit results: one rounding to f16, 2^-11, and their own error, below 2^-14. */
 TEST(short_functions)
 {
@@ -215,13 +332,17 @@ TEST(result_dtypes)
         const char *text;
         ignis_dtype result;
     } cases[] = {
-        {IGNIS_F16, IGNIS_F16, "a + b", IGNIS_F16},     {IGNIS_F16, IGNIS_BF16, "a + b", IGNIS_F32},
-        {IGNIS_BF16, IGNIS_F32, "a + b", IGNIS_F32},    {IGNIS_F32, IGNIS_F64, "a + b", IGNIS_F64},
-        {IGNIS_BF16, IGNIS_U8, "a + b", IGNIS_BF16},    {IGNIS_I64, IGNIS_F16, "a + b", IGNIS_F16},
-        {IGNIS_I32, IGNIS_I32, "a + b", IGNIS_I64},     {IGNIS_U8, IGNIS_I64, "a * b", IGNIS_I64},
-        {IGNIS_I32, IGNIS_I32, "a / b", IGNIS_F32},     {IGNIS_F32, IGNIS_F32, "a > b", IGNIS_U8},
-        {IGNIS_I32, IGNIS_I32, "a == b", IGNIS_U8},     {IGNIS_U8, IGNIS_U8, "!a && b", IGNIS_U8},
-        {IGNIS_F32, IGNIS_F32, "(a > b)*2", IGNIS_I64}, {IGNIS_F16, IGNIS_F16, "a > b ? a : 0", IGNIS_F16},
+        {IGNIS_F16, IGNIS_F16, "a + b", IGNIS_F16},         {IGNIS_F16, IGNIS_BF16, "a + b", IGNIS_F32},
+        {IGNIS_BF16, IGNIS_F32, "a + b", IGNIS_F32},        {IGNIS_F32, IGNIS_F64, "a + b", IGNIS_F64},
+        {IGNIS_BF16, IGNIS_U8, "a + b", IGNIS_BF16},        {IGNIS_I64, IGNIS_F16, "a + b", IGNIS_F16},
+        {IGNIS_I32, IGNIS_I32, "a + b", IGNIS_I64},         {IGNIS_U8, IGNIS_I64, "a * b", IGNIS_I64},
+        {IGNIS_I32, IGNIS_I32, "a / b", IGNIS_F32},         {IGNIS_I32, IGNIS_U8, "floor(a / b)", IGNIS_I64},
+        {IGNIS_I32, IGNIS_F32, "floor(a / b)", IGNIS_F32},  {IGNIS_I32, IGNIS_I32, "round(a)", IGNIS_I64},
+        {IGNIS_I32, IGNIS_I32, "pow(a, 2)", IGNIS_I64},     {IGNIS_I32, IGNIS_I32, "pow(a, -2)", IGNIS_F32},
+        {IGNIS_I32, IGNIS_I32, "pow(10, 20)*a", IGNIS_F32}, {IGNIS_U8, IGNIS_I32, "a & b", IGNIS_I64},
+        {IGNIS_F32, IGNIS_F32, "a > b", IGNIS_U8},          {IGNIS_I32, IGNIS_I32, "a == b", IGNIS_U8},
+        {IGNIS_U8, IGNIS_U8, "!a && b", IGNIS_U8},          {IGNIS_F32, IGNIS_F32, "(a > b)*2", IGNIS_I64},
+        {IGNIS_F16, IGNIS_F16, "a > b ? a : 0", IGNIS_F16},
     };
     int i;
     SETUP(NULL);
@@ -285,6 +406,31 @@ TEST(integers)
         {"1e30*a", INT64_MAX},
         {"-1e30*a", INT64_MIN},
         {"nan*a", 0},
+        {"a & b", 5},
+        {"a & ~b", 2},
+        {"a ^ b", 2},
+        {"8 | a", 15},
+        {"~a", -8},
+        {"~(a > b)", -2},
+        {"a << b", 224},
+        {"-a >> 1", -4},
+        {"a << 64", 0},
+        {"a << -1", 0},
+        {"-a >> 99", -1},
+        {"a >> -1", 0},
+        {"a << 63", INT64_MIN},
+        {"1 | 6 ^ 3 & 2", 5}, /* as in C: & before ^ before |, == before all, and + before shifts */
+        {"a & b == 5", 1},
+        {"1 << a - b + 1", 8},
+        {"a >> 1 < b << 1", 1},
+        {"0x7F", 127},
+        {"0XfF + 0x0", 255},
+        {"0xFFFFFFFFFFFFFFFF", -1},
+        {"0x8000000000000000 - 1", INT64_MAX},
+        {"-0x8000000000000000", INT64_MIN},
+        {"(a*0x9E3779B97F4A7C15) >> 60 & 15", 5},
+        {"1.5f*a", 10},
+        {"2.F + 1e1F + .5f + a", 19},
     };
     ignis_array a, b, y;
     int64_t sevens[3] = {7, 7, 7}, fives[3] = {5, 5, 5}, got[3];
@@ -299,6 +445,64 @@ TEST(integers)
         CHECK_OK(ignis_array_map(y, cases[i].text, IGNIS_ARRAYS(a, b)));
         CHECK_OK(ignis_array_to_host(y, got, IGNIS_I64, 3));
         test__check_int(__FILE__, __LINE__, cases[i].text, got[2], cases[i].expected);
+    }
+    drop(a), drop(b), drop(y);
+}
+
+/*  Integers beyond 2^24, which f32 rounds: quotients that are made whole, powers, and what floor and its like make of integers. */
+TEST(integers_stay_whole)
+{
+    static const struct {
+        const char *text;
+        int64_t a, b, expected;
+    } cases[] = {
+        {"floor(a/b)", 16777217, 1, 16777217},
+        {"floor(a/b)", 100000007, 3, 33333335},
+        {"floor(a/b)", -100000007, 3, -33333336},
+        {"floor(a/b)", 100000007, -3, -33333336},
+        {"floor(a/b)", -100000007, -3, 33333335},
+        {"floor(a/b)", 9007199254740993, 1, 9007199254740993},
+        {"floor(a/b)", INT64_MAX, 2, INT64_MAX / 2},
+        {"floor(a/b)", INT64_MIN, -1, INT64_MAX},
+        {"floor(a/b)", -6, 3, -2},
+        {"floor(a/b)", 5, 0, INT64_MAX},
+        {"floor(a/b)", -5, 0, INT64_MIN},
+        {"floor(a/b)", 0, 0, 0},
+        {"ceil(a/b)", 100000007, 3, 33333336},
+        {"ceil(a/b)", -100000007, 3, -33333335},
+        {"ceil(a/b)", 6, -3, -2},
+        {"ceil(a/b)", 5, 0, INT64_MAX},
+        {"trunc(a/b)", -100000007, 3, -33333335},
+        {"trunc(a/b)", INT64_MIN, 1, INT64_MIN},
+        {"round(a/b)", 50000001, 2, 25000000}, /* to the even neighbour */
+        {"round(a/b)", 50000003, 2, 25000002},
+        {"round(a/b)", -50000001, 2, -25000000},
+        {"round(a/b)", -50000003, 2, -25000002},
+        {"round(a/b)", 100000007, 3, 33333336},
+        {"round(a/b)", -100000007, -3, 33333336},
+        {"round(a/b)", INT64_MAX, INT64_MIN, -1},
+        {"round(a/b)", 5, 0, INT64_MAX},
+        {"q = a/b; a - b*floor(q)", 100000007, 3, 2},
+        {"floor(a/7)*7 + a % 7", 1000000000000000003, 1, 1000000000000000003},
+        {"floor(a) + ceil(a) + round(a) + trunc(a)", 16777217, 1, 67108868},
+        {"pow(a, 2)", 16777217, 1, 281475010265089},
+        {"pow(a, 3) + pow(a, 1) + pow(b, 0)", -1000003, 1, -1000009000028000029},
+        {"pow(a, 0)", 16777217, 1, 1},
+        {"index(0) + a == a && index(0) - a == -a", 16777217, 1, 1},
+    };
+    ignis_array a, b, y;
+    int64_t got;
+    int i;
+    SETUP(NULL);
+    a = make(IGNIS_SHAPE(1), IGNIS_I64);
+    b = make(IGNIS_SHAPE(1), IGNIS_I64);
+    y = make(IGNIS_SHAPE(1), IGNIS_I64);
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        CHECK_OK(ignis_array_from_host(a, &cases[i].a, IGNIS_I64, 1));
+        CHECK_OK(ignis_array_from_host(b, &cases[i].b, IGNIS_I64, 1));
+        CHECK_OK(ignis_array_map(y, cases[i].text, IGNIS_ARRAYS(a, b)));
+        CHECK_OK(ignis_array_to_host(y, &got, IGNIS_I64, 1));
+        test__check_int(__FILE__, __LINE__, cases[i].text, got, cases[i].expected);
     }
     drop(a), drop(b), drop(y);
 }
@@ -717,7 +921,22 @@ TEST(refused_formulas)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"a ^ b", "column 3 of 'a ^ b': '^' is no part of a formula; pow(a, b) is a power"},
+        {"a ^ b", "column 3 of 'a ^ b': '^' takes integers, and one here is a floating number; pow(a, b) is a power"},
+        {"a + a ** 2", "column 7 of 'a + a ** 2': '**' is no part of a formula; use pow(a, b)"},
+        {"1 << a", "column 3 of '1 << a': '<<' takes integers"},
+        {"a >> 1", "column 3 of 'a >> 1': '>>' takes integers"},
+        {"1 | a", "column 3 of '1 | a': '|' takes integers"},
+        {"3 + ~a", "column 5 of '3 + ~a': '~' takes integers"},
+        {"5/2 & 1", "column 5 of '5/2 & 1': '&' takes integers"},
+        {"1 <<= 2", "column 5"},
+        {"a &", "column 4"},
+        {"~", "column 2"},
+        {"0x + a", "column 2 of '0x + a': 'x' does not belong to a number"},
+        {"0xfg", "column 4 of '0xfg': 'g' does not belong to a number"},
+        {"0x12345678123456780", "column 19 of '0x12345678123456780': '0' does not belong to a number"},
+        {"1f + a", "column 2 of '1f + a': 'f' does not belong to a number"},
+        {"1.5ff + a", "column 5 of '1.5ff + a': 'f' does not belong to a number"},
+        {"@a", "column 1 of '@a': '@' is no part of a formula"},
         {"a + q", "column 5 of 'a + q': 'q' is not known; the names are a, b"},
         {"foo(a)", "column 1 of 'foo(a)': there is no function 'foo'"},
         {"a +", "column 4 of 'a +': the end where a value is expected"},
@@ -735,7 +954,7 @@ TEST(refused_formulas)
         {"a; b", "column 4 of 'a; b': 'b' is not expected here"},
         {"1 2", "column 3"},
         {"a ? b", "column 6 of 'a ? b': ':' is expected before the end"},
-        {"a & b", "column 3 of 'a & b': '&' is no part of a formula; there is '&&'"},
+        {"a & b", "column 3 of 'a & b': '&' takes integers, and one here is a floating number; && and || are those of truth values"},
         {"a, b", "'a, b' has 2 results, not 1"},
         {"", "column 1 of '': the end where a value is expected"},
         {"2a", "column 2 of '2a': 'a' does not belong to a number"},
@@ -941,6 +1160,63 @@ TEST(index_of_elements)
         CHECK_STATUS(ignis_array_map(square, "index(8)", IGNIS_ARRAYS(other)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
         drop(square), drop(other);
     }
+}
+
+/*  Whatever an input is called, and whether index() is in it, every reduction compiles, in packs, rows and columns, and so do gradients. */
+TEST(names_of_inputs)
+{
+    static const char *const names[] = {
+        "x",        "int",    "float",      "const", "return", "while",    "struct", "class", "template", "asm",     "threadIdx",
+        "blockIdx", "min",    "max",        "W",     "P",      "S",        "p",      "q",     "k",        "f",       "x0",
+        "y0",       "n1",     "d2_0",       "i3",    "at",     "e",        "g",      "u",     "a0",       "b",       "c",
+        "place",    "factor", "parts",      "part",  "row",    "lane",     "finish", "map_f", "map_most", "S0",      "exp",
+        "pow",      "index",  "rand",       "pi",    "inf",    "INFINITY", "M_PI",   "NAN",   "NULL",     "IGNIS_T", "IGNIS_WIDE",
+        "infinity", "chosen", "__global__", "_",     "this",   "true"};
+    static const ignis_shape shapes[] = {{2, {3, 16}}, {2, {16, 3}}, {2, {3, 7}}};
+    static double values[48], got[3], first[3];
+    char text[100];
+    int i, r, n;
+    SETUP(NULL);
+    for (i = 0; i < 48; i++)
+        values[i] = (i * 29 + 5) % 48 / 8.0 - 2;
+    for (i = 0; i < COUNT_OF(names); i++) {
+        ignis_reduce_desc last = {{-1}, 1, false};
+        ignis_scope scope = ignis_scope_begin();
+        ignis_inputs inputs;
+        ignis_tensor x = tensor_of(values, IGNIS_SHAPE(3, 16), IGNIS_F32, true);
+        double grads[48], sum = 0;
+        memset(&inputs, 0, sizeof inputs);
+        inputs.names = names[i];
+        inputs.count = 1;
+        inputs.tensor[0] = x;
+        snprintf(text, sizeof text, "index(1) < 3 ? %s*2 : -1/0", names[i]);
+        CHECK_OK(ignis_tensor_to_host(ignis_map_reduce(IGNIS_REDUCE_ARGMAX, text, inputs, &last), got, IGNIS_F64, 3));
+        if (i == 0)
+            memcpy(first, got, sizeof got);
+        if (memcmp(first, got, sizeof got) != 0 || ignis_status_last() != IGNIS_OK)
+            test__fail(__FILE__, __LINE__, names[i]);
+        CHECK_OK(ignis_backward(ignis_sum(ignis_map_reduce(IGNIS_REDUCE_MAX, text, inputs, &last)), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x), grads, IGNIS_F64, 48));
+        for (r = 0; r < 48; r++) /* one of each row has it */
+            sum += grads[r];
+        CHECK(sum == 6);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    for (n = 0; n < COUNT_OF(shapes); n++)
+        for (r = IGNIS_REDUCE_SUM; r < IGNIS_REDUCE_COUNT; r++) {
+            bool differs = (r >= IGNIS_REDUCE_PROD && r <= IGNIS_REDUCE_MIN) || r == IGNIS_REDUCE_LOGSUMEXP || r == IGNIS_REDUCE_SUM;
+            ignis_reduce_desc desc = {{1}, 1, false};
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor x = tensor_of(values, shapes[n], IGNIS_F32, differs), y;
+            desc.dims[0] = n != 1;
+            y = ignis_map_reduce((ignis_reducer)r, "(index(0) + index(1))*x + 0*rand()", IGNIS_INPUTS(x), &desc);
+            CHECK_OK(ignis_tensor_to_host(y, got, IGNIS_F64, 3));
+            if (differs)
+                CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+            if (ignis_status_last() != IGNIS_OK)
+                test__fail(__FILE__, __LINE__, reducer_names[r]);
+            CHECK_OK(ignis_scope_end(scope));
+        }
 }
 
 /* --- graphs ------------------------------------------------------------------------------------------------------------------ */
