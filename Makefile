@@ -154,10 +154,16 @@ build/defined/%: % tests/apart.awk
 
 $(call implementations,$(OUT)): $(APART)
 	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O0 -g $(STRICT) $(LANE_CFLAGS) $(implementation)
+	$(CC) -std=c99 -O0 -g -fPIC $(STRICT) $(LANE_CFLAGS) $(implementation)
 
 $(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS) $(call implementations,$(OUT))
 	$(CC) -std=c99 -O0 -g $(STRICT) $(call apart,$(OUT),$<) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+
+# What test_system loads and unloads.
+PLUG_WRAPS := $(foreach function,malloc calloc realloc free,-Wl,--wrap=$(function))
+$(OUT)/test_system: $(OUT)/plug.so
+$(OUT)/plug.so: tests/plug.c $(OUT)/apart_plain.o
+	$(CC) -std=c99 -O0 -g -fPIC $(STRICT) $(LANE_CFLAGS) -shared -Wl,-Bsymbolic $(PLUG_WRAPS) -Dapart_plain $^ -o $@ $(LDLIBS)
 
 # As the program of a user is built: two static libraries, one with Ignis inside, one in C++ that calls it, and a program of both.
 ENGINE := $(wildcard tests/engine/*)
@@ -445,6 +451,10 @@ $(call implementations,$(WINDOWS)): $(APART) $(wildcard tests/windows/*.h)
 
 $(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(HEADERS) $(call implementations,$(WINDOWS))
 	$(WINDOWS_TEST) $(call apart,$(WINDOWS),$<) -I. $< -o $@ -static
+
+$(WINDOWS)/test_system.exe: $(WINDOWS)/plug.dll
+$(WINDOWS)/plug.dll: tests/plug.c $(WINDOWS)/apart_plain.o
+	$(WINDOWS_TEST) -shared $(PLUG_WRAPS) -Dapart_plain $^ -o $@ -static
 
 $(WINDOWS)/test_engine.exe: $(ENGINE) $(HEADERS)
 	@mkdir -p $(WINDOWS)/engine

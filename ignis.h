@@ -504,6 +504,12 @@
         nothing to the other (pass device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
         If a library is to offer Ignis to others, it exports the functions, and is the only one in the process that does.
 
+        A library with Ignis inside may be unloaded, and loaded again, while threads that have used it live on. Let go first what others would
+        call: free communicators, have tensors that were lent by DLPack given back, and call ignis_shutdown. From then on nothing of Ignis runs in
+        any thread, nor when one ends: dlclose or FreeLibrary takes the handlers away that the system was given, and all memory is given back. What
+        a reload may lose is a message of more than 255 bytes of each thread that has failed behind ignis_shutdown, and lives on. libcuda and NVRTC
+        stay loaded. (musl never unloads, nor does macOS where a library has variables of threads.)
+
     OPTIONS, for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
@@ -814,7 +820,8 @@ typedef enum ignis_diagnostic {
         IGNIS_DIAG_COUNT
 } ignis_diagnostic;
 
-/*  The first failure of a thread since ignis_status_clear. Strings live until the thread's next ignis_status_clear.
+/*  The first failure of a thread since ignis_status_clear. Strings live until the thread's next ignis_status_clear, and no longer than until
+    another thread calls ignis_shutdown: of a message that is longer the first 255 bytes stay then.
     Messages are UTF-8 in one line, to which the lines of a log may be added. Names and texts from files, peers, the environment and the caller are
     shown so that they cannot end the line or move a terminal: control characters, signs that turn the direction of writing and bytes that are no
     UTF-8 are written as \n, \x1b and so on. A message of more than 4,000 bytes loses its middle. What goes to the logger is written so, too. */
@@ -848,21 +855,21 @@ IGNIS_API ignis_status ignis_status_last(void);
 /*  ignis_status_message - the sentence of that failure, such as "ignis_array_slice: dim 3 is outside [2, 3]"
     Returns: the text, "" for no failure.
     Errors: none.
-    Ownership: lives until this thread's ignis_status_clear.
+    Ownership: lives until this thread's ignis_status_clear, or another thread's ignis_shutdown.
     Threads: any; each has its own. */
 IGNIS_API const char *ignis_status_message(void);
 
 /*  ignis_status_latest_message - the sentence of this thread's latest failure since ignis_status_clear, which may be the first
     Returns: the text, "" for no failure. A call that failed quietly, as it was given handle 0 after a failure, has none.
     Errors: none.
-    Ownership: lives until this thread's next failure or ignis_status_clear.
+    Ownership: lives until this thread's next failure or ignis_status_clear, or another thread's ignis_shutdown.
     Threads: any; each has its own. */
 IGNIS_API const char *ignis_status_latest_message(void);
 
 /*  ignis_status_query - everything that is known of that failure
     Returns: its status.
     Errors: none; a null info is allowed.
-    Ownership: the strings live until this thread's ignis_status_clear.
+    Ownership: the strings live until this thread's ignis_status_clear, or another thread's ignis_shutdown.
     Threads: any; each has its own. */
 IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
 
@@ -4587,17 +4594,20 @@ static struct {
     ignis__mutex lock;
     uint64_t made;
     DWORD here, at_exit; /* slots of the thread, and of the fiber with a callback */
-} ignis__local_slots = {IGNIS__MUTEX_INIT, 0, 0, 0};
+    bool closing;
+} ignis__local_slots = {IGNIS__MUTEX_INIT, 0, 0, 0, false};
 
 static void WINAPI ignis__locals_end(void *pointer)
 {
     ignis__locals *locals = (ignis__locals *)pointer;
     int i;
-    if (locals->owner != GetCurrentThreadId())
-        return;
-    if (locals->release)
-        locals->release(locals->value);
-    TlsSetValue(ignis__local_slots.here, NULL);
+    if (!ignis__local_slots.closing) {
+        if (locals->owner != GetCurrentThreadId())
+            return;
+        if (locals->release)
+            locals->release(locals->value);
+        TlsSetValue(ignis__local_slots.here, NULL);
+    }
     for (i = 0; i < IGNIS__LOCAL_COUNT; i++)
         HeapFree(GetProcessHeap(), 0, locals->part[i]);
     HeapFree(GetProcessHeap(), 0, locals);
@@ -4636,14 +4646,40 @@ static void *ignis__local(int which, size_t size)
 #define IGNIS__LOCAL(type, name, which) \
     static type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
 
-/*  Calls release(value) when the calling thread ends, which has variables. */
-static void ignis__at_thread_exit(void (*release)(void *), void *value)
+/*  Calls release(value) when the calling thread ends, which has variables. False: it cannot. */
+static bool ignis__at_thread_exit(void (*release)(void *), void *value)
 {
     ignis__locals *locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
     if (!locals)
-        return;
+        return false;
     locals->release = release;
     locals->value = value;
+    return true;
+}
+
+/*  Nothing is called any more when a thread ends. FlsFree calls back once for each thread that has variables, to free them. */
+static void ignis__thread_exits_close(void)
+{
+    if (!ignis__local_slots.made)
+        return;
+    ignis__local_slots.closing = true;
+    FlsFree(ignis__local_slots.at_exit);
+    TlsFree(ignis__local_slots.here);
+    ignis__local_slots.closing = false;
+    ignis__local_slots.made = 0;
+}
+
+/*  Calls unload when the library that has Ignis inside is unloaded. A program never is: there other threads run until its very end. */
+#define IGNIS__AT_UNLOAD
+static void ignis__at_unload(void (*unload)(void))
+{
+    static uint64_t told;
+    HMODULE module = NULL;
+    if (ignis__atomic_add(&told, 1) == 1 &&
+        GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+                           (LPCWSTR)(const void *)&ignis__local_slots, &module) &&
+        module != GetModuleHandleW(NULL))
+        (void)atexit(unload);
 }
 
 static void ignis__at_fork(void (*in_child)(void)) { (void)in_child; }
@@ -4839,19 +4875,39 @@ static void ignis__thread_join(ignis__thread_handle thread) { pthread_join(threa
 IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { pthread_detach(thread); }
 static int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 
-/*  Calls release(value) when the calling thread ends. */
-static pthread_key_t ignis__thread_exit_key;
-static void ignis__at_thread_exit(void (*release)(void *), void *value)
+static struct {
+    ignis__mutex lock;
+    bool made;
+    pthread_key_t key;
+} ignis__thread_exits = {IGNIS__MUTEX_INIT, false, 0};
+
+/*  Calls release(value) when the calling thread ends. False: it cannot. */
+static bool ignis__at_thread_exit(void (*release)(void *), void *value)
 {
-    static ignis__mutex lock = IGNIS__MUTEX_INIT;
-    static bool made;
-    ignis__mutex_lock(&lock);
-    if (!made)
-        made = pthread_key_create(&ignis__thread_exit_key, release) == 0;
-    ignis__mutex_unlock(&lock);
-    if (made)
-        pthread_setspecific(ignis__thread_exit_key, value);
+    bool made;
+    ignis__mutex_lock(&ignis__thread_exits.lock);
+    if (!ignis__thread_exits.made)
+        ignis__thread_exits.made = pthread_key_create(&ignis__thread_exits.key, release) == 0;
+    made = ignis__thread_exits.made;
+    ignis__mutex_unlock(&ignis__thread_exits.lock);
+    return made && pthread_setspecific(ignis__thread_exits.key, value) == 0;
 }
+
+/*  Nothing is called any more when a thread ends. A forked child may find the lock taken for ever. */
+static void ignis__thread_exits_close(void)
+{
+    if (!ignis__mutex_try(&ignis__thread_exits.lock))
+        return;
+    if (ignis__thread_exits.made)
+        pthread_key_delete(ignis__thread_exits.key);
+    ignis__thread_exits.made = false;
+    ignis__mutex_unlock(&ignis__thread_exits.lock);
+}
+
+/*  On the function that runs when the library that has Ignis inside is unloaded, or the program ends: what ignis__at_fork is given the system
+    forgets then by itself. Not by atexit, which the thread sanitizer puts off to the program's end. */
+#define IGNIS__AT_UNLOAD __attribute__((destructor))
+static void ignis__at_unload(void (*unload)(void)) { (void)unload; }
 
 /*  A variable of which each thread has its own. */
 #define IGNIS__LOCAL(type, name, which) static __thread type name;
@@ -5301,9 +5357,9 @@ typedef struct ignis__record {
     const char *call;
     int driver_error;
     const char *driver_name;
-    char *message;   /* from malloc, as it may outlive ignis_shutdown; null: there was no memory for it */
+    char *message;   /* from malloc, as it may outlive ignis_shutdown; null: text is enough, or there was no memory */
     const char *log; /* the end of message */
-    char text[256];  /* the beginning of the message */
+    char text[256];  /* the message, or its beginning */
 } ignis__record;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
@@ -5317,7 +5373,7 @@ typedef struct ignis__outer_call {
 typedef struct ignis__thread {
     ignis__record record;            /* the first failure */
     ignis_status latest;             /* of the last one, recorded or not */
-    char *latest_message;            /* from malloc; null: there was none, or no memory for it */
+    char *latest_message;            /* from malloc; null: it is that of the first, or there was no memory for it */
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
     bool called_back;                /* it runs a function given to ignis_stream_call */
@@ -5331,7 +5387,9 @@ typedef struct ignis__thread {
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0: none */
     void (*tensors_end)(void);
-    struct ignis__capture *capture; /* what ignis_graph_begin has begun */
+    struct ignis__thread *before, *after; /* in ignis__threads */
+    bool listed, ended;                   /* it is there; it ends, and will not be there again */
+    struct ignis__capture *capture;       /* what ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
     int device;
@@ -5421,24 +5479,101 @@ static void ignis__record_drop(ignis__thread *thread)
     memset(&thread->record, 0, sizeof thread->record);
 }
 
+static void ignis__latest_drop(ignis__thread *thread)
+{
+    free(thread->latest_message);
+    thread->latest_message = NULL;
+}
+
+/*  Threads that keep something from malloc: it goes when they end, and at ignis_shutdown, as a library with Ignis inside may be unloaded
+    before they end. */
+static struct {
+    ignis__mutex lock;
+    ignis__thread *first;
+} ignis__threads = {IGNIS__MUTEX_INIT, NULL};
+
+static void ignis__thread_unlist(ignis__thread *thread)
+{
+    ignis__mutex_lock(&ignis__threads.lock);
+    if (thread->before)
+        thread->before->after = thread->after;
+    else
+        ignis__threads.first = thread->after;
+    if (thread->after)
+        thread->after->before = thread->before;
+    thread->listed = false;
+    ignis__mutex_unlock(&ignis__threads.lock);
+}
+
+static void ignis__attached_free(ignis__thread *thread)
+{
+    free(thread->attached[0]);
+    free(thread->attached[1]);
+    thread->attached[0] = thread->attached[1] = NULL;
+}
+
+/*  Other destructors of the thread may use Ignis behind this one, and bring it here once more. */
 IGNIS__COLD static void ignis__thread_exit(void *pointer)
 {
     ignis__thread *thread = (ignis__thread *)pointer;
+    bool forked = ignis__atomic_load(&ignis__global.forked) != 0;
+    if (thread->listed && !forked)
+        ignis__thread_unlist(thread);
+    thread->ended = true;
     ignis__record_drop(thread);
-    free(thread->latest_message);
-    thread->latest_message = NULL;
-    free(thread->attached[0]);
-    free(thread->attached[1]);
-    thread->attached[0] = thread->attached[1] = NULL; /* other destructors of the thread may use Ignis, and bring this here once more */
-    if (thread->tensors_end && !ignis__atomic_load(&ignis__global.forked))
+    ignis__latest_drop(thread);
+    ignis__attached_free(thread);
+    if (thread->tensors_end && !forked)
         thread->tensors_end();
+}
+
+static void ignis__unload(void);
+
+/*  The calling thread keeps something from malloc. */
+IGNIS__COLD static void ignis__thread_watch(ignis__thread *thread)
+{
+    if (thread->listed || ignis__atomic_load(&ignis__global.forked))
+        return;
+    ignis__at_unload(ignis__unload);
+    if (!ignis__at_thread_exit(ignis__thread_exit, thread) || thread->ended)
+        return;
+    ignis__mutex_lock(&ignis__threads.lock);
+    thread->before = NULL;
+    thread->after = ignis__threads.first;
+    if (thread->after)
+        thread->after->before = thread;
+    ignis__threads.first = thread;
+    thread->listed = true;
+    ignis__mutex_unlock(&ignis__threads.lock);
+}
+
+/*  Frees a thread's messages: of the first failure's its beginning stays. */
+static void ignis__messages_cut(ignis__thread *thread)
+{
+    ignis__latest_drop(thread);
+    free(thread->record.message);
+    thread->record.message = NULL;
+    thread->record.log = "";
+}
+
+/*  Frees what threads keep, at ignis_shutdown, but the messages of the calling thread, which may ask for them. */
+static void ignis__threads_close(void)
+{
+    ignis__thread *thread;
+    ignis__mutex_lock(&ignis__threads.lock);
+    for (thread = ignis__threads.first; thread; thread = thread->after) {
+        ignis__attached_free(thread);
+        if (thread != &ignis__this_thread)
+            ignis__messages_cut(thread);
+    }
+    ignis__mutex_unlock(&ignis__threads.lock);
 }
 
 /*  Keeps a copy of a failure's message as the latest. */
 IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *message)
 {
     size_t size = strlen(message) + 1;
-    free(thread->latest_message);
+    ignis__latest_drop(thread);
     thread->latest_message = (char *)malloc(size);
     if (thread->latest_message)
         memcpy(thread->latest_message, message, size);
@@ -5450,13 +5585,16 @@ static ignis_status ignis__record_adopt(const ignis__record *record)
     ignis__thread *thread = &ignis__this_thread;
     ignis_status status = record->status;
     thread->latest = status;
-    ignis__at_thread_exit(ignis__thread_exit, thread);
+    ignis__thread_watch(thread);
+    if (thread->record.status == IGNIS_OK) {
+        thread->record = *record;
+        if (!thread->quiet)
+            ignis__latest_drop(thread);
+        return status;
+    }
     if (!thread->quiet)
         ignis__latest_keep(thread, ignis__record_text(record));
-    if (thread->record.status == IGNIS_OK)
-        thread->record = *record;
-    else
-        free(record->message);
+    free(record->message);
     return status;
 }
 
@@ -5543,13 +5681,14 @@ IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *fo
         ignis__text_addv(&text, format, again);
         ignis__text_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
         va_end(again);
-        if (round == 1 || (said = (char *)malloc(text.length + 1)) == NULL)
+        if (round == 1 || text.length < sizeof beginning || (said = (char *)malloc(text.length + 1)) == NULL)
             break;
         ignis__text_begin(&text, said, text.length + 1);
     }
     ignis__text_begin(&text, cause.text, sizeof cause.text);
     ignis__text_add_message(&text, said ? said : beginning, log);
-    cause.message = (char *)malloc(text.length + 1);
+    if (text.length >= sizeof cause.text || *log)
+        cause.message = (char *)malloc(text.length + 1);
     if (cause.message) {
         ignis__text_begin(&text, cause.message, text.length + 1);
         ignis__text_add_message(&text, said ? said : beginning, log);
@@ -5716,8 +5855,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
 IGNIS__COLD IGNIS_API void ignis_status_clear(void)
 {
     ignis__record_drop(&ignis__this_thread);
-    free(ignis__this_thread.latest_message);
-    ignis__this_thread.latest_message = NULL;
+    ignis__latest_drop(&ignis__this_thread);
 }
 
 IGNIS_API const char *ignis_status_name(ignis_status status)
@@ -6441,12 +6579,15 @@ typedef struct ignis__pool {
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
     ignis__slot *free;
+    struct ignis__pool *next;
 } ignis__pool;
 
+static uint64_t ignis__pools; /* a list of those with pages: the address of the first */
+
 #define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
-#define IGNIS__POOL_NAMED(item, kind, what, freed, former)                       \
-    {                                                                            \
-        sizeof(item), kind, what, freed, former, IGNIS__MUTEX_INIT, 0, {0}, NULL \
+#define IGNIS__POOL_NAMED(item, kind, what, freed, former)                             \
+    {                                                                                  \
+        sizeof(item), kind, what, freed, former, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
     }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
@@ -6456,7 +6597,7 @@ static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
     return (ignis__slot *)(void *)(pool->pages[page] + (shifted - ((uint64_t)IGNIS__POOL_FIRST_PAGE << page)) * pool->item_size);
 }
 
-/*  Slots come from malloc and stay: they outlive ignis_shutdown, and with it the user's allocator. */
+/*  Slots come from malloc and stay: they outlive ignis_shutdown, and with it the user's allocator. They go when a library is unloaded. */
 IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
 {
     uint64_t index = pool->count, shifted = index + IGNIS__POOL_FIRST_PAGE;
@@ -6468,12 +6609,34 @@ IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
         pool->pages[page] = (char *)calloc(IGNIS__POOL_FIRST_PAGE << page, pool->item_size);
         if (!pool->pages[page])
             return NULL;
+        if (page == 0) {
+            uint64_t first = ignis__atomic_load(&ignis__pools);
+            do
+                pool->next = (ignis__pool *)(uintptr_t)first;
+            while (!ignis__atomic_swap_if(&ignis__pools, &first, (uint64_t)(uintptr_t)pool));
+        }
     }
     slot = ignis__pool_slot(pool, index);
     slot->index = (uint32_t)index;
     ignis__mutex_init(&slot->lock);
     ignis__atomic_store(&pool->count, index + 1);
     return slot;
+}
+
+/*  Frees all slots, when nobody can ask for a handle any more. */
+IGNIS__COLD static void ignis__pools_free(void)
+{
+    ignis__pool *pool = (ignis__pool *)(uintptr_t)ignis__atomic_load(&ignis__pools);
+    int page;
+    for (; pool; pool = pool->next) {
+        for (page = 0; page < IGNIS__POOL_PAGES; page++) {
+            free(pool->pages[page]);
+            pool->pages[page] = NULL;
+        }
+        ignis__atomic_store(&pool->count, 0);
+        pool->free = NULL;
+    }
+    ignis__atomic_store(&ignis__pools, 0);
 }
 
 /*  A slot that nobody else can see yet; fill the item, then ignis__pool_publish it. Null, and reported: out of memory. */
@@ -15506,6 +15669,7 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
     if (thread->setup != ignis__global.setups) {
         thread->setup = ignis__global.setups;
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
+        thread->tensor_capacity = thread->scope_capacity = 0; /* ignis_shutdown has freed them */
         thread->seed = thread->random_used = thread->random_launches = 0;
         thread->random_again = false;
         thread->tape = NULL;
@@ -18189,7 +18353,7 @@ static void ignis__tensors_end(void)
 static void ignis__tensors_at_exit(void)
 {
     ignis__this_thread.tensors_end = ignis__tensors_end;
-    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
+    ignis__thread_watch(&ignis__this_thread);
 }
 
 static void ignis__node_unlink(ignis__node *node)
@@ -49421,6 +49585,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     if (!fork_watched)
         ignis__at_fork(ignis__forked);
     fork_watched = true;
+    ignis__at_unload(ignis__unload);
     ignis__global.setups++;
     return IGNIS_OK;
 }
@@ -49455,6 +49620,24 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     }
     ignis__mutex_unlock(&ignis__setup_lock);
     return status;
+}
+
+/*  A library with Ignis inside is unloaded, or the program ends, and other threads live on: nothing of Ignis is called by them any more. What
+    stays is what they have kept since ignis_shutdown. Without one, as in a program that just ends, they may still be at work. */
+IGNIS__AT_UNLOAD static void ignis__unload(void)
+{
+    if (ignis__atomic_load(&ignis__global.forked)) {
+        ignis__thread_exits_close();
+        return;
+    }
+    if (ignis__mutex_try(&ignis__setup_lock)) {
+        if (!ignis__atomic_load(&ignis__global.ready)) {
+            ignis__messages_cut(&ignis__this_thread);
+            ignis__pools_free();
+        }
+        ignis__mutex_unlock(&ignis__setup_lock);
+    }
+    ignis__thread_exits_close();
 }
 
 /*  Reports every array that is alive, and frees it. Views count too: they are handles that nobody has freed. */
@@ -49558,10 +49741,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #ifndef IGNIS_NO_TENSORS
     ignis__measured_close();
 #endif
+    ignis__threads_close();
     ignis__atomic_store(&ignis__global.ready, 0);
     ignis__give_back_lent();
     status = ignis__this_thread.record.status;
     if (before.status != IGNIS_OK) { /* an earlier failure of the thread stays the first */
+        if (status != IGNIS_OK && !ignis__this_thread.latest_message)
+            ignis__latest_keep(&ignis__this_thread, ignis_status_message());
         ignis__record_drop(&ignis__this_thread);
         ignis__this_thread.record = before;
     }

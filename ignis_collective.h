@@ -7660,6 +7660,30 @@ IGNIS__COLD static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *
     return false;
 }
 
+/*  Keeps the library that Ignis is inside of, if any, from being unloaded: a thread is in it for which nobody can wait. */
+IGNIS__COLD static void ignis__library_stay(void)
+{
+#ifdef _WIN32
+    HMODULE module;
+    (void)GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN,
+                             (LPCWSTR)(const void *)&ignis__local_slots, &module);
+#else
+    struct {
+        const char *file;
+        void *base;
+        const char *symbol;
+        void *address;
+    } found = IGNIS__ZERO; /* a Dl_info */
+    int (*find)(const void *address, void *info);
+    void *program = dlopen(NULL, RTLD_LAZY), *symbol = program ? dlsym(program, "dladdr") : NULL; /* dlfcn.h hides it from strict C */
+    memcpy(&find, &symbol, sizeof find);
+    if (symbol && find(&ignis__fds, &found) && found.file)
+        (void)dlopen(found.file, RTLD_LAZY);
+    if (program)
+        dlclose(program);
+#endif
+}
+
 /*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort does it, and waits for nobody; with
     other hosts it could cut off what is still on its way to them. Whoever does not come in time is left to the ender. */
 static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
@@ -7681,10 +7705,12 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
     while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
         ignis__sleep_us(20);
-    if (nccl->ending && ignis__atomic_load(&nccl->users) > 1)
+    if (nccl->ending && ignis__atomic_load(&nccl->users) > 1) {
+        ignis__library_stay();
         ignis__thread_detach(nccl->ender);
-    else if (nccl->ending)
+    } else if (nccl->ending) {
         ignis__thread_join(nccl->ender);
+    }
     ignis__nccl_drop(nccl);
 }
 

@@ -4,6 +4,24 @@
 
 #include "tensor.h"
 
+#ifdef _WIN32
+#define PLUG "plug.dll"
+#define dlopen(name, how) ((void *)LoadLibraryA(name))
+#define dlsym(library, name) ((void *)GetProcAddress((HMODULE)(library), name))
+#define dlclose(library) (!FreeLibrary((HMODULE)(library)))
+#define plug_mapped(name) (GetModuleHandleA(name) != NULL)
+#else
+#define PLUG "plug.so"
+static bool plug_mapped(const char *name)
+{
+    void *library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+    if (library)
+        dlclose(library);
+    return library != NULL;
+}
+#endif
+static char plug_path[1024]; /* beside this program */
+
 static const char *const kernel_source = "extern \"C\" __global__ void fill(float *x) { x[threadIdx.x] = 7.0f; }\n";
 
 /*  Letters of one byte in every code page, of two and three bytes, and two UTF-16 words. */
@@ -50,6 +68,119 @@ TEST(names_are_utf_8)
     CHECK_INT(files_found, 2);
     CHECK_OK(ignis_tensor_release(tensor));
     CHECK_OK(ignis_tensor_release(loaded));
+}
+
+/* --- a library with Ignis inside, loaded and unloaded -------------------------------------------------------------------------- */
+
+/*  What a thread of the host is told to do while a module is loaded: it lives on when that is unloaded. */
+typedef struct worker {
+    pthread_t thread;
+    pthread_barrier_t turn;
+    int (*job)(void); /* null: end */
+    int result;
+} worker;
+
+static void *worker_main(void *context)
+{
+    worker *self = (worker *)context;
+    for (;;) {
+        pthread_barrier_wait(&self->turn);
+        if (!self->job)
+            return NULL;
+        self->result = self->job();
+        pthread_barrier_wait(&self->turn);
+    }
+}
+
+static bool worker_begin(worker *self)
+{
+    pthread_barrier_init(&self->turn, NULL, 2);
+    return pthread_create(&self->thread, NULL, worker_main, self) == 0;
+}
+
+static int worker_do(worker *self, int (*job)(void))
+{
+    self->job = job;
+    pthread_barrier_wait(&self->turn);
+    pthread_barrier_wait(&self->turn);
+    return self->result;
+}
+
+static void worker_end(worker *self)
+{
+    self->job = NULL;
+    pthread_barrier_wait(&self->turn);
+    pthread_join(self->thread, NULL);
+    pthread_barrier_destroy(&self->turn);
+}
+
+static void *plug;
+static void (*plug_count)(long *blocks);
+static int (*plug_begin)(const char *cuda), (*plug_work)(void), (*plug_fail)(void), (*plug_end)(void);
+
+static bool plug_symbol(void *function, const char *name)
+{
+    void *symbol = dlsym(plug, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static bool plug_load(void)
+{
+    plug = dlopen(plug_path, RTLD_NOW | RTLD_LOCAL);
+    return plug && plug_symbol(&plug_begin, "plug_begin") && plug_symbol(&plug_work, "plug_work") && plug_symbol(&plug_fail, "plug_fail") &&
+           plug_symbol(&plug_end, "plug_end") && plug_symbol(&plug_count, "plug_count");
+}
+
+/*  After an unload nothing of the module is called: not when threads end that have worked or failed in it, before, in, or after a setup, in
+    one setup or in several. The system has its keys of threads back, and no memory is lost. */
+TEST(a_library_is_unloaded_while_threads_live_on)
+{
+    /* jobs, a letter each: s setup and e shutdown by the host's main thread, x a setup that fails; w work and f failure in the thread, W and F
+       the same in the main thread */
+    static const char *const cases[] = {"e", "swe", "sfe", "swfe", "f",         "fswe",     "sWef",  "xf",     "x",
+                                        "F", "fF",  "sWe", "sWFe", "swWeswWeF", "swfeswfe", "seswe", "swefswe"};
+    int i, round;
+    long blocks = 0;
+    if (!plug_load())
+        SKIP("there is no " PLUG " beside the program");
+    dlclose(plug);
+    for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        for (round = 0; round < 2; round++) {
+            const char *job;
+            worker thread;
+#ifndef _WIN32
+            static unsigned first_key;
+            pthread_key_t key;
+#endif
+            REQUIRE(worker_begin(&thread));
+            REQUIRE(plug_load());
+            plug_count(&blocks);
+            blocks = 0;
+            for (job = cases[i]; *job; job++) {
+                int result = *job == 's'   ? plug_begin(NULL)
+                             : *job == 'x' ? plug_begin("/nowhere/libcuda.so") == 0
+                             : *job == 'w' ? worker_do(&thread, plug_work)
+                             : *job == 'f' ? worker_do(&thread, plug_fail)
+                             : *job == 'W' ? plug_work()
+                             : *job == 'F' ? plug_fail()
+                                           : plug_end();
+                if (result != 0)
+                    test__fail(__FILE__, __LINE__, job);
+            }
+            CHECK_INT(dlclose(plug), 0);
+            CHECK(!plug_mapped(plug_path));
+            worker_end(&thread);
+            if (blocks != 0)
+                printf("%s: %ld blocks of memory are lost\n", cases[i], blocks), test__fail(__FILE__, __LINE__, "none is");
+#ifndef _WIN32
+            REQUIRE(pthread_key_create(&key, NULL) == 0);
+            first_key = i == 0 && round == 0 ? (unsigned)key : first_key;
+            CHECK_INT(key, first_key);
+            CHECK_INT(pthread_key_delete(key), 0);
+#endif
+        }
+    }
 }
 
 #ifdef _WIN32
@@ -228,4 +359,9 @@ TEST(macros_of_windows_stay_away)
 
 #endif
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv)
+{
+    const char *slash = strrchr(argv[0], '/');
+    snprintf(plug_path, sizeof plug_path, "%.*s" PLUG, slash ? (int)(slash - argv[0]) + 1 : 0, argv[0]);
+    return test_run_in_folder(argc, argv);
+}
