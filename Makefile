@@ -241,8 +241,10 @@ $(OUT)/fuzz/apart_plain.o $(OUT)/fuzz/apart_models.o: $(APART)
 	@mkdir -p $(OUT)/fuzz
 	$(FUZZ_CC) $(implementation)
 
+# Where the work behind an input is counted: each straight piece of code that is run.
+FUZZ_COUNTED := $(shell grep -l __sanitizer_cov_trace_pc tests/fuzz_*.c)
 $(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS) $(OUT)/fuzz/apart_plain.o $(OUT)/fuzz/apart_models.o
-	$(FUZZ_CC) $(call apart,$(OUT)/fuzz,$<) -I. $< -o $@ $(LDLIBS)
+	$(FUZZ_CC) $(if $(filter $<,$(FUZZ_COUNTED)),-fsanitize-coverage=trace-pc) $(call apart,$(OUT)/fuzz,$<) -I. $< -o $@ $(LDLIBS)
 
 # Both directions against the Python package safetensors, where that is installed.
 check-safetensors: $(SIMULATOR) $(OUT)/file_copy

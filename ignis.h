@@ -35656,7 +35656,7 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
     marks; where it is not clear which byte is whose, the result is marked. */
 
 #ifndef IGNIS__CHAT_STEPS
-#define IGNIS__CHAT_STEPS 20000000   /* nodes walked, and items or 64 bytes looked at */
+#define IGNIS__CHAT_STEPS 20000000   /* nodes walked, items, pieces written, 4 characters looked at, 64 bytes copied or compared */
 #define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
 #endif
 #define IGNIS__CHAT_DEPTH 250    /* nodes inside nodes while they are walked: the C stack */
@@ -35968,7 +35968,7 @@ static bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t 
 /*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
 static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size, const char *marks, bool mark)
 {
-    if (!ignis__chat_work(c, (int64_t)(size / 64)) || size == 0)
+    if (!ignis__chat_work(c, 1 + (int64_t)(size / 64)) || size == 0)
         return;
     if (out->capacity - out->size < size && !ignis__chat_reserve(c, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
         return;
@@ -36013,7 +36013,7 @@ static uint32_t ignis__chat_code(const char *text)
 static int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
 {
     int64_t count = 0, i;
-    ignis__chat_work(c, string.number / 64);
+    ignis__chat_work(c, string.number / 16);
     for (i = 0; i < string.number; i++)
         count += ((unsigned char)string.u.text[i] & 0xC0) != 0x80;
     return count;
@@ -36106,8 +36106,9 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
     case IGNIS__CHAT_STRING:
         if (equal && a.number != b.number)
             return 2;
-        ignis__chat_work(c, a.number / 64);
-        sign = memcmp(a.u.text, b.u.text, (size_t)(a.number < b.number ? a.number : b.number));
+        count = a.number < b.number ? a.number : b.number;
+        ignis__chat_work(c, count / 64);
+        sign = memcmp(a.u.text, b.u.text, (size_t)count);
         return sign ? (sign > 0) - (sign < 0) : (a.number > b.number) - (a.number < b.number);
     case IGNIS__CHAT_LIST:
     case IGNIS__CHAT_TUPLE:
@@ -36179,7 +36180,8 @@ static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, 
     for (i = 0; i < items->count && ignis__chat_work(c, 1); i += 2) {
         const ignis__chat_value *other = &items->item[i];
         if (key.kind == IGNIS__CHAT_STRING && other->kind == IGNIS__CHAT_STRING
-                ? key.number == other->number && memcmp(key.u.text, other->u.text, (size_t)key.number) == 0
+                ? key.number == other->number && ignis__chat_work(c, key.number / 64) &&
+                      memcmp(key.u.text, other->u.text, (size_t)key.number) == 0
                 : ignis__chat_equal(c, key, *other))
             return i;
     }
@@ -36205,15 +36207,19 @@ static void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items, const 
 }
 
 /*  Can it be the key of a dict? A failure where not. */
-static bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
+static bool ignis__chat_hashable_at(ignis__chat *c, ignis__chat_value key, int depth)
 {
     int64_t i;
     if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT)
         ignis__chat_fail(c, "a %s cannot be a key", ignis__chat_kinds[key.kind]);
-    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && !c->fault; i++)
-        ignis__chat_hashable(c, key.u.items->item[i]);
+    if (depth > IGNIS__CHAT_NESTING)
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && ignis__chat_work(c, 1); i++)
+        ignis__chat_hashable_at(c, key.u.items->item[i], depth + 1);
     return !c->fault;
 }
+
+static bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key) { return ignis__chat_hashable_at(c, key, 0); }
 
 /*  What is walked over, in *out: the items from out->at to out->count. A failure where nothing can be. */
 static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
@@ -36240,6 +36246,96 @@ static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_it
         ignis__chat_fail(c, "there is nothing to walk over in %s", ignis__chat_kinds[v.kind]);
     }
     return !c->fault;
+}
+
+/* --- searching ------------------------------------------------------------------------------------------------------ */
+
+/*  Looks for a text in another, from the front or from the back, in a time that grows with the sum of their lengths: the two-way algorithm
+    (Crochemore and Perrin 1991). */
+typedef struct ignis__chat_needle {
+    const char *text;
+    size_t length;
+    bool back;
+    size_t border, period; /* where its two parts meet; by how much it goes on when both were there */
+    bool periodic;         /* what has been compared before that need not be again */
+} ignis__chat_needle;
+
+/*  A byte of a text, counted from its front or from its back. */
+static char ignis__chat_byte(const char *text, size_t size, bool back, size_t at) { return text[back ? size - 1 - at : at]; }
+
+static char ignis__chat_needle_at(const ignis__chat_needle *needle, size_t at)
+{
+    return ignis__chat_byte(needle->text, needle->length, needle->back, at);
+}
+
+/*  Where the greatest ending of the text begins, by the order of bytes or by the other one, and its period. */
+static size_t ignis__chat_needle_ending(const ignis__chat_needle *needle, bool other, size_t *period)
+{
+    size_t begin = 0, at = 1, same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
+    *period = 1;
+    while (at + same < needle->length) {
+        char x = ignis__chat_needle_at(needle, at + same), y = ignis__chat_needle_at(needle, begin + same);
+        if (x == y) {
+            same++;
+            if (same == *period)
+                at += *period, same = 0;
+        } else if ((x < y) != other) {
+            at += same + 1;
+            same = 0;
+            *period = at - begin;
+        } else {
+            begin = at++;
+            same = 0;
+            *period = 1;
+        }
+    }
+    return begin;
+}
+
+static ignis__chat_needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
+{
+    ignis__chat_needle needle;
+    size_t period, begin, i;
+    ignis__chat_work(c, 1 + part.number / 2);
+    needle.text = part.u.text;
+    needle.length = (size_t)part.number;
+    needle.back = back;
+    needle.border = ignis__chat_needle_ending(&needle, false, &needle.period);
+    begin = ignis__chat_needle_ending(&needle, true, &period);
+    if (begin > needle.border)
+        needle.border = begin, needle.period = period;
+    for (i = 0; i < needle.border && needle.border + needle.period <= needle.length; i++)
+        if (ignis__chat_needle_at(&needle, i) != ignis__chat_needle_at(&needle, i + needle.period))
+            break;
+    needle.periodic = i == needle.border;
+    if (!needle.periodic)
+        needle.period = (needle.border > needle.length - needle.border ? needle.border : needle.length - needle.border) + 1;
+    return needle;
+}
+
+/*  Where it is in a text, the first place from its front or from its back; null where it is not. */
+static const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size, const ignis__chat_needle *needle)
+{
+    size_t length = needle->length, at = 0, known = 0, i;
+    while (at + length <= size) {
+        i = needle->border > known ? needle->border : known;
+        while (i < length && ignis__chat_needle_at(needle, i) == ignis__chat_byte(text, size, needle->back, at + i))
+            i++;
+        if (i < length) {
+            at += i - needle->border + 1;
+            known = 0;
+            continue;
+        }
+        i = needle->border;
+        while (i > known && ignis__chat_needle_at(needle, i - 1) == ignis__chat_byte(text, size, needle->back, at + i - 1))
+            i--;
+        if (i <= known)
+            break;
+        at += needle->period;
+        known = needle->periodic ? length - needle->period : 0;
+    }
+    ignis__chat_work(c, (int64_t)((at < size ? at + length : size) / 4));
+    return at + length <= size ? needle->back ? text + size - at - length : text + at : NULL;
 }
 
 /* --- numbers and texts ---------------------------------------------------------------------------------------------- */
@@ -36311,11 +36407,12 @@ static bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, 
 }
 
 /*  A number as Python's repr writes it: the fewest digits that come back. */
-static void ignis__chat_write_real(double real, char out[40])
+static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
 {
     char text[40];
     const char *at;
     int precision, exponent;
+    ignis__chat_work(c, 64); /* by trial */
     if (real != real || real - real != 0) {
         snprintf(out, 40, "%s", real != real ? "nan" : real < 0 ? "-inf" : "inf");
         return;
@@ -36343,6 +36440,7 @@ static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ig
     size_t size = (size_t)string.number, at, length, from = 0;
     const char *text = string.u.text, *known, *one = json || (memchr(text, '\'', size) && !memchr(text, '"', size)) ? "\"" : "'";
     bool marked = ignis__chat_marked(string);
+    ignis__chat_work(c, string.number / 4);
     ignis__chat_write_words(c, out, one, marked);
     for (at = 0; at < size && !c->fault; at += length) {
         uint32_t code = ignis__chat_code(text + at);
@@ -36353,7 +36451,6 @@ static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ig
                        (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) ||
                        (code >= 0xE000 && code <= 0xF8FF) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) || code >= 0xE0000;
         length = ignis__chat_character(text + at);
-        ignis__chat_work(c, !json);
         known = code && code < 128 ? strchr(plain[json != NULL], (int)code) : NULL;
         if (known)
             snprintf(piece, sizeof piece, "\\%c", escaped[json != NULL][known - plain[json != NULL]]);
@@ -36435,7 +36532,7 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
         text = number;
         break;
     case IGNIS__CHAT_FLOAT:
-        ignis__chat_write_real(v.u.real, number);
+        ignis__chat_write_real(c, v.u.real, number);
         text = !json || v.u.real - v.u.real == 0 ? number : v.u.real != v.u.real ? "NaN" : v.u.real > 0 ? "Infinity" : "-Infinity";
         break;
     case IGNIS__CHAT_STRING:
@@ -37309,7 +37406,7 @@ typedef struct ignis__chat_row {
 
 static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
 static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call);
-static int ignis__chat_row_find(char of, ignis__chat_value name);
+static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
 static const ignis__chat_row *ignis__chat_row_at(int64_t row);
 
 static ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
@@ -37404,7 +37501,7 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
         if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name.u.text, name.number))
             return true;
     }
-    row = of == ' ' ? -1 : ignis__chat_row_find(of, name);
+    row = of == ' ' ? -1 : ignis__chat_row_find(c, of, name);
     if (row < 0)
         return false;
     *out = ignis__chat_make(IGNIS__CHAT_FUNCTION, row);
@@ -37418,7 +37515,7 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
 static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
 {
     size_t at = 0;
-    ignis__chat_work(c, character / 64);
+    ignis__chat_work(c, character / 4);
     while (character-- > 0 && at < (size_t)string.number)
         at += ignis__chat_character(string.u.text + at);
     return at;
@@ -37528,6 +37625,7 @@ static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, i
     static const char plain[] = "&<>'\"";
     static const char *const escaped[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     size_t at, from = 0, size = (size_t)string.number;
+    ignis__chat_work(c, string.number / 16);
     for (at = 0; at < size && !c->fault; at++) {
         const char *known = string.u.text[at] ? strchr(plain, string.u.text[at]) : NULL;
         if (!known)
@@ -37642,6 +37740,7 @@ static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__c
     if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
         if (strchr("/d%", op) && ignis__chat_as_real(b) == 0)
             return ignis__chat_fail(c, "a division by 0");
+        ignis__chat_work(c, strchr("d%", op) ? 16 : 0); /* fmod of numbers far apart goes bit by bit */
         if (op == '/' || a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)
             out = ignis__chat_real(ignis__chat_floating(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
         else if (!ignis__chat_whole(op, a.number, b.number, &out.number))
@@ -37667,31 +37766,20 @@ static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__c
     return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind], ignis__chat_operators[i].text, ignis__chat_kinds[b.kind]);
 }
 
-static const char *ignis__chat_search(const char *text, size_t size, const char *part, size_t length)
-{
-    const char *end = text + size, *at;
-    if (length == 0)
-        return text;
-    for (at = text; (size_t)(end - at) >= length; at++) {
-        at = (const char *)memchr(at, *part, (size_t)(end - at) - length + 1);
-        if (!at)
-            return NULL;
-        if (memcmp(at, part, length) == 0)
-            return at;
-    }
-    return NULL;
-}
-
 static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_items items;
+    ignis__chat_needle needle;
     int64_t i;
     if (c->fault)
         return false;
     if (b.kind == IGNIS__CHAT_STRING) {
-        if (a.kind != IGNIS__CHAT_STRING)
+        if (a.kind != IGNIS__CHAT_STRING) {
             ignis__chat_fail_kind(c, "what a text may contain is text", a);
-        return ignis__chat_work(c, b.number / 16) && ignis__chat_search(b.u.text, (size_t)b.number, a.u.text, (size_t)a.number);
+            return false;
+        }
+        needle = ignis__chat_needle_of(c, a, false);
+        return !c->fault && ignis__chat_search(c, b.u.text, (size_t)b.number, &needle) != NULL;
     }
     if (b.kind == IGNIS__CHAT_DICT)
         return ignis__chat_hashable(c, a) && ignis__chat_find(c, b.u.items, a) >= 0;
@@ -37725,7 +37813,7 @@ static ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value na
     for (scope = c->scope; scope && ignis__chat_work(c, 1); scope = scope->outer)
         if ((at = ignis__chat_find(c, &scope->names, name)) >= 0)
             return scope->names.item[at + 1];
-    row = ignis__chat_row_find('g', name);
+    row = ignis__chat_row_find(c, 'g', name);
     return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row) : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
 }
 
@@ -37998,7 +38086,7 @@ static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_r
 /*  A filter or a test by its name. */
 static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call)
 {
-    int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(of, name) : -1;
+    int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(c, of, name) : -1;
     if (c->fault || name.kind != IGNIS__CHAT_STRING)
         return ignis__chat_fail(c, "the name of a filter or test is text");
     if (row < 0)
@@ -38153,26 +38241,19 @@ static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t
     separates all characters. */
 static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit, bool right, ignis__chat_items *out)
 {
-    size_t size = (size_t)s.number, step = (size_t)by.number, at = 0, end = size, place = right ? size : 0;
+    size_t size = (size_t)s.number, step = (size_t)by.number, at = 0, end = size, place;
+    ignis__chat_needle needle = ignis__chat_needle_of(c, by, right);
     int64_t i, k;
     memset(out, 0, sizeof *out);
-    ignis__chat_work(c, s.number / 16);
-    for (; !right && out->count != limit && ignis__chat_work(c, 1); at = place + step) {
-        const char *found = ignis__chat_search(s.u.text + at, size - at, by.u.text, step);
+    while (out->count != limit && ignis__chat_work(c, 1)) { /* what is left lies from `at` to `end` */
+        const char *found = ignis__chat_search(c, s.u.text + at, end - at, &needle);
         if (step == 0 && out->count)
-            found = at < size ? found + ignis__chat_character(found) : NULL;
+            found = at == end ? NULL : right ? s.u.text + ignis__chat_before(s.u.text, end) : found + ignis__chat_character(found);
         if (!found)
             break;
         place = (size_t)(found - s.u.text);
-        ignis__chat_add(c, out, ignis__chat_part(s, at, place));
-    }
-    while (right && out->count != limit && place >= step && !c->fault) {
-        if (memcmp(s.u.text + place - step, by.u.text, step) != 0) {
-            place--;
-            continue;
-        }
-        ignis__chat_add(c, out, ignis__chat_part(s, place, end));
-        end = place -= step;
+        ignis__chat_add(c, out, right ? ignis__chat_part(s, place + step, end) : ignis__chat_part(s, at, place));
+        *(right ? &end : &at) = right ? place : place + step;
     }
     ignis__chat_add(c, out, ignis__chat_part(s, at, end));
     for (i = 0, k = out->count - 1; right && i < k; i++, k--) {
@@ -38186,16 +38267,23 @@ static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_
 static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];
+    bool given = ignis__chat_given(set), ascii[128];
     size_t from = 0, to = (size_t)s.number, at, next;
     int side;
-    if (ignis__chat_given(set) && !ignis__chat_want_text(c, set))
+    if (given && !ignis__chat_want_text(c, set))
         return s;
+    memset(ascii, 0, sizeof ascii);
+    ignis__chat_work(c, given ? set.number / 16 : 0);
+    for (at = 0; given && at < (size_t)set.number; at++)
+        if ((unsigned char)set.u.text[at] < 128)
+            ascii[(unsigned char)set.u.text[at]] = true;
     for (side = 1; side <= 2; side++) {
-        while ((call->how & side) && from < to) {
+        while ((call->how & side) && from < to && ignis__chat_work(c, 1)) {
             at = side == 1 ? from : ignis__chat_before(s.u.text, to);
             next = at + ignis__chat_character(s.u.text + at);
-            if (ignis__chat_given(set) ? !ignis__chat_search(set.u.text, (size_t)set.number, s.u.text + at, next - at)
-                                       : !ignis__chat_is_space(s.u.text + at))
+            if (!given           ? !ignis__chat_is_space(s.u.text + at)
+                : next - at == 1 ? !ascii[(unsigned char)s.u.text[at]]
+                                 : !ignis__chat_contains(c, ignis__chat_part(s, at, next), set))
                 break;
             *(side == 1 ? &from : &to) = side == 1 ? next : at;
         }
@@ -38210,7 +38298,7 @@ static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *c
     char *text = (char *)ignis__chat_alloc(c, (size_t)s.number + 1);
     bool up = call->how > 0;
     int64_t i;
-    if (!text)
+    if (!text || !ignis__chat_work(c, s.number / 4))
         return s;
     for (i = 0; i < s.number; i++) {
         char x = s.u.text[i];
@@ -38240,6 +38328,7 @@ static ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *
         ignis__chat_pieces(c, s, by, limit, call->how == 1, parts);
         return out;
     }
+    ignis__chat_work(c, s.number / 4);
     while (at < size && ignis__chat_work(c, 1)) {
         for (; at < size && ignis__chat_is_space(s.u.text + at); at += ignis__chat_character(s.u.text + at))
             continue;
@@ -38262,6 +38351,7 @@ static ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *
 {
     ignis__chat_value s = call->self, out = ignis__chat_new(c, IGNIS__CHAT_LIST);
     size_t at = 0, from = 0, size = (size_t)s.number, end;
+    ignis__chat_work(c, s.number / 4);
     while (at < size && !c->fault) {
         end = ignis__chat_line_end(s.u.text + at, size - at);
         if (end) {
@@ -38281,9 +38371,9 @@ static ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call 
     ignis__chat_value s = call->self, with = call->value[0], part;
     bool tuple = with.kind == IGNIS__CHAT_TUPLE && call->how < 3, front = call->how % 2 == 1, yes = false;
     int64_t i;
-    for (i = 0; i < (tuple ? with.u.items->count : 1) && !yes; i++) {
+    for (i = 0; i < (tuple ? with.u.items->count : 1) && !yes && !c->fault; i++) {
         part = tuple ? with.u.items->item[i] : with;
-        if (!ignis__chat_want_text(c, part))
+        if (!ignis__chat_want_text(c, part) || !ignis__chat_work(c, 1 + part.number / 64))
             return part;
         yes = part.number <= s.number && memcmp(s.u.text + (front ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
     }
@@ -38584,7 +38674,7 @@ static ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *c
     }
     if (c->fault || !ignis__chat_each(c, call->self, &items))
         return absent;
-    if (by.kind == IGNIS__CHAT_STRING && ignis__chat_search(by.u.text, (size_t)by.number, ",", 1))
+    if (by.kind == IGNIS__CHAT_STRING && by.number && memchr(by.u.text, ',', (size_t)by.number))
         return ignis__chat_lacks(c, "sort by several attributes");
     for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
         key = ignis__chat_path(c, items.item[i], by, absent, fold);
@@ -38730,6 +38820,7 @@ static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_cal
         i++;
         if (i + 1 < format.number && format.u.text[i] == '-')
             short_one = true, i++;
+        ignis__chat_work(c, 8);
         one[1] = i < format.number ? format.u.text[i] : 0;
         if (!one[1] || !strchr(known, one[1]) || (short_one && !strchr("dHIjmMSyUW", one[1])))
             return ignis__chat_lacks(c, "strftime_now with '%%%c'", one[1] > ' ' && one[1] < 127 ? one[1] : '?');
@@ -38792,9 +38883,10 @@ static const ignis__chat_row ignis__chat_rows[] = {
 };
 /* clang-format on */
 
-static int ignis__chat_row_find(char of, ignis__chat_value name)
+static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
 {
     int i;
+    ignis__chat_work(c, 8); /* for the whole table */
     for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
         if (strchr(ignis__chat_rows[i].of, of) && ignis__chat_in_words(ignis__chat_rows[i].names, name.u.text, name.number))
             return i;
@@ -38808,14 +38900,17 @@ static const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__c
 /*  Text of the caller, all of it marked; bytes that are no UTF-8 become U+FFFD. */
 static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
 {
-    size_t left = text ? strlen(text) : 0, length;
+    size_t left = text ? strlen(text) : 0, size, length;
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_NONE, 0);
     none.mark = true;
-    for (; left > 0 && !c->fault; text += length, left -= length) {
-        length = (size_t)ignis__utf8_length(text, left);
-        ignis__chat_write(c, &out, length ? text : "\xEF\xBF\xBD", length ? length : 3, NULL, true);
-        length += !length;
+    while (left > 0 && !c->fault) {
+        for (size = 0; size < left && (length = (size_t)ignis__utf8_length(text + size, left - size)) > 0;)
+            size += length;
+        ignis__chat_write(c, &out, text, size, NULL, true);
+        text += size, left -= size;
+        if (left)
+            ignis__chat_write(c, &out, "\xEF\xBF\xBD", 3, NULL, true), text++, left--;
     }
     return text ? ignis__chat_written(&out) : none;
 }

@@ -226,6 +226,14 @@ static void check_limits(void)
          "endfor %}",
          "takes more than"},
         {"{% for a in range(100000) %}{{ (range(1000)|list|sort)[0] }}{% endfor %}", "takes more than"},
+        {"{% set ns = namespace(s=()) %}{% for a in range(20000) %}{% set ns.s = (ns.s,) %}{% endfor %}{{ {ns.s: 1} }}",
+         "nested deeper than"},
+        {"{% set ns = namespace(s=()) %}{% for a in range(60) %}{% set ns.s = (ns.s, ns.s) %}{% endfor %}{{ {ns.s: 1} }}",
+         "takes more than"},
+        {"{% set s = 'a' * 1000000 %}{% set d = {s: 1} %}{% for a in range(100000) %}{% if d[s] %}{% endif %}{% endfor %}",
+         "takes more than"},
+        {"{% set s = 'a' * 1000000 %}{% for a in range(100000) %}{% if s.endswith((s, '')) %}{% endif %}{% endfor %}", "takes more than"},
+        {"{% set s = '&' * 1000000 %}{% for a in range(100) %}{% if 'a'|safe + s %}{% endif %}{% endfor %}", "takes more than"},
     };
     static const char *const deep[][3] = {{"{{ ", "(", ""},
                                           {"{{ ", "[", ""},
@@ -288,6 +296,82 @@ TEST(hostile_templates_end)
     pthread_join(thread, NULL);
     pthread_attr_destroy(&attributes);
     check_text("after all of them", "{{ 1 }}", NULL, "1");
+}
+
+/*  Searches that would take a step for each pair of characters; each text has 262,144 of them. */
+TEST(searches_take_as_long_as_their_texts)
+{
+    static const char *const searches[][2] = {
+        {"(s + 'b') in (s + s)", "False"},
+        {"('b' + s) in (s + s)", "False"},
+        {"(s + 'b' + s) not in (s + s + s)", "True"},
+        {"(h + 'b' + h) in (s + h + 'b' + h + s)", "True"},
+        {"(s + s).find(s + 'b')", "-1"},
+        {"(s + s + 'b' + s).find(s + 'b')", "262144"},
+        {"(s + s).rfind('b' + s)", "-1"},
+        {"(s + 'b' + s + s).rfind('b' + s)", "262144"},
+        {"(s + s).count(h + 'b')", "0"},
+        {"(s + s).count(h)", "4"},
+        {"(s + s).replace(h + 'b', 'x')|length", "524288"},
+        {"(s + s)|replace('b' + h, 'x')|length", "524288"},
+        {"(s + s).split(h + 'b')|length", "1"},
+        {"(s + s).rsplit('b' + h)|length", "1"},
+        {"(s + s).rsplit(h, 2)|map('length')|list", "[262144, 0, 0]"},
+        {"t.strip(s + 'b')|length", "0"},
+        {"t.lstrip(s)|length", "262144"},
+        {"(t + 'a')|trim(s)|length", "262144"},
+        {"u.strip('b' + s)|length", "262144"},
+        {"(s + 'b') == (s + 'c')", "False"},
+        {"s.startswith((s + 'b', s + 'c', s))", "True"},
+    };
+    size_t i;
+    SETUP(NULL);
+    for (i = 0; i < sizeof searches / sizeof *searches; i++) {
+        char source[600];
+        snprintf(source, sizeof source,
+                 "{%%- set n = namespace(s='a', t='b', u='\xC3\xA9') -%%}{%%- for i in range(18) -%%}{%%- set n.s = n.s + n.s -%%}{%%- set "
+                 "n.t = n.t + n.t "
+                 "-%%}{%%- set n.u = n.u + n.u -%%}{%%- endfor -%%}{%%- set s = n.s %%}{%% set t = n.t %%}{%% set u = n.u %%}{%% set h = "
+                 "s[131072:] "
+                 "%%}{{ %s }}",
+                 searches[i][0]);
+        check_text(searches[i][0], source, NULL, searches[i][1]);
+    }
+}
+
+/*  Every needle of up to six letters, in texts of both kinds: as a search that compares everywhere finds it. */
+TEST(searches_find_what_is_there)
+{
+    ignis__chat chat;
+    uint64_t state = 9;
+    int letters, length, back, round, i;
+    memset(&chat, 0, sizeof chat);
+    for (length = 0; length <= 6; length++) {
+        for (letters = 0; letters < 2 << length >> 1; letters++) {
+            for (back = 0; back < 2; back++) {
+                char part[8] = "", text[40] = "";
+                ignis__chat_needle needle;
+                for (i = 0; i < length; i++)
+                    part[i] = (char)('a' + (letters >> i & 1));
+                needle = ignis__chat_needle_of(&chat, ignis__chat_string(part, (size_t)length, NULL), back);
+                for (round = 0; round < 40; round++) {
+                    const char *found, *wanted = NULL;
+                    int size = (int)((state >> 33) % 30);
+                    for (i = 0; i < size; i++) {
+                        state = state * 6364136223846793005u + 1442695040888963407u;
+                        text[i] = round % 4 == 0 && length ? part[i % length] : (char)('a' + (state >> 40 & 1));
+                    }
+                    for (i = 0; i + length <= size && !wanted; i++)
+                        if (memcmp(text + (back ? size - length - i : i), part, (size_t)length) == 0)
+                            wanted = text + (back ? size - length - i : i);
+                    found = ignis__chat_search(&chat, text, (size_t)size, &needle);
+                    if (found != wanted)
+                        test__check_text(__FILE__, __LINE__, part, text, "another place", true);
+                    chat.steps = 0;
+                }
+            }
+        }
+    }
 }
 
 /*  What is marked, over `say`: {"t": "ab", "n": 7, "l": ["x", "yy"], "d": {"k": "v"}, "bos_token": "S"}. */
