@@ -810,7 +810,8 @@ typedef enum ignis_status {
     X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has what it needs")                                    \
     X(CHAT_REFUSED, ARGUMENT, "a chat template takes the messages: if not, it says why")                             \
     X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
-    X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")
+    X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")                                     \
+    X(NO_TOKEN, ARGUMENT, "some token can be drawn: its logit is a number, and nothing forbids it")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -3784,8 +3785,9 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
     layer then (56 MB where some are Q8_0), is one launch whose blocks wait for each other (a cooperative launch): it begins when other work has
     left room for one on each multiprocessor. Not where heads of more than 128 elements have norms.
     Returns: the token; -1 on failure, and then the sequence is as it was.
-    Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
-    (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range; no token can be drawn: all are forbidden,
+    or no logit is a number above minus infinity), MEMORY (the cache is full), UNSUPPORTED (this thread captures a graph; adapters are set), LIBRARY,
+    COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
@@ -3793,7 +3795,8 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
 /*  ignis_sequence_next_all - ignis_sequence_next of sequences of one model, in one step: the weights are read once for all
     sampling: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
     time; up to 64 at once, or as many as ignis_model_desc.sequences, but 8 at least.
-    Returns: IGNIS_OK, with the tokens in ids; or the reason, and then all sequences are as they were.
+    Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences as they were; but where no token can be drawn for
+    some, the others go on: those of which ids has a token.
     Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
@@ -44708,7 +44711,9 @@ enum {
     IGNIS__DRAW_PART = 24,
     IGNIS__DRAW_BLOCKS = 32,                                 /* of a row of which something is cut, at most */
     IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12, /* bytes of what is known of a row */
-    IGNIS__DRAW_VOCAB = 1 << 19
+    IGNIS__DRAW_VOCAB = 1 << 19,
+    IGNIS__DRAW_NO_TOKEN = -1, /* in the place of an id: all tokens are forbidden, */
+    IGNIS__DRAW_NO_LOGITS = -2 /* or no logit is above minus infinity */
 };
 
 typedef struct ignis__generate_row {
@@ -46654,6 +46659,23 @@ static bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t
 /*  Whether a sequence's last token is one of many: then what all layers find of it is kept, or found as it was then, and not in a step. */
 static bool ignis__sequence_ready(const ignis__sequence *s) { return s->length > 0 && s->many[s->length - 1]; }
 
+/*  Reports that no token can be drawn. number: of the sequence among several; below 0: there is one alone. */
+IGNIS__COLD static void ignis__draw_fail(const char *call, int32_t drawn, int number)
+{
+    char which[32] = "";
+    if (number >= 0)
+        snprintf(which, sizeof which, "sequences[%d]: ", number);
+    if (drawn == IGNIS__DRAW_NO_LOGITS)
+        ignis__fail(
+            IGNIS_DIAG_NO_TOKEN, call,
+            "%sno token can be drawn: no logit of the model is a number above minus infinity. Its weights have values that are none, "
+            "or what they compute overflows its dtype",
+            which);
+    else
+        ignis__fail(IGNIS_DIAG_NO_TOKEN, call, "%sno token can be drawn: sampling->biases and the sequence's grammar forbid all of them",
+                    which);
+}
+
 /*  A step of some of these sequences, of which `of` has the numbers; draws: and a token for each, behind its end. ready: they are, and it goes
     without the layers. logits: where those of the first one go, or null. */
 static void ignis__engine_some(ignis__op *op, ignis__sequence *const *sequences, const int *of, int some, bool ready,
@@ -46719,13 +46741,15 @@ static void ignis__engine_some(ignis__op *op, ignis__sequence *const *sequences,
 }
 
 /*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
-    Everything is checked before anything changes. Sequences that are ready come first. */
+    drawn: where the tokens go, or null; those that are not drawn are left out. Everything is checked before anything changes. Sequences that are
+    ready come first. */
 static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
-                              bool draws, float *logits)
+                              bool draws, float *logits, int32_t *drawn)
 {
     ignis__engine *e = sequences[0]->engine;
     ignis__op op;
     int of[IGNIS__STEP_ROWS], turn, next, some, i;
+    bool all = true;
     if (!ignis__model_plain(call, sequences[0]->model))
         return false;
     for (i = 0; i < count; i++) {
@@ -46759,13 +46783,22 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
                 ignis__engine_some(&op, sequences, of, some, turn == 0, sampling, draws, logits);
         }
     for (i = 0; op.ok && draws && i < count; i++) {
-        sequences[i]->many[sequences[i]->length] = false;
-        sequences[i]->sent = ++sequences[i]->length;
-        sequences[i]->log_prob = sequences[i]->next_log_prob;
+        ignis__sequence *s = sequences[i];
+        int32_t id = s->ids[s->length];
+        if (id < 0) { /* the others have theirs */
+            ignis__draw_fail(call, id, drawn ? i : -1);
+            all = false;
+            continue;
+        }
+        if (drawn)
+            drawn[i] = id;
+        s->many[s->length] = false;
+        s->sent = ++s->length;
+        s->log_prob = s->next_log_prob;
     }
     for (i = 0; !op.ok && i < count; i++) /* pages that were taken for nothing */
         ignis__sequence_cut(sequences[i], sequences[i]->length);
-    return ignis__engine_leave(&op);
+    return ignis__engine_leave(&op) && all;
 }
 
 /*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
@@ -46848,7 +46881,7 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
     int32_t id = -1;
     if (!s)
         return -1;
-    if (ignis__engine_run(call, &s, 1, sampling, true, NULL))
+    if (ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
         id = s->ids[s->length - 1];
     ignis__sequence_leave(call, s);
     return id;
@@ -46891,13 +46924,13 @@ IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, in
         return IGNIS_OK;
     if (!handles || !ids)
         return ignis__fail_null(call, handles ? "ids" : "sequences");
+    for (i = 0; i < count; i++)
+        ids[i] = -1;
     sequences = (ignis__sequence **)ignis__alloc(sizeof *sequences * (size_t)count);
     if (!sequences)
         return ignis__fail_host_memory(call, sizeof *sequences * (size_t)count);
     if (ignis__sequences_enter(call, handles, count, sequences)) {
-        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL);
-        for (i = 0; ok && i < count; i++)
-            ids[i] = sequences[i]->ids[sequences[i]->length - 1];
+        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL, ids);
         ignis__mutex_unlock(&sequences[0]->engine->lock);
         for (i = 0; i < count; i++)
             ignis__sequence_drop(call, sequences[i]);
@@ -46918,7 +46951,7 @@ IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *log
     else if (count != s->model->vocab)
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count, s->model->vocab);
     else
-        ok = ignis__engine_run(call, &s, 1, NULL, false, logits);
+        ok = ignis__engine_run(call, &s, 1, NULL, false, logits, NULL);
     ignis__sequence_leave(call, s);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -47257,7 +47290,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         id = -3;
     else if (s->length >= e->context)
         id = -1;
-    else if (alone && (state || !s->grammar || !s->length) && ignis__engine_run(call, &s, 1, sampling, true, NULL))
+    else if (alone && (state || !s->grammar || !s->length) && ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
         id = s->ids[s->length - 1];
     fails = id == -2 && !alone && !ignis__model_plain(call, s->model); /* with a token drawn ahead, too */
     ok = id == -2 && !alone && !fails;
@@ -47275,12 +47308,16 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         if (ignis__device_enter(call, e->device, &binding)) {
             if (!IGNIS__CUDA_FAILED(call, e->device, cuEventSynchronize, (drawn->event)) && !fails) {
                 draw = &e->draws[(s->length - 1) % 2];
-                id = draw->id;
-                s->log_prob = draw->log_prob;
                 s->cached = s->length;
-                s->many[s->length] = false;
-                s->ids[s->length++] = id;
-                s->sent = s->length;
+                if (draw->id < 0) {
+                    ignis__draw_fail(call, draw->id, -1);
+                } else {
+                    id = draw->id;
+                    s->log_prob = draw->log_prob;
+                    s->many[s->length] = false;
+                    s->ids[s->length++] = id;
+                    s->sent = s->length;
+                }
             }
             ignis__device_leave(&binding);
         }
@@ -47528,7 +47565,7 @@ static bool ignis__model_warmup_steps(ignis__model_warmup *w, int count)
             sampling[i].temperature = 1;
             sampling[i].top_k = turn / 2;
         }
-        ok = ok && ignis__engine_run(w->call, w->sequences, count, sampling, true, NULL);
+        ok = ok && ignis__engine_run(w->call, w->sequences, count, sampling, true, NULL, NULL);
     }
     for (i = 0; i < count; i++)
         ignis__sequence_cut(w->sequences[i], 0);
@@ -47549,7 +47586,7 @@ static bool ignis__model_warmup_prompt(ignis__model_warmup *w, int length, int t
         some = length - s->length < tokens ? length - s->length : tokens;
         ok = ignis__sequence_append(w->call, s, w->ids, some);
     }
-    ok = ok && ignis__engine_run(w->call, &s, 1, NULL, s->length < s->engine->context, NULL);
+    ok = ok && ignis__engine_run(w->call, &s, 1, NULL, s->length < s->engine->context, NULL, NULL);
     ignis__sequence_cut(s, 0);
     ignis__mutex_unlock(&s->engine->lock);
     return ok;

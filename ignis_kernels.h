@@ -45,7 +45,7 @@
         gemv_mma.cu                393 lines   18795 bytes
         generate.cu                301 lines   13358 bytes
         generate.cuh                41 lines    1947 bytes
-        generate_draw.cu           772 lines   33109 bytes
+        generate_draw.cu           781 lines   33749 bytes
         generate_step.cu           717 lines   36070 bytes
         generate_step.cuh           75 lines    3516 bytes
         generate_step_blocks.cuh   297 lines   14651 bytes
@@ -15596,7 +15596,7 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "",
     "/*  What a row has drawn. ignis.h has the same struct. */",
     "struct generate_draw {",
-    "    int32_t id, kept; /* kept: tokens that cuts have left; 0: there are no cuts */",
+    "    int32_t id, kept; /* id: or NO_TOKEN, NO_LOGITS; kept: tokens that cuts have left; 0: there are no cuts */",
     "    float log_prob;   /* of the model itself: temperature 1, nothing cut off */",
     "};",
     "",
@@ -15609,6 +15609,8 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "constexpr int BINS = 2048, LIST = 16384, DIGITS = 256;",
     "constexpr float BINS_EACH = BINS / 31.0f; /* e^-31 is less than half a unit */",
     "constexpr int NOBODY = 0x7fffffff;",
+    "constexpr int NO_TOKEN = -1, NO_LOGITS = -2; /* nothing can be drawn: all tokens are forbidden; no logit is above minus infinity */",
+    "constexpr float LOWEST = -3.402823466e38f;",
     "",
     "/*  The token that is drawn of some: the greatest of (score - greatest) / temperature + noise, the first one of equal ones. */",
     "struct draw_best {",
@@ -15798,20 +15800,27 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "    greatest = {-ignis_infinity<float>(), NOBODY};",
     "    for (int i = from + thread; i < to; i += PART_THREADS) {",
     "        float x = scores[i];",
-    "        if (row.masked) /* those that may be drawn are above the others, even where biases forbid them all */",
-    "            scores[i] = x = mask[i / 32] >> (i % 32) & 1 ? fmaxf(x, -3.402823466e38f) : -ignis_infinity<float>();",
+    "        if (row.masked) { /* those that may be drawn are above the others, even where biases forbid them all */",
+    "            const bool may = mask[i / 32] >> (i % 32) & 1;",
+    "            if (may && !(x >= LOWEST))",
+    "                x = number_of(logits[i]) >= LOWEST ? LOWEST : -ignis_infinity<float>();",
+    "            scores[i] = x = may ? x : -ignis_infinity<float>();",
+    "        }",
     "        greatest.take(x, i);",
     "    }",
     "    __syncthreads();",
     "}",
     "",
-    "/*  Writes a row's token to the sequence, tells the host, and makes the row that of this token. */",
+    "/*  Writes a row's token to the sequence, tells the host, and makes the row that of this token. Where nothing can be drawn, a step that is queued",
+    "    already goes on behind some token, and its draw is not asked for. */",
     "__device__ inline void draw_put(const draw_params &p, generate_row &row, const draw_part &whole, int id, int kept)",
     "{",
     "    const int position = row.position;",
+    "    const bool none = !(whole.greatest.value > -ignis_infinity<float>());",
+    "    id = none ? 0 : id;",
     "    const float x = number_of(p.logits[blockIdx.y * p.stride + id]);",
     "    generate_draw &draw = row.draws[position % 2];",
-    "    draw.id = id;",
+    "    draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? NO_TOKEN : NO_LOGITS;",
     "    draw.kept = kept;",
     "    draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);",
     "    row.ids[position + 1] = id;",
@@ -21583,7 +21592,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
     {"generate.cu", 0xdc8fb719d847c199ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 301)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
-    {"generate_draw.cu", 0x217687631b84ac41ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 772)},
+    {"generate_draw.cu", 0x0254030ca0017107ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 781)},
     {"generate_step.cu", 0x00a5207dbdf3b0beULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 717)},
     {"generate_step.cuh", 0x493efc266dd64f45ULL, ignis__lines_generate_step_cuh, 75},
     {"generate_step_blocks.cuh", 0x4d1bf1f2fdd55db2ULL, ignis__lines_generate_step_blocks_cuh, 297},

@@ -759,7 +759,7 @@ static void *run_model(void *unused)
         if (!ok)
             ignis_status_clear();
         for (i = 0; i < ready; i++) {
-            if (!ok) /* then none has gone on: each alone, so that only the guilty ones fail */
+            if (!ok && ids[i] < 0) /* those that have not gone on: each alone, so that only the guilty ones fail */
                 ids[i] = ignis_sequence_next(sequences[i], &sampling[i]);
             if (ids[i] < 0)
                 job_end(jobs[i], NULL);

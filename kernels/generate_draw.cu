@@ -31,7 +31,7 @@ struct logit_bias {
 
 /*  What a row has drawn. ignis.h has the same struct. */
 struct generate_draw {
-    int32_t id, kept; /* kept: tokens that cuts have left; 0: there are no cuts */
+    int32_t id, kept; /* id: or NO_TOKEN, NO_LOGITS; kept: tokens that cuts have left; 0: there are no cuts */
     float log_prob;   /* of the model itself: temperature 1, nothing cut off */
 };
 
@@ -44,6 +44,8 @@ constexpr int PARTS = 64, PART_THREADS = 256, CUT_THREADS = 512; /* ignis.h has 
 constexpr int BINS = 2048, LIST = 16384, DIGITS = 256;
 constexpr float BINS_EACH = BINS / 31.0f; /* e^-31 is less than half a unit */
 constexpr int NOBODY = 0x7fffffff;
+constexpr int NO_TOKEN = -1, NO_LOGITS = -2; /* nothing can be drawn: all tokens are forbidden; no logit is above minus infinity */
+constexpr float LOWEST = -3.402823466e38f;
 
 /*  The token that is drawn of some: the greatest of (score - greatest) / temperature + noise, the first one of equal ones. */
 struct draw_best {
@@ -233,20 +235,27 @@ __device__ inline void draw_scores(const draw_params &p, const generate_row &row
     greatest = {-ignis_infinity<float>(), NOBODY};
     for (int i = from + thread; i < to; i += PART_THREADS) {
         float x = scores[i];
-        if (row.masked) /* those that may be drawn are above the others, even where biases forbid them all */
-            scores[i] = x = mask[i / 32] >> (i % 32) & 1 ? fmaxf(x, -3.402823466e38f) : -ignis_infinity<float>();
+        if (row.masked) { /* those that may be drawn are above the others, even where biases forbid them all */
+            const bool may = mask[i / 32] >> (i % 32) & 1;
+            if (may && !(x >= LOWEST))
+                x = number_of(logits[i]) >= LOWEST ? LOWEST : -ignis_infinity<float>();
+            scores[i] = x = may ? x : -ignis_infinity<float>();
+        }
         greatest.take(x, i);
     }
     __syncthreads();
 }
 
-/*  Writes a row's token to the sequence, tells the host, and makes the row that of this token. */
+/*  Writes a row's token to the sequence, tells the host, and makes the row that of this token. Where nothing can be drawn, a step that is queued
+    already goes on behind some token, and its draw is not asked for. */
 __device__ inline void draw_put(const draw_params &p, generate_row &row, const draw_part &whole, int id, int kept)
 {
     const int position = row.position;
+    const bool none = !(whole.greatest.value > -ignis_infinity<float>());
+    id = none ? 0 : id;
     const float x = number_of(p.logits[blockIdx.y * p.stride + id]);
     generate_draw &draw = row.draws[position % 2];
-    draw.id = id;
+    draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? NO_TOKEN : NO_LOGITS;
     draw.kept = kept;
     draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);
     row.ids[position + 1] = id;

@@ -2181,6 +2181,127 @@ TEST(what_comes_behind_many_tokens)
 }
 
 /*  What is alive at shutdown is reported and freed. */
+/* nothing to draw ------------------------------------------------------------------------------------------------- */
+
+/*  Ways to draw: each of the kernels and of the cuts. */
+static ignis_sampling_desc way_of(int way)
+{
+    ignis_sampling_desc d;
+    memset(&d, 0, sizeof d);
+    d.temperature = way == 0 || way == 6 ? 0 : way == 7 ? 0.01 : 1;
+    d.top_k = way == 2 || way == 5 ? 5 : 0;
+    d.top_p = way == 3 || way == 5 ? 0.9 : 0;
+    d.min_p = way == 4 || way == 5 ? 0.1 : 0;
+    d.repetition_penalty = way == 6 || way == 5 ? 1.3 : 0;
+    d.seed = (uint64_t)way;
+    return d;
+}
+enum { WAYS = 8 };
+
+#define CHECK_NO_TOKEN(call, message)                                       \
+    do {                                                                    \
+        CHECK_REFUSED(-1, call, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_TOKEN); \
+        CHECK_MESSAGE_HAS(message);                                         \
+    } while (0)
+
+/*  Where all tokens are forbidden, or no logit is a number, a draw fails, the sequence stays as it was, and others of the step go on. */
+TEST(nothing_to_draw)
+{
+    enum { COUNT = 9 }; /* more than a step takes */
+    static ignis_logit_bias none[512];
+    static const char forbidden[] = "no token can be drawn: sampling->biases", broken[] = "no token can be drawn: no logit of the model";
+    ignis_sampling_desc how[COUNT], bare;
+    ignis_generate_desc desc;
+    ignis_generate_info info;
+    ignis_sequence s[COUNT], fork;
+    int32_t ids[4], drawn[COUNT], alone[COUNT];
+    test_model t;
+    int way, i;
+    SETUP(NULL);
+    test_model_begin(&t, &small, 33, COUNT + 1);
+    for (i = 0; i < small.vocab; i++)
+        none[i].id = i, none[i].bias = -HUGE_VALF;
+    for (way = 0; way < WAYS; way++) {
+        ignis_sequence text = ignis_sequence_begin(t.handle);
+        bare = how[0] = way_of(way);
+        how[0].biases = none, how[0].bias_count = small.vocab;
+        prompt_of(way, 4, ids);
+        CHECK_OK(ignis_sequence_feed(text, ids, 4));
+        fork = ignis_sequence_fork(text);
+        alone[0] = ignis_sequence_next(fork, &bare);
+        CHECK_NO_TOKEN(ignis_sequence_next(text, &how[0]), forbidden);
+        CHECK_INT(ignis_sequence_length(text), 4);
+        memset(&desc, 0, sizeof desc);
+        desc.sampling = how[0], desc.info = &info;
+        CHECK_STATUS(ignis_generate(text, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_TOKEN);
+        CHECK_MESSAGE_HAS(forbidden);
+        CHECK(info.ending == IGNIS_ENDING_NONE && info.tokens == 0);
+        CHECK_INT(ignis_sequence_length(text), 4);
+        CHECK_INT(ignis_sequence_next(text, &bare), alone[0]); /* as if there had been nothing */
+        none[small.vocab - 1].bias = 0;                        /* one is left */
+        CHECK_INT(ignis_sequence_next(text, &how[0]), small.vocab - 1);
+        none[small.vocab - 1].bias = -HUGE_VALF;
+        CHECK_OK(ignis_sequence_free(text));
+        CHECK_OK(ignis_sequence_free(fork));
+    }
+
+    for (i = 0; i < COUNT; i++) {
+        s[i] = ignis_sequence_begin(t.handle);
+        how[i] = way_of(i % WAYS);
+        prompt_of(i, 4, ids);
+        CHECK_OK(ignis_sequence_feed(s[i], ids, 4));
+        fork = ignis_sequence_fork(s[i]);
+        alone[i] = ignis_sequence_next(fork, &how[i]);
+        CHECK_OK(ignis_sequence_free(fork));
+        if (i % 3 == 1)
+            how[i].biases = none, how[i].bias_count = small.vocab;
+    }
+    CHECK_STATUS(ignis_sequence_next_all(s, COUNT, how, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_TOKEN);
+    CHECK_MESSAGE_HAS("sequences[1]: no token can be drawn");
+    for (i = 0; i < COUNT; i++) {
+        CHECK_INT(drawn[i], i % 3 == 1 ? -1 : alone[i]);
+        CHECK_INT(ignis_sequence_length(s[i]), i % 3 == 1 ? 4 : 5);
+    }
+    drawn[0] = 7; /* any other failure draws none */
+    CHECK_STATUS(ignis_sequence_next_all(s, -1, how, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    how[2].temperature = -1;
+    CHECK_STATUS(ignis_sequence_next_all(s, COUNT, how, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    for (i = 0; i < COUNT; i++) {
+        CHECK_INT(drawn[i], -1);
+        CHECK_INT(ignis_sequence_length(s[i]), i % 3 == 1 ? 4 : 5);
+        how[i] = way_of(i % WAYS);
+    }
+
+    for (i = 0; i < small.hidden; i++)
+        t.norm[i] = NAN;
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(t.model->norm), t.norm, IGNIS_F64, small.hidden));
+    for (way = 0; way < WAYS; way++) {
+        bare = way_of(way);
+        CHECK_NO_TOKEN(ignis_sequence_next(s[0], &bare), broken);
+        memset(&desc, 0, sizeof desc);
+        desc.sampling = bare, desc.max_tokens = 5, desc.info = &info; /* one is drawn ahead */
+        CHECK_STATUS(ignis_generate(s[1], &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_TOKEN);
+        CHECK_MESSAGE_HAS(broken);
+        CHECK(info.ending == IGNIS_ENDING_NONE && info.tokens == 0);
+        CHECK_INT(ignis_sequence_length(s[1]), 4);
+        if (way % 3)
+            continue;
+        none[0].bias = 3; /* a bias makes no number of what is none */
+        bare.biases = none, bare.bias_count = 1;
+        CHECK_NO_TOKEN(ignis_sequence_next(s[0], &bare), broken);
+        none[0].bias = HUGE_VALF;
+        CHECK_NO_TOKEN(ignis_sequence_next(s[0], &bare), broken);
+        none[0].bias = -HUGE_VALF;
+    }
+    CHECK_STATUS(ignis_sequence_next_all(s, COUNT, how, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_TOKEN);
+    CHECK_MESSAGE_HAS("sequences[0]: no token can be drawn: no logit");
+    for (i = 0; i < COUNT; i++) {
+        CHECK_INT(drawn[i], -1);
+        CHECK_OK(ignis_sequence_free(s[i]));
+    }
+    test_model_end(&t);
+}
+
 TEST(leaks_are_reported)
 {
     int32_t ids[3] = {1, 2, 3};
@@ -2378,6 +2499,74 @@ static bool draw_between(const char *text, size_t size, void *user_data)
     desc.sampling.bias_count = 1;
     CHECK_OK(ignis_generate(*sequence, &desc));
     return false;
+}
+
+/*  A text whose model breaks down ends there, and keeps what came before. */
+TEST(a_text_ends_where_no_logit_is_a_number)
+{
+    enum { N = 260 };
+    static double nothing[N];
+    ignis_generate_desc desc;
+    ignis_generate_info info;
+    ignis_sampling_desc how;
+    ignis_sequence s;
+    shown text;
+    test_model t;
+    ignis_array row;
+    int way, i;
+    SETUP(NULL);
+    write_tokenizer(test_folder);
+    chain_begin(&t, "Halo wr");
+    for (i = 0; i < N; i++)
+        nothing[i] = NAN;
+    row = ignis_array_slice(ignis_tensor_data(t.model->embedding), 0, 'w', 1);
+    CHECK_OK(ignis_array_from_host(row, nothing, IGNIS_F64, N));
+    drop(row);
+    for (way = 0; way < 4; way++) { /* alone, and drawn ahead */
+        memset(&desc, 0, sizeof desc);
+        memset(&text, 0, sizeof text);
+        desc.sampling.temperature = way % 2 ? 0.001 : 0;
+        desc.sampling.top_k = way % 2 ? 3 : 0;
+        desc.max_tokens = way < 2 ? 20 : 7;
+        desc.text_fn = show_text, desc.user_data = &text, desc.info = &info;
+        s = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_text(s, "H", 1));
+        CHECK_STATUS(ignis_generate(s, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_TOKEN);
+        CHECK_MESSAGE_HAS("no token can be drawn: no logit of the model is a number");
+        CHECK_TEXT(text.text, "a|l|o| |w|");
+        CHECK_INT(info.ending, IGNIS_ENDING_NONE);
+        CHECK_INT(ignis_sequence_length(s), 6);
+        CHECK_OK(ignis_sequence_truncate(s, 4)); /* ahead of it all is as it was */
+        CHECK_INT(ignis_sequence_next(s, NULL), ' ');
+        CHECK_OK(ignis_sequence_free(s));
+    }
+    /* a grammar is no way round: what it allows has to have a logit */
+    s = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_text(s, "Hw", 2));
+    CHECK_OK(ignis_sequence_grammar(s, "root ::= [a-z]+"));
+    for (way = 0; way < WAYS; way++) {
+        how = way_of(way);
+        CHECK_NO_TOKEN(ignis_sequence_next(s, &how), "no logit of the model is a number");
+    }
+    CHECK_OK(ignis_sequence_free(s));
+    for (i = 0; i < N; i++)
+        nothing[i] = i == 'e' ? -HUGE_VAL : 0;
+    for (i = 'a'; i <= 'z'; i++) { /* of letters behind e none has one, of others each */
+        row = ignis_array_slice(ignis_tensor_data(t.model->head), 0, i, 1);
+        CHECK_OK(ignis_array_from_host(row, nothing, IGNIS_F64, N));
+        drop(row);
+    }
+    s = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_text(s, "e", 1));
+    CHECK(ignis_sequence_next(s, NULL) >= 0);
+    CHECK_OK(ignis_sequence_truncate(s, 1));
+    CHECK_OK(ignis_sequence_grammar(s, "root ::= [a-z]+"));
+    for (way = 0; way < WAYS; way++) {
+        how = way_of(way);
+        CHECK_NO_TOKEN(ignis_sequence_next(s, &how), "sampling->biases and the sequence's grammar forbid all of them");
+    }
+    CHECK_OK(ignis_sequence_free(s));
+    test_model_end(&t);
 }
 
 TEST(a_token_drawn_ahead_is_nobody_elses)

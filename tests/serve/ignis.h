@@ -319,6 +319,8 @@ static ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int
         return IGNIS_OK;
     if (ms)
         nanosleep(&pause, NULL);
+    for (i = 0; i < count; i++)
+        ids[i] = -1;
     for (i = 0; i < count; i++) {
         for (j = 0; j < i; j++)
             if (sequences[i].id == sequences[j].id)
