@@ -27698,11 +27698,11 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
 /*  The gradient from what forward has found out of the rows. It may take the logits' place. */
 static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address gradient,
                                                  ignis__address grad, ignis__address logits, ignis__address targets,
-                                                 ignis__address row_sums, ignis__address scale)
+                                                 ignis__address log_sums, ignis__address scale)
 {
     ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
     void *params[] = {&gradient,        &grad,
-                      &row_sums,        &logits,
+                      &log_sums,        &logits,
                       &targets,         &entropy->target_bytes,
                       &entropy->rows,   &entropy->classes,
                       &entropy->stride, &entropy->ignore_index,
@@ -27714,13 +27714,13 @@ static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_ent
     ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
 }
 
-/*  Saved: logits, targets, row_sums, scale. */
+/*  Saved: logits, targets, log_sums, scale. */
 static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__cross_entropy entropy;
     ignis__array *made;
-    ignis__address gradient, grad, logits, targets, row_sums, scale;
+    ignis__address gradient, grad, logits, targets, log_sums, scale;
     ignis_dtype dtype;
     int i;
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
@@ -27731,10 +27731,10 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     grad = ignis__op_read(&op, op.in[0]);
     logits = ignis__op_read(&op, op.in[1]);
     targets = ignis__op_read(&op, op.in[2]);
-    row_sums = ignis__op_read(&op, op.in[3]);
+    log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, row_sums, scale);
+    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_give(&op, args, 1, &made);
@@ -27778,7 +27778,7 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
 typedef struct ignis__cross_entropy_work {
-    ignis__address loss, scale, row_sums, gradient, logits, targets, losses, count; /* row_sums: a shift, and the sum of exp(x - shift) */
+    ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
     ignis__rows plan;
     ignis__builtin builtin;
     bool counts; /* the kernel finds out itself which rows are not ignored */
@@ -27840,7 +27840,7 @@ static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entr
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
-    void *rows[] = {&work->loss,       &work->scale,     &work->row_sums,        &work->gradient,
+    void *rows[] = {&work->loss,       &work->scale,     &work->log_sums,        &work->gradient,
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
@@ -27852,6 +27852,37 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
     if (!work->counts && !work->part)
         ignis__cross_entropy_count(op, entropy, work, dtype);
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
+}
+
+/*  What forward gives. The logarithms of the rows' sums of exp(x) have two parts: [2, rows], the maximum and what it lacks. */
+typedef struct ignis__cross_entropy_found {
+    ignis__array *loss, *scale, *log_sums;
+} ignis__cross_entropy_found;
+
+/*  Of op->in[0] and the targets op->in[1]; the gradient is written unless null. */
+static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy, const ignis__cross_entropy_found *found,
+                                         ignis__array *gradient)
+{
+    ignis__cross_entropy_work work = IGNIS__ZERO;
+    ignis__array *losses = NULL, *count = NULL;
+    ignis_dtype dtype = op->in[0]->dtype;
+    work.logits = ignis__op_read(op, op->in[0]);
+    work.targets = ignis__op_read(op, op->in[1]);
+    if (gradient)
+        work.gradient = ignis__op_write(op, gradient);
+    if (op->ok)
+        ignis__cross_entropy_plan(op, entropy, &work, dtype);
+    if (op->ok) {
+        losses = ignis__op_new_row(op, 2 * work.plan.blocks, ignis__wide_dtype(dtype)); /* or losses and counts */
+        count = work.counts ? NULL : ignis__op_new_row(op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64);
+    }
+    work.loss = ignis__op_write(op, found->loss);
+    work.scale = ignis__op_write(op, found->scale);
+    work.log_sums = ignis__op_write(op, found->log_sums);
+    work.losses = ignis__op_write(op, losses);
+    work.count = work.counts ? ignis__op_zeroed(op) : ignis__op_write(op, count);
+    if (op->ok)
+        ignis__cross_entropy_launch(op, entropy, &work, dtype);
 }
 
 /* --- losses by formulas */
@@ -27978,27 +28009,54 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     return result;
 }
 
-/*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (l - x), whose gradient is exp(x - l) - q. So it is said,
-    instead of found through l, the logarithms of the rows' sums, from which it would take another walk. */
+/*  log(sum of exp(x)) of each row in two parts: the maximum and what it lacks, as views, [..., 1]. False: reported. */
+static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_tensor targets, ignis__cross_entropy *entropy,
+                                      ignis_tensor *max, ignis_tensor *rest)
+{
+    ignis__op op;
+    ignis_tensor inputs[2];
+    ignis__cross_entropy_found found;
+    ignis__array *parts[2] = {NULL, NULL};
+    ignis_dtype wide;
+    ignis_shape shape;
+    int i;
+    inputs[0] = x;
+    inputs[1] = targets;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return false;
+    wide = ignis__wide_dtype(op.in[0]->dtype);
+    shape = op.in[0]->shape;
+    shape.dim[shape.ndim - 1] = 1;
+    found.loss = ignis__op_new_row(&op, 1, wide);
+    found.scale = ignis__op_new_row(&op, 1, wide);
+    found.log_sums = ignis__op_new_row(&op, 2 * entropy->rows, wide);
+    for (i = 0; i < 2 && op.ok; i++)
+        parts[i] = ignis__op_view(&op, found.log_sums, &shape, entropy->rows, i * entropy->rows);
+    if (op.ok)
+        ignis__cross_entropy_forward(&op, entropy, &found, NULL);
+    *max = ignis__op_result(&op, parts[0], 0, NULL, NULL, NULL);
+    *rest = ignis__op_result(&op, parts[1], 0, NULL, NULL, NULL);
+    ignis__op_leave_two(&op, max);
+    return rest->id != 0;
+}
+
+/*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (m - x + l), whose gradient is exp(x - m - l) - q. So it is
+    said, instead of found through m and l, the parts of the logarithms of the rows' sums, from which it would take another walk. */
 static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
 {
     ignis__cross_entropy entropy;
-    ignis_tensor t = ignis__no_tensor(), d = t, l = t, losses = t;
-    static const ignis_reduce_desc last = {{-1}, 1, true};
-    ignis_inputs inputs;
+    ignis_tensor t = ignis__no_tensor(), m = t, l = t, losses = t;
     if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
         return losses;
-    d = ignis_detach(x);
-    inputs = IGNIS_INPUTS(d, IGNIS_VALUE(n, (double)entropy.classes));
-    l = ignis__map_reduced(call, IGNIS_REDUCE_LOGSUMEXP, "index(-1) < n ? d : -inf", &inputs, &last, IGNIS__LOSS);
-    losses = ignis__loss_rows(call,
-                              "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
-                              " : with_grad(q == 0 ? 0 : q*(l - x), x*detach(exp(x - l) - q))",
-                              IGNIS_INPUTS(x, t, l, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes),
-                                           IGNIS_VALUE(e, desc->label_smoothing)),
-                              IGNIS__LOSS);
+    if (ignis__cross_entropy_sums(call, x, targets, &entropy, &m, &l))
+        losses = ignis__loss_rows(call,
+                                  "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
+                                  " : with_grad(q == 0 ? 0 : q*(m - x + l), x*detach(exp(x - m - l) - q))",
+                                  IGNIS_INPUTS(x, t, m, l, IGNIS_VALUE(k, (double)entropy.ignore_index),
+                                               IGNIS_VALUE(n, (double)entropy.classes), IGNIS_VALUE(e, desc->label_smoothing)),
+                                  IGNIS__LOSS);
     ignis__tensor_discard(call, t);
-    ignis__tensor_discard(call, d);
+    ignis__tensor_discard(call, m);
     ignis__tensor_discard(call, l);
     return ignis__loss_of_rows(call, losses, desc->reduction, targets, entropy.ignore_index);
 }
@@ -28027,51 +28085,35 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__op op;
     ignis__cross_entropy entropy;
     ignis_tensor inputs[] = {logits_tensor, targets_tensor};
-    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *row_sums = NULL, *scale = NULL;
-    ignis__cross_entropy_work work = IGNIS__ZERO;
-    ignis_dtype dtype, wide;
+    ignis__array *made = NULL;
+    ignis__cross_entropy_found found = {NULL, NULL, NULL};
+    ignis_dtype wide;
     int64_t rows, columns;
     bool fused;
     if (ignis__cross_entropy_is_soft(desc))
         return ignis__soft_cross_entropy(call, logits_tensor, targets_tensor, desc);
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
-    dtype = op.in[0]->dtype;
-    wide = ignis__wide_dtype(dtype);
-    fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    wide = ignis__wide_dtype(op.in[0]->dtype);
+    fused = op.records && ignis__cross_entropy_is_fused(op.in[0]->dtype);
     op.knows_one = fused;
     op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__op_rows(&op, op.in[0], &rows, &columns) &&
             ignis__cross_entropy_prepare(&op, desc, rows, columns, op.in[1], &entropy);
     if (op.ok) {
         made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
-        loss = ignis__op_new_row(&op, 1, wide);
-        scale = ignis__op_new_row(&op, 1, wide);
-        row_sums = ignis__op_new_row(&op, 2 * entropy.rows, wide);
+        found.loss = ignis__op_new_row(&op, 1, wide);
+        found.scale = ignis__op_new_row(&op, 1, wide);
+        found.log_sums = ignis__op_new_row(&op, 2 * entropy.rows, wide);
     }
-    work.logits = ignis__op_read(&op, op.in[0]);
-    work.targets = ignis__op_read(&op, op.in[1]);
-    if (fused)
-        work.gradient = ignis__op_write(&op, made);
     if (op.ok)
-        ignis__cross_entropy_plan(&op, &entropy, &work, dtype);
-    if (op.ok) {
-        losses = ignis__op_new_row(&op, 2 * work.plan.blocks, wide); /* or losses and counts */
-        count = work.counts ? NULL : ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64);
-    }
-    work.loss = ignis__op_write(&op, loss);
-    work.scale = ignis__op_write(&op, scale);
-    work.row_sums = ignis__op_write(&op, row_sums);
-    work.losses = ignis__op_write(&op, losses);
-    work.count = work.counts ? ignis__op_zeroed(&op) : ignis__op_write(&op, count);
-    if (op.ok)
-        ignis__cross_entropy_launch(&op, &entropy, &work, dtype);
+        ignis__cross_entropy_forward(&op, &entropy, &found, made);
     ignis__op_save(&op, fused ? made : op.in[0]);
     if (!fused) {
         ignis__op_save(&op, op.in[1]);
-        ignis__op_save(&op, row_sums);
-        ignis__op_save(&op, scale);
+        ignis__op_save(&op, found.log_sums);
+        ignis__op_save(&op, found.scale);
     }
-    return ignis__op_end_recorded(&op, loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
+    return ignis__op_end_recorded(&op, found.loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
                                   &entropy, sizeof entropy);
 }
 
@@ -28179,7 +28221,7 @@ static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, con
     entropy.rows = ignis__chunk_product(p, first).m;
     work.part = true;
     work.loss += (ignis__address)(first / p->chunk * ignis__dtypes[wide].size);
-    work.row_sums += (ignis__address)(2 * first * ignis__dtypes[wide].size);
+    work.log_sums += (ignis__address)(2 * first * ignis__dtypes[wide].size);
     work.targets += (ignis__address)(first * entropy.target_bytes);
     work.logits = entropy.rows ? ignis__op_read(op, c->logits) : 0;
     work.gradient = c->gradient ? ignis__op_write(op, c->gradient) : 0;
@@ -28191,10 +28233,10 @@ static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, con
         ignis__cross_entropy_launch(op, &entropy, &work, dtype);
 }
 
-/*  Saved: hidden, w, targets, row_sums, scale. Makes the logits once more. */
+/*  Saved: hidden, w, targets, log_sums, scale. Makes the logits once more. */
 static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *args)
 {
-    enum { GRAD, HIDDEN, W, TARGETS, ROW_SUMS, SCALE };
+    enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
     ignis__op op;
     ignis__linear_entropy p;
     ignis__chunks c = IGNIS__ZERO;
@@ -28210,7 +28252,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     ignis__chunks_gradients(&op, &p, args->needed[0], args->needed[1], &c);
     kept = op.made_count;
     for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
-        int64_t size = ignis__dtypes[op.in[ROW_SUMS]->dtype].size;
+        int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
         ignis__cross_entropy entropy = p.entropy;
         ignis__address logits;
         entropy.rows = ignis__chunk_product(&p, first).m;
@@ -28218,7 +28260,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
         logits = ignis__op_write(&op, c.logits);
         ignis__cross_entropy_launch_backward(&op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
                                              ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
-                                             ignis__op_read(&op, op.in[ROW_SUMS]) + (ignis__address)(2 * first * size),
+                                             ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
                                              ignis__op_read(&op, op.in[SCALE]));
         ignis__chunk_backward(&op, &p, &c, first);
         ignis__op_unmake(&op, kept);
@@ -28268,7 +28310,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     ignis__linear_entropy p;
     ignis__chunks c = IGNIS__ZERO;
     ignis_tensor inputs[] = {hidden, weight, targets};
-    ignis__array *loss = NULL, *losses = NULL, *row_sums = NULL, *scale = NULL;
+    ignis__array *loss = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work = IGNIS__ZERO;
     ignis_dtype dtype, wide;
     int64_t first;
@@ -28287,11 +28329,11 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         loss = ignis__op_new_row(&op, 1, wide);
         losses = ignis__chunk_count(&p) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&p), wide) : loss;
         scale = ignis__op_new_row(&op, 1, wide);
-        row_sums = ignis__op_new_row(&op, 2 * p.entropy.rows, wide);
+        log_sums = ignis__op_new_row(&op, 2 * p.entropy.rows, wide);
         c.logits = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, dtype);
         work.loss = ignis__op_write(&op, losses);
         work.scale = ignis__op_write(&op, scale);
-        work.row_sums = ignis__op_write(&op, row_sums);
+        work.log_sums = ignis__op_write(&op, log_sums);
         work.targets = ignis__op_read(&op, op.in[2]);
         work.count = ignis__op_write(&op, ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64));
         ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
@@ -28316,7 +28358,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     ignis__op_save(&op, c.dw);
     if (!fused) {
         ignis__op_save_inputs(&op, 0, 3);
-        ignis__op_save(&op, row_sums);
+        ignis__op_save(&op, log_sums);
         ignis__op_save(&op, scale);
     }
     return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,

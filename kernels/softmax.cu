@@ -38,9 +38,6 @@ __device__ inline Wide shift_of(Wide max) { return max == -ignis_infinity<Wide>(
 struct exponentials {
     Wide shift; /* the maximum of the row, mostly */
     Wide sum;   /* of exp(x - shift) */
-
-    /*  log(sum of exp(x)) - value. The shift and the logarithm are never added up: a large shift would cost the logarithm its digits. */
-    __device__ Wide loss(Wide value) const { return shift - value + ignis_log<T>(sum); }
 };
 
 /*  Those of all lanes together. A lane without elements has the shift -infinity, and the sum 0 at any rate. */
@@ -221,14 +218,25 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 
 /* >>cross-entropy ----------------------------------------------------------------------------------------------- */
 
-/*  The logits of all rows. A row has n classes and stride elements; what is behind the classes pads it. */
+/*  The logits of all rows. A row has n classes and stride elements; what is behind the classes pads it. The logarithm of the sum of exp(x) has
+    two parts, log_sums[r], which is the shift, and log_sums[rows + r]. They are never added up, or a large shift would cost the rest its digits. */
 struct logit_rows {
     const T *logits;
     const void *targets;
     int target_bytes;
     long long rows, n, stride, ignore_index;
+    Wide *log_sums; /* [2, rows] */
 
     __device__ long long target(long long r) const { return ignis_index(targets, target_bytes, r); }
+
+    /*  Keeps what has been found out of a row, and gives its loss: that of a value at the target. */
+    __device__ Wide loss(long long r, exponentials sums, Wide value) const
+    {
+        const Wide log_sum = ignis_log<T>(sums.sum);
+        log_sums[r] = sums.shift;
+        log_sums[rows + r] = log_sum;
+        return sums.shift - value + log_sum;
+    }
 
     /*  The class that is the target of a row; -1: it is none, -2: the row is to be ignored. */
     __device__ int class_of(long long r) const
@@ -261,10 +269,10 @@ struct tally {
     Wide loss;  /* the sum; kept by the team's first thread */
 };
 
-/*  Losses; row_sums[r]; and unless null gradient, of the same layout as the logits or these themselves: that of the sum of losses times scale.
-    An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. packs: as of ignis_row. */
+/*  Losses; all.log_sums; and unless null gradient, of the same layout as the logits or these themselves: that of the sum of losses times
+    scale. An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. packs: as of ignis_row. */
 template <typename Team, int N, bool exact = false, int packs = ignis_row<T, Team, N>::packs>
-__device__ void cross_entropy(tally &mine, exponentials *row_sums, T *gradient, const logit_rows &all, int kept)
+__device__ void cross_entropy(tally &mine, T *gradient, const logit_rows &all, int kept)
 {
     typedef ignis_row<T, Team, N, exact, packs> Row;
     constexpr bool ahead = exact && Team::one_round; /* a team asks for its next row before it stores the gradient of this one */
@@ -300,7 +308,7 @@ __device__ void cross_entropy(tally &mine, exponentials *row_sums, T *gradient, 
             if (next != -2)
                 load_ahead(turn + Team::count());
             if (Team::thread() == 0)
-                row_sums[r] = {0, 0};
+                all.log_sums[r] = all.log_sums[all.rows + r] = 0;
             if (gradient)
                 clear<Team>(to, 0, all.stride);
             continue;
@@ -310,10 +318,8 @@ __device__ void cross_entropy(tally &mine, exponentials *row_sums, T *gradient, 
             __syncwarp(); /* as the barrier in the sums of a block */
         if (next != -2)
             load_ahead(turn + Team::count());
-        if (Team::thread() == 0) {
-            mine.loss += sums.loss(value);
-            row_sums[r] = sums;
-        }
+        if (Team::thread() == 0)
+            mine.loss += all.loss(r, sums, value);
         if (!gradient)
             continue;
         const Wide factor = target >= 0 ? mine.scale : not_a_number();
@@ -337,9 +343,9 @@ __device__ void cross_entropy(tally &mine, exponentials *row_sums, T *gradient, 
     }
 }
 
-/*  The gradient from row_sums of the forward pass; grad is that of the scaled sum of losses. */
+/*  The gradient from log_sums of the forward pass; grad is that of the scaled sum of losses. */
 template <typename Team, int N>
-__device__ void cross_entropy_backward(T *gradient, const Wide *grad, const exponentials *row_sums, const logit_rows &all, const Wide *scale)
+__device__ void cross_entropy_backward(T *gradient, const Wide *grad, const logit_rows &all, const Wide *scale)
 {
     for (long long r = Team::first(); r < all.rows; r += Team::count()) {
         const T *from = all.logits + r * all.stride;
@@ -350,9 +356,8 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const expo
             continue;
         }
         const ignis_row<T, Team, N> row(from, all.n);
-        const exponentials sums = row_sums[r];
         const Wide factor = target >= 0 ? grad[0] * scale[0] : not_a_number();
-        const ignis_exp_less<T> exp_of(sums.shift, Wide(1) / sums.sum);
+        const ignis_exp_less<T> exp_of(all.log_sums[r], exp(-all.log_sums[all.rows + r]));
         ignis_batch<T, N> xs;
         for (int round = 0; row.has(round); round++) {
             row.load(xs, from, round);
@@ -439,78 +444,79 @@ __device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_co
 }
 
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
-    ignis_cross_entropy_warp(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
-                             long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
+    ignis_cross_entropy_warp(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
+                             int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                              ignis_count *count, int packed)
 {
     ignis_grid_dependency();
-    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
     tally mine = {scale_of(mean, count), 0};
     if (packed == EXACT)
-        cross_entropy<ignis_warp_team, PACK, true>(mine, row_sums, gradient, all, 0);
+        cross_entropy<ignis_warp_team, PACK, true>(mine, gradient, all, 0);
     else
-        cross_entropy<ignis_warp_team, PACK>(mine, row_sums, gradient, all, 0);
+        cross_entropy<ignis_warp_team, PACK>(mine, gradient, all, 0);
     mine.loss = ignis_block_sum(mine.loss);
     hand_over(loss, scale, losses, count, mine);
 }
 
 /*  The same by blocks. What a block keeps is in shared memory, as registers are scarce here, for which the kernels are several, too. */
 template <typename Team, int N, bool exact>
-__device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const logit_rows &all, int mean,
-                                              Wide *losses, ignis_count *count, int kept)
+__device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, T *gradient, const logit_rows &all, int mean, Wide *losses,
+                                              ignis_count *count, int kept)
 {
     __shared__ tally mine;
     if (threadIdx.x < 32)
         mine = {scale_of(mean, count), 0};
     __syncthreads();
-    cross_entropy<Team, N, exact>(mine, row_sums, gradient, all, kept);
+    cross_entropy<Team, N, exact>(mine, gradient, all, kept);
     hand_over(loss, scale, losses, count, mine);
 }
 
 /*  Exact rows that 128 threads have in registers. */
 extern "C" __global__ void __launch_bounds__(128, ROUND_BLOCKS)
-    ignis_cross_entropy_round(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
-                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
+    ignis_cross_entropy_round(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
+                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int, int)
 {
     ignis_grid_dependency();
-    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    cross_entropy_of_block<ignis_one_round_team, PACK, true>(loss, scale, row_sums, gradient, all, mean, losses, count, 0);
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
+    cross_entropy_of_block<ignis_one_round_team, PACK, true>(loss, scale, gradient, all, mean, losses, count, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_exact(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
-                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
+    ignis_cross_entropy_exact(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
+                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int, int kept)
 {
     ignis_grid_dependency();
-    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    cross_entropy_of_block<ignis_block_team, PACK, true>(loss, scale, row_sums, gradient, all, mean, losses, count, kept);
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
+    cross_entropy_of_block<ignis_block_team, PACK, true>(loss, scale, gradient, all, mean, losses, count, kept);
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_block(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
-                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
+    ignis_cross_entropy_block(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
+                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                               ignis_count *count, int packed, int kept)
 {
     ignis_grid_dependency();
-    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
     if (packed)
-        cross_entropy_of_block<ignis_block_team, PACK, false>(loss, scale, row_sums, gradient, all, mean, losses, count, kept);
+        cross_entropy_of_block<ignis_block_team, PACK, false>(loss, scale, gradient, all, mean, losses, count, kept);
     else
-        cross_entropy_of_block<ignis_block_team, 1, false>(loss, scale, row_sums, gradient, all, mean, losses, count, 0);
+        cross_entropy_of_block<ignis_block_team, 1, false>(loss, scale, gradient, all, mean, losses, count, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
-    ignis_cross_entropy_backward(T *gradient, const Wide *grad, const exponentials *row_sums, const T *logits, const void *targets, int target_bytes,
-                                 long long rows, long long n, long long stride, long long ignore_index, const Wide *scale, int packed)
+    ignis_cross_entropy_backward(T *gradient, const Wide *grad, Wide *log_sums, const T *logits, const void *targets,
+                                 int target_bytes, long long rows, long long n, long long stride, long long ignore_index, const Wide *scale,
+                                 int packed)
 {
     ignis_grid_dependency();
-    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
     if (packed)
-        cross_entropy_backward<ignis_block_team, PACK>(gradient, grad, row_sums, all, scale);
+        cross_entropy_backward<ignis_block_team, PACK>(gradient, grad, all, scale);
     else
-        cross_entropy_backward<ignis_block_team, 1>(gradient, grad, row_sums, all, scale);
+        cross_entropy_backward<ignis_block_team, 1>(gradient, grad, all, scale);
 }
 
 #if IGNIS_T == 4 /* f64 */
@@ -524,17 +530,17 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 /*  The same for a few short rows, no more than the block has threads. Of the shortest a thread has one: its few loads are under way at a time, and no
     other thread is waited for. */
 extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
-    ignis_cross_entropy_few(Wide *loss, Wide *scale, exponentials *row_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
-                            long long rows, long long n, long long stride, long long ignore_index, int mean)
+    ignis_cross_entropy_few(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
+                            int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean)
 {
     ignis_grid_dependency();
-    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
     const Wide factor = scale_of(mean, __syncthreads_count(threadIdx.x < rows && all.target(threadIdx.x) != ignore_index));
     tally mine = {factor, 0};
     if (n <= SHORT_ROW)
-        cross_entropy<thread_team, 1, false, SHORT_ROW>(mine, row_sums, gradient, all, 0);
+        cross_entropy<thread_team, 1, false, SHORT_ROW>(mine, gradient, all, 0);
     else
-        cross_entropy<ignis_warp_team, PACK>(mine, row_sums, gradient, all, 0);
+        cross_entropy<ignis_warp_team, PACK>(mine, gradient, all, 0);
     const Wide sum = ignis_block_sum(mine.loss);
     if (threadIdx.x == 0) {
         scale[0] = factor;
@@ -577,7 +583,7 @@ struct ignis_losses {
     of a block take turns at the pieces of its rows. A piece is read once, so its registers take the next one while the warp puts together what
     its lanes have. What else a row needs is done for 32 rows at a time, by a lane for each, and only then do the warps of a block put together
     what they have. The first pieces of 32 rows do not wait for the targets, so their rows are read even if they are ignored. */
-template <typename Team> __device__ ignis_losses losses_of(exponentials *row_sums, const logit_rows &all)
+template <typename Team> __device__ ignis_losses losses_of(const logit_rows &all)
 {
     constexpr int size = 32 * PACK * IGNIS_ROW_PACKS;
     const int lane = threadIdx.x % 32, warp = Team::is_block ? threadIdx.x / 32 : 0, warps = Team::is_block ? blockDim.x / 32 : 1;
@@ -662,8 +668,8 @@ template <typename Team> __device__ ignis_losses losses_of(exponentials *row_sum
         }
         if (r >= 0 && warp == 0) {
             sums.shift = shift_of(sums.shift);
-            row_sums[r] = target == -2 ? exponentials{0, 0} : sums;
-            mine.loss += target == -2 ? Wide(0) : sums.loss(at_target);
+            const Wide loss = all.loss(r, sums, at_target);
+            mine.loss += target == -2 ? Wide(0) : loss;
             mine.counted += target != -2;
         }
     }
@@ -671,10 +677,9 @@ template <typename Team> __device__ ignis_losses losses_of(exponentials *row_sum
 }
 
 template <typename Team>
-__device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, exponentials *row_sums, const logit_rows &all, int mean, ignis_losses *losses,
-                                          unsigned *done)
+__device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, const logit_rows &all, int mean, ignis_losses *losses, unsigned *done)
 {
-    ignis_losses mine = losses_of<Team>(row_sums, all);
+    ignis_losses mine = losses_of<Team>(all);
     mine = {ignis_block_sum(mine.loss), ignis_block_sum(mine.counted)};
     if (threadIdx.x == 0)
         losses[blockIdx.x] = mine;
@@ -695,20 +700,21 @@ __device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, exponentials 
 }
 
 extern "C" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / LOSS_WARP_THREADS)
-    ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, exponentials *row_sums, T *, const T *logits, const void *targets, int target_bytes,
-                                  long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
-                                  unsigned *done, int, int)
+    ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets,
+                                  int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean,
+                                  ignis_losses *losses, unsigned *done, int, int)
 {
     ignis_grid_dependency();
-    cross_entropy_loss<ignis_warp_team>(loss, scale, row_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses, done);
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
+    cross_entropy_loss<ignis_warp_team>(loss, scale, all, mean, losses, done);
 }
 
 extern "C" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_RESIDENT / LOSS_THREADS)
-    ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, exponentials *row_sums, T *, const T *logits, const void *targets, int target_bytes,
-                                   long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
-                                   unsigned *done, int, int)
+    ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets,
+                                   int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean,
+                                   ignis_losses *losses, unsigned *done, int, int)
 {
     ignis_grid_dependency();
-    cross_entropy_loss<ignis_block_team>(loss, scale, row_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses,
-                                             done);
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
+    cross_entropy_loss<ignis_block_team>(loss, scale, all, mean, losses, done);
 }

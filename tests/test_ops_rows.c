@@ -1126,7 +1126,7 @@ static double offset_at(int64_t r, int64_t i, int64_t n, double most)
     return within(offset + (kind == 1 ? 4 * noise((uint64_t)r, i) : kind == 2 && i == r % n ? step : 0), most);
 }
 
-typedef enum edge_kind { EDGE_SOFTMAX, EDGE_LOSS, EDGE_GRADIENT, EDGE_LINEAR, EDGE_KINDS } edge_kind;
+typedef enum edge_kind { EDGE_SOFTMAX, EDGE_LOSS, EDGE_GRADIENT, EDGE_LINEAR, EDGE_EACH, EDGE_SMOOTH, EDGE_KINDS } edge_kind;
 
 typedef struct edge_case {
     edge_kind kind;
@@ -1152,15 +1152,25 @@ static ignis_tensor edge_linear(const double *x, const edge_case *e, ignis_tenso
     return ignis_linear_cross_entropy(hidden, *weight, targets, NULL);
 }
 
+static ignis_tensor edge_loss(const double *x, const edge_case *e, ignis_tensor logits, ignis_tensor targets, ignis_tensor *into)
+{
+    ignis_cross_entropy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.label_smoothing = e->kind == EDGE_SMOOTH ? 0.1 : 0;
+    desc.reduction = e->kind == EDGE_EACH ? IGNIS_REDUCTION_NONE : IGNIS_REDUCTION_MEAN;
+    return e->kind == EDGE_LINEAR ? edge_linear(x, e, targets, into) : ignis_cross_entropy(logits, targets, &desc);
+}
+
 static void check_edge(const edge_case *e)
 {
-    static const char *const names[] = {"softmax at the edges", "loss at the edges", "gradient at the edges",
-                                        "linear_cross_entropy at the edges"};
+    static const char *const names[] = {"softmax at the edges",  "loss at the edges",
+                                        "gradient at the edges", "linear_cross_entropy at the edges",
+                                        "losses at the edges",   "smooth at the edges"};
     int64_t count = e->rows * e->n, *indices = (int64_t *)calloc((size_t)e->rows, sizeof *indices), r, i;
     double *x = numbers(count), *share = numbers(count), *losses = numbers(e->rows), *xs, *got, *turned, sum = 0,
-           scale = 1 / (double)e->rows;
+           scale = 1 / (double)e->rows, smooth = e->kind == EDGE_SMOOTH ? 0.1 : 0;
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor logits, targets, result, into;
+    ignis_tensor logits, targets, result = ignis_value(0), into;
     for (r = 0; r < e->rows; r++)
         for (i = 0; i < e->n; i++)
             x[r * e->n + i] = e->at(r, i, e->n, largest_of(e->dtype));
@@ -1177,7 +1187,10 @@ static void check_edge(const edge_case *e)
             indices[r] = r * 7 % e->n;
         for (i = 0; i < e->n; i++)
             exps += exp(row[i] - max);
-        sum += losses[r] = max - row[indices[r]] + log(exps);
+        losses[r] = (1 - smooth) * (max - row[indices[r]]) + log(exps);
+        for (i = 0; i < e->n && smooth != 0; i++)
+            losses[r] += smooth / (double)e->n * (max - row[i]);
+        sum += losses[r];
     }
     targets = indices_of(indices, IGNIS_SHAPE(e->rows), IGNIS_I64);
     if (e->kind == EDGE_SOFTMAX) {
@@ -1185,14 +1198,21 @@ static void check_edge(const edge_case *e)
         CHECK_ALL(names[e->kind], e->dtype, e->n, got, share, count, 2 * rounding_of(e->dtype), e->dtype == IGNIS_F16 ? 1e-4 : 1e-9);
         free(got);
     } else {
-        result = e->kind == EDGE_LINEAR ? edge_linear(x, e, targets, &into) : ignis_cross_entropy(logits, targets, NULL);
-        CHECK_CLOSE(ignis_item(result), sum * scale, e->dtype == IGNIS_F64 ? 1e-12 : 4e-6);
+        result = edge_loss(x, e, logits, targets, &into);
     }
-    if (e->kind == EDGE_GRADIENT || e->kind == EDGE_LINEAR) {
+    if (e->kind == EDGE_EACH) {
+        got = tensor_values(result);
+        CHECK_ALL(names[e->kind], e->dtype, e->n, got, losses, e->rows, e->dtype == IGNIS_F64 ? 1e-12 : 4e-6, 1);
+        free(got);
+        result = ignis_mean(result);
+    }
+    if (e->kind != EDGE_SOFTMAX)
+        CHECK_CLOSE(ignis_item(result), sum * scale, e->dtype == IGNIS_F64 ? 1e-12 : 4e-6);
+    if (e->kind > EDGE_LOSS) {
         for (r = 0; r < e->rows; r++) {
-            share[r * e->n + indices[r]] -= 1;
+            share[r * e->n + indices[r]] -= 1 - smooth;
             for (i = 0; i < e->n; i++)
-                share[r * e->n + i] *= scale;
+                share[r * e->n + i] = scale * (share[r * e->n + i] - smooth / (double)e->n);
         }
         CHECK_OK(ignis_backward(result, IGNIS_NO_ARRAY));
         got = array_values(ignis_tensor_grad(into));
@@ -1219,8 +1239,8 @@ static void check_edges(double (*at)(int64_t r, int64_t i, int64_t n, double mos
         for (i = 0; i < COUNT_OF(columns); i++) {
             e.kind = (edge_kind)kind;
             e.n = columns[i];
-            e.rows = e.n == 37 || e.n == 1000 ? 150 : 36; /* one block has up to 128 */
-            if (kind != EDGE_LINEAR || e.n < 1000)
+            e.rows = e.n == 37 || e.n == 1000 ? 150 : 36;                                         /* one block has up to 128 */
+            if (kind < EDGE_LINEAR || (e.n <= 1000 && !(kind == EDGE_SMOOTH && at == masked_at))) /* whose losses are beyond f32 */
                 check_edge(&e);
         }
 }
