@@ -208,13 +208,14 @@
         bundle is what makes the first start fast, and the rest is compiled. The environment does as well: IGNIS_BUNDLE, IGNIS_COMPILE=never.
 
         What is recorded? Every kernel of Ignis that is asked for, formulas and kernels of the program's own with all of their text; so walk all its
-        ways while recording, with dtypes and shapes that will occur. Of a source of Ignis a bundle has what was asked for, and what other numbers of
-        rows or other devices take instead: a program that does not train has no backward kernels, one with AdamW no other optimizer. Several runs add
-        to one file, and ignis_embed takes several files. Which kernel Ignis chooses depends on the device, too. So that a record made anywhere serves
-        compute capability 7.5 to 12.0, whatever chooses by the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync
-        from 8.0 on, wgmma on 9.0, in all tiles that other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while
-        recording and with IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another
-        divisibility than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
+        ways while recording, with the dtypes that will occur. Of a source of Ignis a bundle has what was asked for, and what other sizes, strides,
+        addresses or devices take instead, of a formula kernels for any shapes: they may be slower than one for the shape. A program that does not
+        train has no backward kernels, one with AdamW no other optimizer. Several runs add to one file, and ignis_embed takes several files. Which
+        kernel Ignis chooses depends on the device, too. So that a record made anywhere serves compute capability 7.5 to 12.0, whatever chooses by
+        the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that other
+        sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with IGNIS_COMPILE_NEVER, unless
+        ignis_desc.matmul says otherwise. Other dtypes are another program, and so are attention of another head_dim and convolutions of other
+        groups, taps and strides. With IGNIS_DRY_RUN=1 and IGNIS_COMPILE=never a program says without a GPU what its bundle lacks.
 
         Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
         everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
@@ -428,10 +429,11 @@
 
         How much memory will a program need, and of what? With ignis_desc.dry_run, or IGNIS_DRY_RUN=1 in the environment of a program as it is, no
         driver is opened, and nothing is compiled, allocated or run: checks, shapes, the tape and the cache of device memory work as always, on
-        addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The
-        device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory
-        fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
-        kernels are not looked at. There is one device; sharing, communicators and graphics APIs are refused (UNSUPPORTED).
+        addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The device is an
+        H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory fails as it would
+        there, as does with IGNIS_COMPILE_NEVER a kernel that the bundle lacks. What is read from the device is 0, so a program that goes where
+        values lead it goes where zeros do; sources of kernels are not looked at. There is one device; sharing, communicators and graphics APIs are
+        refused (UNSUPPORTED).
 
     ON DLPACK (>>dlpack)
 
@@ -11969,7 +11971,8 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* what a compiler has made of it; then there is no text */
     size_t image_size;
-    const char *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
+    const char *part;           /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
+    const char *formula, *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
 } ignis__program;
 
 /*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
@@ -12685,6 +12688,8 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
         ignis VERSION                           of what wrote the lines below
         own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
                                                 those that are asked for with PART (see ignis__parts), or all where no PART is named
+        formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
+                                                a kernel of a formula, as ignis__map_spec_write writes it; a bundle has those of other sizes, too
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
     Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
@@ -12698,6 +12703,10 @@ static struct {
 } ignis__requests = {IGNIS__MUTEX_INIT, {0}, NULL, 0, 0, false};
 
 #define IGNIS__EVERY_ARCH 999
+
+#ifndef IGNIS_NO_TENSORS
+enum { IGNIS__MAP_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__map_spec */
+#endif
 
 static bool ignis__program_is_own(const ignis__program *program)
 {
@@ -12723,6 +12732,10 @@ IGNIS__COLD static void ignis__program_write(ignis__text *text, const ignis__pro
 {
     const char *which = program->part ? program->part : program->entry;
     int i;
+    if (program->formula) {
+        ignis__text_add(text, "the formula '%s'", program->formula);
+        return;
+    }
     ignis__text_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
     for (i = 0; i < program->option_count; i++)
         ignis__text_add(text, " %s", program->options[i]);
@@ -12745,6 +12758,10 @@ IGNIS__COLD static void ignis__request_quote(ignis__text *text, const char *word
 IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__program *program, int first, int last)
 {
     int i;
+    if (program->line) {
+        ignis__text_add(text, "%s\n", program->line);
+        return;
+    }
     ignis__text_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
     if (ignis__program_is_own(program)) {
         ignis__text_add(text, " ");
@@ -13234,7 +13251,7 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "there is no NVRTC";
-    char name[400], archs[128], line[480];
+    char name[400], archs[128], line[480] = "";
     int first, last, capability = ignis__capability(&device->info);
     ignis__text text;
     uint64_t key[2];
@@ -13245,7 +13262,10 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
     ignis__text_begin(&text, archs, sizeof archs);
     if (bundle->data)
         ignis__bundle_archs(bundle, key, &text);
-    snprintf(line, sizeof line, ", or add this line to the record: own %d-%d %s", first, last, name);
+    if (ignis__program_is_own(program))
+        snprintf(line, sizeof line, ", or add this line to the record: own %d-%d %s", first, last, name);
+    else if (program->line)
+        snprintf(line, sizeof line, ", or add this line to the record: %s", program->line);
     if (archs[0])
         ignis__fail(
             IGNIS_DIAG_KERNEL_MISSING, call,
@@ -13258,7 +13278,7 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
             "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed from what "
             "the program records where it is asked for (ignis_desc.record)%s",
             name, bundle->data ? bundle->from : "the kernel cache, and there is no bundle", capability / 10, capability % 10,
-            device->info.device, why, ignis__program_is_own(program) ? line : "");
+            device->info.device, why, line);
     return false;
 }
 
@@ -13269,14 +13289,32 @@ IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
     return bundle->wgmma || (!(bundle->data && ignis__compile_never) && ignis__compiler_release(call) >> 32 >= 12);
 }
 
+/*  Whether what is in no bundle and no cache is compiled. */
+static bool ignis__compiler_there(const char *call)
+{
+    return !ignis__compile_never &&
+           (!ignis__the_bundle.data ||
+            ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
+}
+
+/*  Whether the bundle has a program for a device. */
+static bool ignis__program_bundled(const ignis__device *device, const ignis__program *program)
+{
+    ignis__bundle_entry entry;
+    uint64_t key[2];
+    if (!ignis__the_bundle.data)
+        return false;
+    ignis__program_key(program, key);
+    return ignis__bundle_find(&ignis__the_bundle, key, ignis__capability(&device->info), INT32_MAX, &entry) > 0;
+}
+
 /*  An image of a program, compiled for a device where it may be. */
 IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program, const ignis__device *device,
                                                ignis__image *image)
 {
     char arch[32];
     bool is_ptx;
-    if (ignis__compile_never || (ignis__the_bundle.data &&
-                                 !ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone")))
+    if (!ignis__compiler_there(call))
         return ignis__program_missing(call, program, device);
     return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
            ignis__image_compile(call, program, arch, is_ptx, image);
@@ -13500,8 +13538,10 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     ignis__program_range(program, &first, &last);
     if (!program->image)
         ignis__request_add(program, first, last);
-    if (ignis__global.dry_run) /* nothing is compiled */
-        return !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
+    if (ignis__global.dry_run) /* nothing is compiled, but what would be missing is missing */
+        return (!ignis__compile_never || !ignis__the_bundle.data || program->image || ignis__program_bundled(device, program) ||
+                ignis__program_missing(call, program, device)) &&
+               !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
     if (ignis__module_from_bundle(call, device, program, unit, &again) || again)
         return unit->module != NULL;
     trust = ignis__image_key(program, device, ignis__compiler_release(call), key);
@@ -14696,7 +14736,8 @@ static const struct {
     IGNIS__PART(GEMM_FINISH, GEMM_SUMS),
     IGNIS__PART(TRANSPOSE_RUNS, TRANSPOSE_TILES),
     IGNIS__PART(STRIDED_COPY, STRIDED_TILES),
-    IGNIS__PART(SCAN_ROWS, SCAN_TILES),
+    IGNIS__PART(SUM_ROWS, SUM_FINISH),
+    IGNIS__PART(SCAN_ROWS, SCAN_COLUMNS),
     IGNIS__PART(SCATTER_ADD_ROWS, SEGMENT_FINISH),
     IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW),
     IGNIS__PART(SORT_COUNT, SORT_PASS),
@@ -14714,8 +14755,7 @@ static const struct {
     IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD),
     IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG),
     IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK),
-    IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_FEW),
-    IGNIS__PART(CROSS_ENTROPY_ROUND, CROSS_ENTROPY_BLOCK),
+    IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_BLOCK),
     IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
     IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
 #ifdef IGNIS_MODELS
@@ -14977,12 +15017,12 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     ignis__module *unit;
     if (function)
         return function;
+    ignis__request_builtin(builtin, dtype);
     if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0)) { /* where it has a module of its own */
         function = ignis__builtin_get_variant(call, device, builtin, dtype, "");
         ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
         return function;
     }
-    ignis__request_builtin(builtin, dtype);
     unit = ignis__builtin_module(call, device, builtin, dtype);
     if (!unit || !ignis__builtin_function(call, device, builtin, unit, &function))
         return NULL;
@@ -14998,8 +15038,32 @@ typedef struct ignis__request {
     int source;             /* of Ignis' own, or -1 */
     int first, last, line;
     const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
-    ignis_kernel_header *headers;            /* ignis__free frees them */
+    ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
+    char *text;
+#ifndef IGNIS_NO_TENSORS
+    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__map_spec */
+    uint16_t spec[IGNIS__MAP_SPEC];
+#endif
 } ignis__request;
+
+static void ignis__request_free(ignis__request *request)
+{
+    ignis__free(request->headers);
+    ignis__free(request->text);
+    request->headers = NULL;
+    request->text = NULL;
+}
+
+/*  Reads the line of a formula, which comes in >>map. */
+#ifndef IGNIS_NO_TENSORS
+static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why);
+#else
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    (void)line, (void)request, (void)whole;
+    return ignis__reason(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
+}
+#endif
 
 /*  The next word of a line, in its place: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none, or
     (*whole false) no quote at its end. */
@@ -15114,16 +15178,17 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
         read = ignis__request_read_own(line, request, &whole, why);
     else if (strcmp(word, "kernel") == 0)
         read = ignis__request_read_kernel(line, request, &whole, why);
+    else if (strcmp(word, "formula") == 0)
+        read = ignis__request_read_formula(line, request, &whole, why);
     else
-        ignis__text_add(why, "'%s' is not ignis, own or kernel", word);
+        ignis__text_add(why, "'%s' is not ignis, own, formula or kernel", word);
     if (!whole) {
         ignis__text_begin(why, why->data, why->capacity);
         ignis__text_add(why, "a word has no quote at its end");
     }
     if (read && whole)
         return true;
-    ignis__free(request->headers);
-    request->headers = NULL;
+    ignis__request_free(request);
     return false;
 }
 
@@ -15261,7 +15326,7 @@ static const char ignis__warmup_record_call[] = "ignis_warmup_record";
 IGNIS__COLD static void ignis__warmup_free(ignis__warmup *warmup)
 {
     while (warmup->count > 0)
-        ignis__free(warmup->requests[--warmup->count].headers);
+        ignis__request_free(&warmup->requests[--warmup->count]);
     ignis__free(warmup->requests);
     ignis__free(warmup->text);
     ignis__free(warmup->path);
@@ -15325,7 +15390,7 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
         if (ignis__warmup_takes(warmup, request))
             warmup->count++;
         else
-            ignis__free(request->headers);
+            ignis__request_free(request);
     }
     return true;
 }
@@ -16469,21 +16534,24 @@ typedef struct ignis__map_spec {
     uint16_t
         needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
     uint16_t reduced; /* bits of results */
-    uint8_t result;   /* of the formula, which is the first of the results, or differentiated */
-    uint8_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
-    uint8_t parts; /* rows or columns are in parts, which a kernel of its own joins */
-    uint8_t
+    uint16_t result;  /* of the formula, which is the first of the results, or differentiated */
+    uint16_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
+    uint16_t parts; /* rows or columns are in parts, which a kernel of its own joins */
+    uint16_t
         kept; /* what is kept of a reduction besides its result, or was, and is input `count` + 1: of max and min the place of the element,
                      of logsumexp the result as W, of prod see `product`; else 0. It is the reduction */
-    uint8_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
-    uint8_t outs;
-} ignis__map_spec;
+    uint16_t outs;
+    uint16_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
+} ignis__map_spec; /* IGNIS__MAP_SPEC numbers of one type */
+
+#define IGNIS__MAP_ANY_RANK (IGNIS_MAX_DIMS + 1) /* of a kernel for any shapes: its last dimension is 1 */
 
 typedef struct ignis__map_kernel {
     ignis__map_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function, *finish; /* null where there are no parts */
+    void *function, *finish;                 /* null where there are no parts */
+    const struct ignis__map_kernel *instead; /* which serves, as this one is in no bundle; null: this one */
     struct ignis__map_kernel *next;
 } ignis__map_kernel;
 
@@ -17464,51 +17532,309 @@ IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__form
 
 /* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
 
-/*  A kernel on a device that is entered; null on failure. */
-static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
-                                                const ignis__map_spec *spec)
+/*  A spec as words of a record: its numbers that are not 0, as "place:number,...". */
+IGNIS__COLD static void ignis__map_spec_write(ignis__map_text *t, const ignis__map_spec *spec)
+{
+    uint16_t numbers[IGNIS__MAP_SPEC];
+    const char *comma = "";
+    int i;
+    memcpy(numbers, spec, sizeof numbers);
+    for (i = 0; i < IGNIS__MAP_SPEC; i++)
+        if (numbers[i]) {
+            ignis__map_add(t, "%s%d:%d", comma, i, numbers[i]);
+            comma = ",";
+        }
+}
+
+/*  Whether a spec, which somebody may have written, is one that a kernel can have. */
+IGNIS__COLD static bool ignis__map_spec_valid(const ignis__formula *formula, const ignis__map_spec *spec)
+{
+    int i, count = formula->count, outs = 0;
+    bool reduces = spec->mode != IGNIS__MAP_EACH;
+    for (i = 0; i <= count + 1; i++)
+        if (spec->kind[i] > IGNIS__MAP_COLUMN || spec->dtype[i] >= IGNIS_DTYPE_COUNT ||
+            (!spec->dtype[i] && spec->kind[i] != IGNIS__MAP_UNUSED && spec->kind[i] != IGNIS__MAP_VALUE))
+            return false;
+    for (i = 0; i < spec->outs && i < IGNIS_MAX_INPUTS; i++)
+        if (spec->out[i] == 0 || spec->out[i] >= IGNIS_DTYPE_COUNT)
+            return false;
+    for (i = 0; i < count; i++)
+        outs += spec->needed >> i & 1;
+    return spec->outs >= 1 && spec->outs <= IGNIS_MAX_INPUTS && spec->result < formula->result_count &&
+           (spec->needed ? outs == spec->outs && !(spec->needed >> count) : spec->result + spec->outs <= formula->result_count) &&
+           spec->mode <= IGNIS__MAP_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT && (spec->reduction != 0) == reduces &&
+           (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) && spec->rank >= 1 && spec->rank <= IGNIS__MAP_ANY_RANK &&
+           spec->pack >= 1 && spec->pack <= 16 && !(spec->pack & (spec->pack - 1)) && spec->packs_per_thread >= 1 &&
+           spec->packs_per_thread <= 2 && spec->team <= 128 && !(spec->team & (spec->team - 1)) &&
+           (spec->mode != IGNIS__MAP_ROWS || spec->team >= 32) &&
+           (spec->mode != IGNIS__MAP_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 && spec->wide <= 1 &&
+           spec->half <= 1 && spec->parts <= 1 && (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
+}
+
+/*  Makes of a spec that of a kernel for any shapes, strides and addresses: inputs that are arrays are walked by strides, element by element. */
+static void ignis__map_generalize(ignis__map_spec *spec, int count)
+{
+    int i;
+    for (i = 0; i <= count + 1; i++)
+        if (spec->kind[i] != IGNIS__MAP_UNUSED && spec->kind[i] != IGNIS__MAP_VALUE)
+            spec->kind[i] = IGNIS__MAP_COLUMN;
+    spec->rank = IGNIS__MAP_ANY_RANK;
+    spec->pack = spec->packs_per_thread = spec->whole = 1;
+    spec->parts = spec->mode != IGNIS__MAP_EACH;
+}
+
+/*  The kernels beside one that other sizes and addresses take: those for inputs that are spread alike, then those for any. False: that is all. */
+static bool ignis__map_other(const ignis__map_spec *spec, int count, int turn, ignis__map_spec *other)
+{
+    static const struct {
+        uint16_t mode, team;
+    } any[] = {{IGNIS__MAP_ROWS, 128}, {IGNIS__MAP_COLUMNS, 4}, {IGNIS__MAP_COLUMNS, 32}};
+    bool spreads = false, reduces = spec->mode != IGNIS__MAP_EACH;
+    int i, widest = 1, alike;
+    for (i = 0; i <= count + 1; i++) {
+        spreads = spreads || spec->kind[i] >= IGNIS__MAP_ROW;
+        if ((spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW) && ignis__dtypes[spec->dtype[i]].size > widest)
+            widest = ignis__dtypes[spec->dtype[i]].size;
+    }
+    for (i = 0; i < spec->outs; i++)
+        if (!(spec->reduced >> i & 1) && ignis__dtypes[spec->out[i]].size > widest)
+            widest = ignis__dtypes[spec->out[i]].size;
+    alike = spec->rank == IGNIS__MAP_ANY_RANK ? 0 : !reduces ? 1 + spreads : spec->mode == IGNIS__MAP_COLUMNS && spec->team == 32 ? 2 : 4;
+    *other = *spec;
+    if (turn < alike) {
+        other->pack = (uint16_t)(16 / widest);
+        other->whole = reduces || turn == 0;
+        other->parts = reduces && turn % 2;
+        if (reduces && turn >= 2)
+            other->team = spec->mode == IGNIS__MAP_COLUMNS || spec->team != 32 ? 32 : 128;
+        return true;
+    }
+    turn -= alike;
+    if (turn >= (reduces ? IGNIS__COUNT(any) : 1))
+        return false;
+    if (reduces) {
+        other->mode = any[turn].mode;
+        other->team = any[turn].team;
+    }
+    ignis__map_generalize(other, count);
+    return true;
+}
+
+/*  Whether another kernel can take a launch for which one is meant. */
+static bool ignis__map_serves(const ignis__map_spec *other, const ignis__map_spec *meant)
+{
+    bool any = other->rank == IGNIS__MAP_ANY_RANK;
+    if (other->mode != meant->mode || other->parts < meant->parts)
+        return false;
+    if (any)
+        return meant->mode != IGNIS__MAP_COLUMNS || other->team == 32 || other->team >= meant->team * meant->pack;
+    return other->pack <= meant->pack && (!other->whole || meant->whole || other->pack == 1);
+}
+
+/*  The program of a kernel. */
+typedef struct ignis__map_source {
+    ignis__program program;
+    ignis__map_text text, line;
+} ignis__map_source;
+
+static void ignis__map_source_free(ignis__map_source *made)
+{
+    ignis__free(made->text.data);
+    ignis__free(made->line.data);
+}
+
+IGNIS__COLD static bool ignis__map_source_make(const char *call, const ignis__formula *formula, const ignis__map_spec *spec,
+                                               ignis__map_source *made)
 {
     static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
-    ignis__map_kernel *kernel;
     ignis__map_writer writer;
-    ignis__program program = IGNIS__ZERO;
+    const char *words[2], *at;
+    bool ok;
+    int i;
+    memset(made, 0, sizeof *made);
+    ok = ignis__map_write(&writer, formula, spec);
+    made->text = writer.text;
+    words[0] = formula->text;
+    words[1] = formula->names;
+    ignis__map_add(&made->line, "formula 0-%d", IGNIS__EVERY_ARCH);
+    for (i = 0; i < 2; i++) {
+        ignis__map_add(&made->line, " \"");
+        for (at = words[i]; *at; at++)
+            ignis__map_add(&made->line, "%s%c", *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
+                           *at == '\n'   ? 'n'
+                           : *at == '\r' ? 'r'
+                                         : *at);
+        ignis__map_add(&made->line, "\"");
+    }
+    ignis__map_add(&made->line, " %d %u ", formula->count, (unsigned)formula->integers);
+    ignis__map_spec_write(&made->line, spec);
+    made->program.source = made->text.data;
+    made->program.name = "formula.cu";
+    made->program.options = options;
+    made->program.option_count = spec->half ? 3 : 1;
+    made->program.formula = formula->text;
+    made->program.line = made->line.data;
+    if (ok && !made->line.failed)
+        return true;
+    ignis__map_source_free(made);
+    ignis__fail_host_memory(call, 1);
+    return false;
+}
+
+/*  "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
+    long count, integers, place, number;
+    uint16_t numbers[IGNIS__MAP_SPEC];
+    char reason[300];
+    ignis__record before, failure;
+    ignis__map_spec spec;
+    ignis__map_source made;
+    ignis__formula *formula;
+    int i;
+    for (i = 0; i < 3; i++)
+        word[i] = ignis__request_word(&line, whole);
+    count = word[0] ? strtol(word[0], NULL, 10) : 0;
+    integers = word[1] ? strtol(word[1], NULL, 10) : -1;
+    if (!word[2] || count < 1 || count > IGNIS_MAX_INPUTS || integers < 0 || integers >> count)
+        return ignis__reason(why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
+    memset(numbers, 0, sizeof numbers);
+    for (at = word[2]; *at; at = end + (*end == ',')) {
+        place = strtol(at, &end, 10);
+        number = *end == ':' ? strtol(end + 1, &end, 10) : -1;
+        if (place < 0 || place >= IGNIS__MAP_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
+            return ignis__reason(why, "the numbers of a formula's kernel are none at '%.20s'", at);
+        numbers[place] = (uint16_t)number;
+    }
+    memcpy(&spec, numbers, sizeof spec);
+    before = ignis__quiet_begin();
+    formula = ignis__formula_get("the formula", text, names, (int)count, (uint32_t)integers);
+    ignis__quiet_end(&before, &failure, reason, sizeof reason);
+    if (!formula)
+        return ignis__reason(why, "%s", reason);
+    if (!ignis__map_spec_valid(formula, &spec))
+        return ignis__reason(why, "the numbers of a formula's kernel are those of none");
+    request->formula = formula;
+    memcpy(request->spec, numbers, sizeof numbers);
+    if (spec.rank == IGNIS__MAP_ANY_RANK) /* of a bundle alone: this one and others of its kind */
+        return true;
+    if (!ignis__map_source_make("a record", formula, &spec, &made))
+        return ignis__reason(why, "out of memory");
+    ignis__free(made.line.data);
+    for (i = 0; i < made.program.option_count; i++)
+        request->options[i] = made.program.options[i];
+    made.program.options = request->options;
+    made.program.line = NULL;
+    request->program = made.program;
+    request->text = made.text.data;
+    return true;
+}
+
+/*  The kernels beside that of a formula's line that a bundle has, too. False: there are no more. For tools/ignis_embed.c. */
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_other(const ignis__request *request, int turn, ignis__map_source *made)
+{
+    ignis__map_spec spec, other;
+    memcpy(&spec, request->spec, sizeof spec);
+    return request->formula && ignis__map_other(&spec, request->formula->count, turn, &other) &&
+           ignis__map_source_make("a record", request->formula, &other, made);
+}
+
+/*  Records a kernel, which other sizes than those of now take. */
+IGNIS__COLD static void ignis__map_record(const char *call, const ignis__formula *formula, const ignis__map_spec *spec)
+{
+    ignis__map_source made;
+    if (!ignis__map_source_make(call, formula, spec, &made))
+        return;
+    ignis__request_add(&made.program, 0, IGNIS__EVERY_ARCH);
+    ignis__map_source_free(&made);
+}
+
+/*  A kernel that was made for a spec, or that serves instead; null: there is none yet. */
+static const ignis__map_kernel *ignis__map_kernel_find(const ignis__device *device, const ignis__formula *formula,
+                                                       const ignis__map_spec *spec)
+{
+    const ignis__map_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
     for (kernel = formula->kernels; kernel; kernel = kernel->next)
         if (kernel->device == device && memcmp(&kernel->spec, spec, sizeof *spec) == 0)
             break;
     ignis__mutex_unlock(&ignis__formulas.lock);
-    if (kernel)
-        return kernel;
-    kernel = (ignis__map_kernel *)ignis__alloc(sizeof *kernel);
-    if (!kernel || !ignis__map_write(&writer, formula, spec)) {
-        if (kernel)
-            ignis__free(writer.text.data);
-        ignis__free(kernel);
-        ignis__fail_host_memory(call, 1);
-        return NULL;
-    }
-    memset(kernel, 0, sizeof *kernel);
-    kernel->spec = *spec;
-    kernel->device = device;
-    program.source = writer.text.data;
-    program.name = "formula.cu";
-    program.options = options;
-    program.option_count = spec->half ? 3 : 1;
-    if (!ignis__module_make(call, device, &program, &kernel->module) ||
-        !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
-        (spec->parts && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
-        ignis__module_unload(&kernel->module);
-        ignis__free(kernel);
-        kernel = NULL;
-    }
-    ignis__free(writer.text.data);
-    if (!kernel)
-        return NULL;
-    ignis__function_name(kernel->function, formula->text);
-    ignis__mutex_lock(&ignis__formulas.lock); /* two threads may make the same one; both stay, the newer is found */
+    return kernel && kernel->instead ? kernel->instead : kernel;
+}
+
+/*  Two threads may make the same one; both stay, the newer is found. */
+static void ignis__map_kernel_list(ignis__formula *formula, ignis__map_kernel *kernel)
+{
+    ignis__mutex_lock(&ignis__formulas.lock);
     kernel->next = formula->kernels;
     formula->kernels = kernel;
     ignis__mutex_unlock(&ignis__formulas.lock);
+}
+
+/*  Loads a kernel on a device that is entered. bundled: only from the bundle. Null: it failed, or (*failed false) it is not there. */
+IGNIS__COLD static const ignis__map_kernel *ignis__map_kernel_load(const char *call, ignis__device *device, ignis__formula *formula,
+                                                                   const ignis__map_spec *spec, bool bundled, bool *failed)
+{
+    ignis__map_kernel *kernel = NULL;
+    ignis__map_source made;
+    *failed = true;
+    if (!ignis__map_source_make(call, formula, spec, &made))
+        return NULL;
+    *failed = !bundled || ignis__program_bundled(device, &made.program);
+    if (*failed && (kernel = (ignis__map_kernel *)ignis__alloc_for(call, sizeof *kernel)) != NULL) {
+        memset(kernel, 0, sizeof *kernel);
+        kernel->spec = *spec;
+        kernel->device = device;
+        if (!ignis__module_make(call, device, &made.program, &kernel->module) ||
+            !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
+            (spec->parts && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
+            ignis__module_unload(&kernel->module);
+            ignis__free(kernel);
+            kernel = NULL;
+        }
+    }
+    ignis__map_source_free(&made);
+    if (!kernel)
+        return NULL;
+    *failed = false;
+    ignis__function_name(kernel->function, formula->text);
+    ignis__map_kernel_list(formula, kernel);
+    return kernel;
+}
+
+/*  A kernel on a device that is entered: that of the spec, or where it is neither in the bundle nor can be compiled, another of the bundle that
+    serves. Null on failure. */
+static const ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
+                                                      const ignis__map_spec *spec)
+{
+    const ignis__map_kernel *kernel = ignis__map_kernel_find(device, formula, spec);
+    ignis__map_kernel *stands;
+    ignis__map_spec other;
+    bool failed = false;
+    int turn;
+    if (kernel)
+        return kernel;
+    if (!ignis__the_bundle.data || ignis__compiler_there(call))
+        return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
+    kernel = ignis__map_kernel_load(call, device, formula, spec, true, &failed);
+    if (kernel || failed)
+        return kernel;
+    for (turn = 0; !kernel && !failed && ignis__map_other(spec, formula->count, turn, &other); turn++)
+        if (ignis__map_serves(&other, spec) && (kernel = ignis__map_kernel_find(device, formula, &other)) == NULL)
+            kernel = ignis__map_kernel_load(call, device, formula, &other, true, &failed);
+    if (failed)
+        return NULL;
+    if (!kernel) /* from the caches, or it is missed by its name */
+        return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
+    stands = (ignis__map_kernel *)ignis__alloc(sizeof *stands);
+    if (stands) { /* else it is looked for again */
+        memset(stands, 0, sizeof *stands);
+        stands->spec = *spec;
+        stands->device = device;
+        stands->instead = kernel;
+        ignis__map_kernel_list(formula, stands);
+    }
     return kernel;
 }
 
@@ -17586,7 +17912,7 @@ static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *arra
 }
 
 /*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
-static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stride[][IGNIS_MAX_DIMS], int64_t *dim)
+static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stride[][IGNIS__MAP_ANY_RANK], int64_t *dim)
 {
     int d, i, rank = 0;
     for (d = 0; d < shape->ndim; d++) {
@@ -17689,13 +18015,109 @@ static void ignis__map_magic(int64_t inner, int64_t n, uint64_t *magic)
     magic[4] = (uint64_t)n;
 }
 
+/*  What of a spec shapes, strides and addresses have no part in: that of a kernel for any. */
+static void ignis__map_spec_begin(const ignis__map_run *run, ignis__map_spec *spec)
+{
+    int i, count = run->formula->count;
+    memset(spec, 0, sizeof *spec);
+    spec->needed = (uint16_t)run->needed;
+    spec->result = (uint16_t)run->result;
+    spec->outs = (uint16_t)run->outs;
+    spec->reduced = (uint16_t)run->reduced;
+    spec->reduction = (uint16_t)(run->reduced ? run->reduction : 0);
+    spec->kept = (uint16_t)run->kept;
+    spec->mode = (uint16_t)(run->reduced ? IGNIS__MAP_ROWS : IGNIS__MAP_EACH);
+    spec->team = (uint16_t)(run->reduced ? 128 : 0);
+    spec->half = true;
+    for (i = 0; i < run->outs; i++) {
+        spec->out[i] = (uint16_t)run->out[i];
+        spec->half = spec->half && ignis__dtypes[run->out[i]].size == 2;
+        spec->wide = spec->wide || run->out[i] == IGNIS_F64;
+    }
+    for (i = 0; i <= count + 1; i++) {
+        if (!(run->used >> i & 1))
+            continue;
+        spec->kind[i] = run->input[i] ? IGNIS__MAP_COLUMN : IGNIS__MAP_VALUE;
+        spec->dtype[i] = (uint16_t)(run->input[i] ? run->dtype[i] : 0);
+        spec->wide = spec->wide || spec->dtype[i] == IGNIS_F64;
+    }
+    spec->half = spec->half && !spec->wide;
+    ignis__map_generalize(spec, count);
+}
+
+/*  Records the kernels that a run takes at other sizes. */
+static void ignis__map_record_run(const char *call, const ignis__map_run *run)
+{
+    ignis__map_spec spec;
+    if (!ignis__requests.path[0])
+        return;
+    ignis__map_spec_begin(run, &spec);
+    ignis__map_record(call, run->formula, &spec);
+}
+
+/*  Whether a run has a kernel: it can be compiled, or the bundle has it, for any sizes if for some. */
+static bool ignis__map_there(const char *call, const ignis__device *device, const ignis__map_run *run)
+{
+    ignis__map_source made;
+    ignis__map_spec spec;
+    bool there;
+    if (!ignis__the_bundle.data || ignis__compiler_there(call))
+        return true;
+    ignis__map_spec_begin(run, &spec);
+    if (ignis__map_kernel_find(device, run->formula, &spec))
+        return true;
+    if (!ignis__map_source_make(call, run->formula, &spec, &made))
+        return true; /* whoever asks for it fails, too */
+    there = ignis__program_bundled(device, &made.program);
+    ignis__map_source_free(&made);
+    return there;
+}
+
+/*  How the kernel of a reduction is launched: blocks, and words of its parameter, of which [2] is the number of parts. */
+static int64_t ignis__map_split(const ignis__work *work, const ignis__map_spec *spec, const ignis__spread *s, uint64_t *shared)
+{
+    int64_t processors = work->device->info.multiprocessors, packs, tiles, parts;
+    if (spec->mode == IGNIS__MAP_ROWS) {
+        packs = s->n / spec->pack;
+        parts = ignis__clamp(16 * processors / s->outer, 1, ignis__ceil_div(packs + 1, 1024));
+        shared[1] = (uint64_t)packs;
+        shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
+        parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
+        shared[2] = (uint64_t)parts;
+        shared[4] = (uint64_t)s->outer;
+        return ignis__ceil_div(s->outer * parts, IGNIS__MAP_THREADS / spec->team);
+    }
+    packs = s->inner / spec->pack;
+    tiles = ignis__ceil_div(packs, spec->team);
+    parts = ignis__clamp(8 * processors / (s->outer * tiles), 1, ignis__ceil_div(s->n * spec->team, 1024));
+    shared[0] = (uint64_t)s->n;
+    shared[1] = (uint64_t)packs;
+    shared[3] = (uint64_t)ignis__ceil_div(s->n, parts);
+    parts = ignis__ceil_div(s->n, (int64_t)shared[3]);
+    shared[2] = (uint64_t)parts;
+    shared[4] = (uint64_t)(s->outer * s->inner);
+    return s->outer * tiles * parts;
+}
+
+/*  Puts dimensions behind others of 1, and one of 1 behind them: as kernels for any shapes have them. */
+static void ignis__map_any_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__MAP_ANY_RANK])
+{
+    int before = IGNIS_MAX_DIMS - rank, d, i;
+    for (d = IGNIS_MAX_DIMS; d >= 0; d--) {
+        bool is = d >= before && d < IGNIS_MAX_DIMS;
+        dim[d] = is ? dim[d - before] : 1;
+        for (i = 0; i < inputs; i++)
+            stride[i][d] = is ? stride[i][d - before] : 0;
+    }
+}
+
 /*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
 static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run)
 {
-    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, parts = 1, blocks;
+    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__MAP_ANY_RANK], dim[IGNIS__MAP_ANY_RANK], numel = 1, full, parts = 1, blocks;
     ignis__spread s = {1, 1, 1}; /* of what is reduced */
     uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__MAP_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
-                   (IGNIS_MAX_INPUTS + 2) * IGNIS_MAX_DIMS],
+                   (IGNIS_MAX_INPUTS + 2) * IGNIS__MAP_ANY_RANK],
         shared[8];
     int terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(run->formula, terms), count = run->formula->count, rank, widest = 1,
                                    linear = 0, i, d;
@@ -17715,7 +18137,6 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     }
     if (run->formula->randoms && !ignis__random_step(work, run->random.launches, &launches))
         return false;
-    memset(&spec, 0, sizeof spec);
     memset(stride, 0, sizeof stride);
     for (i = 0; i <= count + 1; i++)
         if (run->used >> i & 1 && run->input[i])
@@ -17736,93 +18157,78 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         numel *= dim[d];
     if (numel == 0)
         return true;
-    spec.needed = (uint16_t)run->needed;
-    spec.result = (uint8_t)run->result;
-    spec.outs = (uint8_t)run->outs;
-    spec.reduced = (uint16_t)run->reduced;
-    spec.reduction = (uint8_t)(run->reduced ? run->reduction : 0);
-    spec.kept = (uint8_t)run->kept;
-    spec.mode = (uint8_t)(!run->reduced ? IGNIS__MAP_EACH : s.inner == 1 && s.n > 1 ? IGNIS__MAP_ROWS : IGNIS__MAP_COLUMNS);
+    ignis__map_spec_begin(run, &spec);
+    spec.parts = false;
+    if (run->reduced)
+        spec.mode = s.inner == 1 && s.n > 1 ? IGNIS__MAP_ROWS : IGNIS__MAP_COLUMNS;
     if (spec.mode == IGNIS__MAP_COLUMNS && s.n == 1) { /* nothing is folded: all are columns of one row */
         s.inner = s.outer * s.inner;
         s.outer = 1;
     }
-    spec.half = true;
-    for (i = 0; i < run->outs; i++) {
-        int size = ignis__dtypes[run->out[i]].size;
-        spec.out[i] = (uint8_t)run->out[i];
-        spec.half = spec.half && size == 2;
-        spec.wide = spec.wide || run->out[i] == IGNIS_F64;
+    for (i = 0; i < run->outs; i++)
         if (!(run->reduced >> i & 1))
-            widest = size > widest ? size : widest;
-    }
+            widest = ignis__dtypes[run->out[i]].size > widest ? ignis__dtypes[run->out[i]].size : widest;
     for (i = 0; i <= count + 1; i++) {
         bool one = true, same = true;
         int size = ignis__dtypes[run->dtype[i]].size;
-        if (!run->input[i] || !(run->used >> i & 1)) {
-            spec.kind[i] = run->used >> i & 1 ? IGNIS__MAP_VALUE : IGNIS__MAP_UNUSED;
+        if (spec.kind[i] == IGNIS__MAP_UNUSED || spec.kind[i] == IGNIS__MAP_VALUE)
             continue;
-        }
         for (d = 0; d < rank; d++) {
             one = one && stride[i][d] == 0;
             same = same && stride[i][d] == stride[count + 2][d];
         }
         spec.kind[i] = same ? IGNIS__MAP_LINEAR : one ? IGNIS__MAP_ONE : stride[i][rank - 1] ? IGNIS__MAP_ROW : IGNIS__MAP_COLUMN;
-        spec.dtype[i] = (uint8_t)run->dtype[i];
-        spec.wide = spec.wide || run->dtype[i] == IGNIS_F64;
         linear += same;
         w.spreads = w.spreads || spec.kind[i] >= IGNIS__MAP_ROW;
         if (!one && stride[i][rank - 1])
             widest = size > widest ? size : widest;
     }
     one_row = spec.mode == IGNIS__MAP_ROWS && s.outer == 1 && !w.spreads;
-    spec.half = spec.half && !spec.wide;
-    spec.pack = (uint8_t)ignis__map_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
-    spec.rank = (uint8_t)(w.spreads ? rank : 1);
+    spec.pack = (uint16_t)ignis__map_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
+    spec.rank = (uint16_t)(w.spreads ? rank : 1);
     spec.whole = !w.spreads || dim[rank - 1] % spec.pack == 0;
     spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
-    full = numel / spec.pack;
-    if (((w.spreads && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
-                             ignis__shape_write(&run->shape).text);
-    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
     memset(words, 0, sizeof words);
     memset(shared, 0, sizeof shared);
     if (spec.mode == IGNIS__MAP_ROWS) {
         int64_t packs = s.n / spec.pack;
         spec.team = s.outer > 1 && packs <= (s.outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
-        parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / s.outer, 1, ignis__ceil_div(packs + 1, 1024));
-        shared[1] = (uint64_t)packs;
-        shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
-        parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
-        shared[4] = (uint64_t)s.outer;
-        blocks = ignis__ceil_div(s.outer * parts, IGNIS__MAP_THREADS / spec.team);
     } else if (spec.mode == IGNIS__MAP_COLUMNS) {
-        int64_t packs = s.inner / spec.pack, tiles;
-        for (spec.team = 1; spec.team < packs && spec.team < 32;)
-            spec.team = (uint8_t)(2 * spec.team);
-        tiles = ignis__ceil_div(packs, spec.team);
-        parts =
-            ignis__clamp(8 * (int64_t)work->device->info.multiprocessors / (s.outer * tiles), 1, ignis__ceil_div(s.n * spec.team, 1024));
-        shared[0] = (uint64_t)s.n;
-        shared[1] = (uint64_t)packs;
-        shared[3] = (uint64_t)ignis__ceil_div(s.n, parts);
-        parts = ignis__ceil_div(s.n, (int64_t)shared[3]);
-        shared[4] = (uint64_t)(s.outer * s.inner);
-        blocks = s.outer * tiles * parts;
-        block[0] = 256;
+        for (spec.team = 1; spec.team < s.inner / spec.pack && spec.team < 32;)
+            spec.team = (uint16_t)(2 * spec.team);
+    }
+    if (spec.mode) {
+        (void)ignis__map_split(work, &spec, &s, shared);
+        spec.parts = shared[2] > 1;
+    }
+    kernel = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
+    if (!kernel)
+        return false;
+    spec = kernel->spec; /* another one may serve */
+    if (spec.rank == IGNIS__MAP_ANY_RANK) {
+        ignis__map_any_rank(rank, count + 2, dim, stride);
+        rank = IGNIS__MAP_ANY_RANK;
+        w.spreads = true;
+    }
+    full = numel / spec.pack;
+    if (((w.spreads && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
+        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
+                             ignis__shape_write(&run->shape).text);
+    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
+    if (spec.mode) {
+        blocks = ignis__map_split(work, &spec, &s, shared);
+        parts = (int64_t)shared[2];
+        block[0] = spec.mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
     }
     if (blocks > INT32_MAX)
         return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
                              ignis__shape_write(&run->shape).text);
-    spec.parts = parts > 1;
-    if (parts > 1) {
+    if (spec.parts) {
         memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
         if (!memory)
             return false;
         shared[5] = memory->address;
     }
-    shared[2] = (uint64_t)parts;
     memcpy(&shared[6], &run->factor, sizeof shared[6]);
     shared[7] = run->kept_to;
     w.formula = run->formula;
@@ -17861,9 +18267,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__MAP_ROW; d++)
             words[w.strides[i] + d] = (uint64_t)stride[i][d];
     }
-    kernel = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
     grid[0] = (unsigned)blocks;
-    ok = kernel && ignis__launch_as(work, kernel->function, grid, block, 0, params, false, false);
+    ok = ignis__launch_as(work, kernel->function, grid, block, 0, params, false, false);
     if (memory && ok) {
         grid[0] = (unsigned)shared[4];
         block[0] = 128;
@@ -17874,19 +18279,63 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     return ok;
 }
 
+/*  Whether others stand between dimensions that are reduced; may: whether that could be so where those of 1 are more. */
+static bool ignis__map_reduces_apart(const ignis__map_run *run, bool may)
+{
+    int d, lacking = run->shape.ndim - run->to_shape->ndim, part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
+    for (d = 0; d < run->shape.ndim; d++) {
+        int64_t dim = run->shape.dim[d], to = d < lacking ? 1 : run->to_shape->dim[d - lacking];
+        bool reduced = may ? to == 1 : to != dim, stays = to == dim && (may || dim != 1);
+        if (part == 2 && reduced)
+            return true;
+        part = part == 1 && stays ? 2 : part == 0 && reduced ? 1 : part;
+    }
+    return false;
+}
+
+/*  The types of the two steps: what the first one gives, and the second one reads. False: out of memory, reported. */
+static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis__map_run *last)
+{
+    int d;
+    *last = *run;
+    memset(last->input, 0, sizeof last->input);
+    last->input[0] = &last->shape;
+    last->dtype[0] = run->formula->term[run->formula->result[0]].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN &&
+                             run->reduction != IGNIS_REDUCE_LOGSUMEXP
+                         ? IGNIS_I64
+                         : IGNIS_F32;
+    for (d = 0; d < run->formula->count; d++)
+        if (run->input[d] && run->dtype[d] == IGNIS_F64 && last->dtype[0] == IGNIS_F32)
+            last->dtype[0] = IGNIS_F64;
+    last->used = 1;
+    last->formula = ignis__formula_get(call, "x", "x", 1, last->dtype[0] == IGNIS_I64);
+    run->out[0] = last->dtype[0];
+    run->reduction = run->reduction == IGNIS_REDUCE_MEAN ? IGNIS_REDUCE_SUM : run->reduction;
+    run->kept = 0;
+    return last->formula != NULL;
+}
+
 /*  The same for any dimensions that are reduced: in steps, the last ones first, the others of what that gives. */
 static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
 {
     ignis_shape shape = run->shape;
     const ignis_shape *to_shape = run->to_shape;
-    ignis__spread spread;
-    ignis__map_run last;
+    ignis__map_run first, last;
     ignis__block *memory;
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
-    if (ignis__spread_find(&run->shape, to_shape, &spread))
+    bool whole = ignis__map_reductions[run->reduction].place || (run->kept && run->kept != IGNIS_REDUCE_LOGSUMEXP); /* in one step alone */
+    if (ignis__requests.path[0] && !whole && ignis__map_reduces_apart(run, true)) {
+        first = *run;
+        ignis__map_record_run(work->call, run);
+        if (!ignis__map_reduce_steps(work->call, &first, &last))
+            return false;
+        ignis__map_record_run(work->call, &first);
+        ignis__map_record_run(work->call, &last);
+    }
+    if (!ignis__map_reduces_apart(run, false))
         return ignis__map_launch(work, run);
-    if (ignis__map_reductions[run->reduction].place || (run->kept && run->kept != IGNIS_REDUCE_LOGSUMEXP))
+    if (whole)
         return ignis__refuse(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s is along all dimensions, or such that are neighbours",
                              run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
@@ -17897,28 +18346,14 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
         if (is)
             shape.dim[d] = 1;
     }
-    last = *run;
-    memset(last.input, 0, sizeof last.input);
+    if (!ignis__map_reduce_steps(work->call, run, &last))
+        return false;
     last.shape = shape;
-    last.input[0] = &shape;
-    last.dtype[0] = run->formula->term[run->formula->result[0]].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN &&
-                            run->reduction != IGNIS_REDUCE_LOGSUMEXP
-                        ? IGNIS_I64
-                        : IGNIS_F32;
-    for (d = 0; d < run->formula->count; d++)
-        if (run->input[d] && run->dtype[d] == IGNIS_F64 && last.dtype[0] == IGNIS_F32)
-            last.dtype[0] = IGNIS_F64;
-    last.used = 1;
-    last.formula = ignis__formula_get(work->call, "x", "x", 1, last.dtype[0] == IGNIS_I64);
-    memory =
-        last.formula ? ignis__memory_take(work->call, work->device, work->stream, ignis__shape_product(&shape, 0, shape.ndim) * 8) : NULL;
+    memory = ignis__memory_take(work->call, work->device, work->stream, ignis__shape_product(&shape, 0, shape.ndim) * 8);
     if (!memory)
         return false;
     last.address[0] = run->to[0] = memory->address;
     run->to_shape = &shape;
-    run->out[0] = last.dtype[0];
-    run->reduction = run->reduction == IGNIS_REDUCE_MEAN ? IGNIS_REDUCE_SUM : run->reduction;
-    run->kept = 0;
     ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
     ignis__memory_give(work->call, work->device, memory);
     return ok;
@@ -21980,6 +22415,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     }
     for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
         for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
+            p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256) : 64; /* as many columns as such a tile has */
             if (p.pairs == IGNIS__SHARE_A
                     ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
                     : ignis__gemm_columns(&p, widths[i]) != widths[i] || (widths[i] == 192 && !ignis__gemm_ahead(product, epilogue)) ||
@@ -21990,6 +22426,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
                 ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
+    p.n = product->n;
     p.rows = 192; /* with some of the columns that such tiles may have */
     for (i = 0; rounds && ignis__gemm_large(product, epilogue) && i < 3; i++)
         for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0); p.pairs += IGNIS__SHARE_B) {
@@ -23154,7 +23591,6 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     params[used++] = &part_length;
     params[used++] = &parts;
     ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
-    ignis__request_builtin(IGNIS__BUILTIN_SUM_FINISH, dtype); /* other sizes have parts */
     if (parts == 1)
         return;
     per_pack = ignis__pack_elements(wide);
@@ -23336,6 +23772,8 @@ static ignis__array *ignis__binary_map(ignis__op *op, ignis__builtin same, ignis
     int64_t span = spread->n * spread->inner, inner = spread->inner;
     void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
     bool is_same = spread->n == 1;
+    ignis__request_builtin(same, a->dtype); /* what other sizes take */
+    ignis__request_builtin(spreading, a->dtype);
     if (is_same)
         params[3] = &a->numel;
     ignis__op_map(op, is_same ? same : spreading, a->dtype, a->numel, params);
@@ -23351,6 +23789,17 @@ static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double 
     return out;
 }
 
+/*  Records what the gradient of an operand takes at other sizes, where it was spread, or was not. */
+static void ignis__binary_record(ignis_array gradient, double sign)
+{
+    ignis_array_info info;
+    if (!ignis__requests.path[0] || ignis_array_query(gradient, &info) != IGNIS_OK)
+        return;
+    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, info.dtype);
+    if (sign < 0)
+        ignis__request_builtin(IGNIS__BUILTIN_SCALE, info.dtype);
+}
+
 /*  a + b and a - b: g for a; g or -g for b, summed over where b was spread. */
 static ignis_status ignis__sum_rule(const char *call, const ignis_backward_args *args, double sign)
 {
@@ -23361,6 +23810,7 @@ static ignis_status ignis__sum_rule(const char *call, const ignis_backward_args 
         args->grad_inputs[0] = args->grad_output;
     if (!args->needed[1])
         return IGNIS_OK;
+    ignis__binary_record(args->grad_output, sign);
     if (p->spread.n == 1 && sign > 0) {
         args->grad_inputs[1] = args->grad_output;
         return IGNIS_OK;
@@ -23381,6 +23831,7 @@ static ignis_status ignis__mul_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_mul", args))
         return ignis__failed();
+    ignis__binary_record(args->grad_output, 1);
     if (args->needed[0])
         gradients[0] = ignis__binary_map(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, op.in[0], op.in[1 + p->saved_b], &p->spread);
     if (args->needed[1] && p->spread.n == 1)
@@ -23666,7 +24117,7 @@ typedef struct ignis__map_rule {
 static ignis__array *ignis__map_gather(ignis__op *op, ignis__array *from, const ignis_shape *spread_over, const ignis_shape *shape,
                                        ignis_dtype dtype)
 {
-    int64_t stride[1][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS];
+    int64_t stride[1][IGNIS__MAP_ANY_RANK], dim[IGNIS_MAX_DIMS];
     ignis__array *out = from;
     ignis__spread spread;
     int rank, d;
@@ -23716,6 +24167,45 @@ static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
     return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__spread_find(&p->shape, first, &spread);
 }
 
+/*  What the gradients come as. fused: those of what was spread are summed at once; apart: all are as wide and as long as they can be, and what
+    is to become of each comes behind: so they are at any sizes. */
+static void ignis__map_backward_results(const ignis__map_rule *p, uint32_t needed, bool wide, bool fused, bool apart, ignis__map_run *run,
+                                        int *tensor)
+{
+    int i, k;
+    run->outs = 0;
+    run->reduced = 0;
+    for (i = 0; i < p->formula->count; i++) { /* in the order of the formula's inputs */
+        if (!(needed >> i & 1))
+            continue;
+        for (k = 0; k < p->count && p->tensor[k].input != i; k++)
+            ;
+        tensor[run->outs] = k;
+        if (fused && ignis__map_spread(p, k)) {
+            run->reduced |= (uint32_t)1 << run->outs;
+            run->reduction = IGNIS_REDUCE_SUM;
+            run->to_shape = &p->tensor[k].shape;
+        }
+        run->out[run->outs++] = !apart && (fused || !ignis__map_spread(p, k)) ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
+    }
+}
+
+/*  Records what gradients take at other sizes. */
+static void ignis__map_backward_record(const char *call, const ignis__map_rule *p, const ignis__map_run *run)
+{
+    int k;
+    if (!ignis__requests.path[0])
+        return;
+    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
+    if (run->outs == 0)
+        return;
+    ignis__map_record_run(call, run);
+    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
+    for (k = 0; k < p->count; k++)
+        if (ignis__dtype_is_float(p->tensor[k].dtype) && p->tensor[k].dtype != run->out[0])
+            ignis__request_builtin((ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
+}
+
 static ignis_status ignis__map_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
@@ -23725,8 +24215,8 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     ignis__map_needs needs;
     ignis__map_run run = IGNIS__ZERO;
     ignis__op op;
-    int i, count = p->formula->count;
-    bool wide = false, fused;
+    int i, count = p->formula->count, tensor[IGNIS_MAX_INPUTS];
+    bool wide = false, fused, apart = false;
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
     run.formula = p->formula;
@@ -23763,22 +24253,20 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     }
     run.needed = needed;
     fused = ignis__map_spread_alike(p, needed);
-    for (i = 0; i < count && op.ok; i++) { /* the results in the order of the formula's inputs */
-        int k;
-        bool spread;
-        for (k = 0; k < p->count && p->tensor[k].input != i; k++)
-            ;
-        if (!(needed >> i & 1))
-            continue;
-        spread = ignis__map_spread(p, k);
-        run.out[run.outs] = !spread || fused ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
-        made[k] = ignis__op_new(&op, spread && fused ? &p->tensor[k].shape : &p->shape, run.out[run.outs]);
-        if (spread && fused) {
-            run.reduced |= (uint32_t)1 << run.outs;
-            run.reduction = IGNIS_REDUCE_SUM;
-            run.to_shape = &p->tensor[k].shape;
-        }
-        run.to[run.outs++] = ignis__op_write(&op, made[k]);
+    if (op.ok) {
+        ignis__map_backward_results(p, needed, wide, false, true, &run, tensor);
+        ignis__map_backward_record(call, p, &run);
+    }
+    if (needed && op.ok) {
+        ignis__map_backward_results(p, needed, wide, fused, false, &run, tensor);
+        apart = !ignis__map_there(call, op.work.device, &run);
+        fused = fused && !apart;
+        if (apart)
+            ignis__map_backward_results(p, needed, wide, false, true, &run, tensor);
+    }
+    for (i = 0; i < run.outs && op.ok; i++) {
+        made[tensor[i]] = ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
+        run.to[i] = ignis__op_write(&op, made[tensor[i]]);
     }
     for (i = 0; i <= count; i++)
         if (needed && (run.used >> i & 1) && run.input[i])
@@ -23790,7 +24278,7 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
             continue;
         if (!made[i] && !ignis__map_spread(p, i))
             args->grad_inputs[i] = args->grad_output;
-        else if (made[i] && (fused || !ignis__map_spread(p, i)))
+        else if (made[i] && (fused || !ignis__map_spread(p, i)) && made[i]->dtype == p->tensor[i].dtype)
             gradients[i] = made[i];
         else
             gradients[i] = ignis__map_gather(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
@@ -24082,6 +24570,7 @@ static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const
     bool tiles = e.c == 1 && e.m >= 16 && e.n >= 16;
     int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, pack = ignis__pack_elements(from->dtype), blocks;
     void *params[] = {&target, &source, &e.a, &e.m, &e.b, &e.n, &e.c};
+    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
     if (out && (e.m == 1 || e.n == 1) && (e.b == 1 || e.m == e.n)) { /* the order stays */
         ignis__op_copy(op, out, from);
         return out;
@@ -25394,6 +25883,9 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
     slabs = ignis__ceil_div(c->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
+    ignis__request_builtin(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE, c->dtype); /* what other addresses take */
+    if (sums)
+        ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
     if (!sums) {
         units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
@@ -26253,13 +26745,15 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
+    ignis__request_builtin(norm->rows, dtype); /* what other sizes and devices choose */
+    ignis__request_builtin(norm->warp, dtype);
+    if (work->sum) {
+        ignis__request_builtin(norm->add_warp, dtype);
+        ignis__request_builtin(IGNIS__BUILTIN_ADD, dtype);
+    }
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
         if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
-            ignis__request_builtin(norm->rows, dtype); /* what other devices choose */
-            ignis__request_builtin(norm->warp, dtype);
-            if (work->sum)
-                ignis__request_builtin(IGNIS__BUILTIN_ADD, dtype);
             odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
         }
         if (odd.threads || !work->sum || packed)
@@ -27821,7 +28315,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
     ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* what other numbers of rows take */
-    ignis__request_builtin(plan->warp ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype);
+    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
     if (!work->gradient)
         ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
     if (ignis__cross_entropy_is_few(entropy, work))
@@ -28381,7 +28875,8 @@ typedef struct ignis__attention {
     ignis__attention_rows bias, grad_bias;
     ignis__address lengths;
     int window;                  /* max(sq, sk): none */
-    int bias_dtype, has_lengths; /* 0: none. These two are the host's: no kernel has them */
+    int bias_dtype, has_lengths; /* 0: none. These and the next are the host's: no kernel has them */
+    int windowed;                /* the caller has set a window, which longer rows go beyond */
 } ignis__attention;
 
 /*  For profiles: the next kernel has to do with so many tensors like q, and like k, and computes so many products of [sq, sk, head_dim], of which
@@ -28446,7 +28941,7 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
     const ignis__attention_rows *tensors = &p->q;
     bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
     int i;
-    for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
+    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; those that are not there are 0 */
         takes = takes && tensors[i].data % 16 == 0;
     return takes;
 }
@@ -28506,7 +29001,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "there is no query or no key";
     else if (p->bias_dtype)
         why = "there is a bias";
-    for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
+    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; those that are not there are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
     if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
@@ -28582,21 +29077,21 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
 /*  Of kernels/attention_hopper_backward.cu; see ignis__attention_is_few and ignis__attention_is_direct. */
 static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
-/*  While programs are recorded: those that devices of every kind choose, for rows as many as these or others. */
-IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *p, bool backward)
+/*  While programs are recorded: those that devices of every kind choose, of one of the two variants. */
+IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p, bool backward)
 {
     static const struct {
-        int major, first, last;
-    } kinds[] = {{7, 0, 79}, {8, 80, IGNIS__EVERY_ARCH}};
+        int major, first;
+    } kinds[] = {{7, 0}, {8, 80}}; /* the former for rows that are not aligned, too */
+    bool ranged = ignis__attention_ranged(p) || p->softcap > 0;
     ignis__attention_variant variant;
-    char define[96];
+    char define[IGNIS__DEFINES];
     int i, most;
-    if (!op->ok || !ignis__requests.path[0])
-        return;
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
         variant = ignis__attention_choose(op, dtype, p);
-        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define, kinds[i].first, kinds[i].last);
+        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define, kinds[i].first,
+                           IGNIS__EVERY_ARCH);
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
@@ -28605,6 +29100,7 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
                 continue;
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
                      ignis__attention_backward_forms[i]);
+            ignis__attention_options(define, sizeof define, p, ranged);
             ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
@@ -28613,10 +29109,23 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
                 continue;
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
+            ignis__attention_options(define, sizeof define, p, ranged);
             ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }
     op->as_major = 0;
+}
+
+/*  Those for rows as many as these or others, which a window may show whole, or not. */
+IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given, bool backward)
+{
+    ignis__attention p = *given;
+    if (!op->ok || !ignis__requests.path[0])
+        return;
+    ignis__attention_request_variant(op, dtype, &p, backward);
+    p.window = ignis__attention_ranged(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+    if (p.windowed && !p.has_lengths)
+        ignis__attention_request_variant(op, dtype, &p, backward);
 }
 
 static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
@@ -28996,6 +29505,7 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     if (!(desc->softcap >= 0 && desc->softcap < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->softcap is %g, not a positive number", desc->softcap);
     p->window = p->sq > p->sk ? p->sq : p->sk;
+    p->windowed = desc->window > 0;
     if (desc->window && desc->window < p->window)
         p->window = p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
     p->softcap = desc->softcap;
@@ -29334,15 +29844,19 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     return variant;
 }
 
-/*  While programs are recorded: those that devices of every kind choose. */
-IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+/*  While programs are recorded: those that devices of every kind choose, of rows that a window shows whole, or not. */
+IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given)
 {
-    int major;
-    for (major = 7; op->ok && ignis__requests.path[0] && major <= 8; major++) {
-        ignis__decode_variant variant;
-        op->as_major = major;
-        variant = ignis__decode_choose(op, dtype, p);
-        ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, major == 7 ? 79 : IGNIS__EVERY_ARCH);
+    ignis__attention p = *given;
+    int major, turn;
+    for (turn = 0; op->ok && ignis__requests.path[0] && turn < (p.windowed && !p.has_lengths ? 2 : 1); turn++) {
+        for (major = 7; major <= 8; major++) {
+            ignis__decode_variant variant;
+            op->as_major = major;
+            variant = ignis__decode_choose(op, dtype, &p);
+            ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
+        }
+        p.window = ignis__attention_ranged(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
     }
     op->as_major = 0;
 }
@@ -30142,6 +30656,7 @@ static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const igni
     norm = ignis_map_sum("u*u", IGNIS_INPUTS(u));
     x = ignis_cast(ignis_map("u / max(sqrt(norm), 1e-7)", IGNIS_INPUTS(u, norm)),
                    parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     for (i = 0; i < 5; i++) {

@@ -248,7 +248,7 @@ TEST(other_sizes_need_no_other_record)
                                  "-DIGNIS_PATCHES=0 -DIGNIS_COLUMNS=256 "
                                  "-DIGNIS_DIRECT=0"),
               1);
-    CHECK_INT(lines_with(record, "own 0-79 attention.cu ignis_sdpa -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
+    CHECK_INT(lines_with(record, "own 0-999 attention.cu ignis_sdpa -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
     CHECK_INT(lines_with(record, "own 80-999 attention_mma.cu ignis_sdpa -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
     CHECK_INT(lines_with(record, "own 90-90 attention_hopper.cu"), 2);
     CHECK_INT(lines_with(record, "_backward"), 0); /* there was no backward */
@@ -417,7 +417,8 @@ TEST(what_a_record_names_is_compiled_ahead)
     ticket = ignis_warmup_record(record);
     CHECK(ticket.id);
     CHECK_OK(ignis_ticket_wait(ticket));
-    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK(fault_count("nvrtcCompileProgram") >= compiled); /* what other sizes take of Ignis' own, too */
+    compiled = fault_count("nvrtcCompileProgram");
     CHECK(formulas_used() == there); /* for the first time here */
     CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
     CHECK_OK(ignis_ticket_wait(ignis_warmup_record(record))); /* all is there */
@@ -449,6 +450,14 @@ TEST(a_line_that_does_not_compile_is_named)
                                             "own 0-999 softmax.cu ignis_softmax_block\n",
                                             "ignis 1\n",
                                             "ignis\n",
+                                            "formula 0-999\n",
+                                            "formula 0-999 \"x\" \"x\" 1 0\n",
+                                            "formula 0-999 \"x\" \"x\" 17 0 6:1\n",
+                                            "formula 0-999 \"x +\" \"x\" 1 0 6:1\n",
+                                            "formula 0-999 \"x\" \"x\" 1 0 6:1,\n",
+                                            "formula 0-999 \"x\" \"x\" 1 0 99:1\n",
+                                            "formula 0-999 \"x\" \"x\" 1 0 6:70000\n",
+                                            "formula 0-999 \"x\" \"x\" 1 0 6:-1\n",
                                             "kernel 0-999 \"a.cu\"\n",
                                             "kernel 0-999 \"a.cu\" \"\" \"text\n",
                                             "kernel 0-999 \"a.cu\" \"\" \"text\" 2 \"-DA\"\n",
@@ -680,6 +689,352 @@ TEST(a_changed_header_is_compiled)
     desc = alone();
     SETUP(&desc);
     CHECK(plus_adds(&plus, 1));
+}
+
+/* --- other sizes ------------------------------------------------------------------------------------------------------ */
+
+/*  The bundle of the record, with images that nobody could run: a dry run looks at what is there, and at nothing in it. */
+static void embed_dry(const char *arch)
+{
+    static char image[16] = ".version x.y", lowered[1] = "";
+    target targets[MAX_ARCHS];
+    int count, block_count, target_count = targets_read(arch, false, targets, 0), i;
+    job *jobs;
+    block *blocks;
+    unsigned char *data;
+    size_t size;
+    request_count = 0;
+    record_read(record);
+    jobs = jobs_make(targets, target_count, &count);
+    for (i = 0; i < count; i++) {
+        jobs[i].image.data = image;
+        jobs[i].image.size = strlen(image);
+        jobs[i].image.lowered = lowered;
+    }
+    blocks = blocks_make(jobs, count, targets, target_count, true, &block_count);
+    for (i = 0; i < block_count; i++) {
+        blocks[i].stored = blocks[i].bytes;
+        blocks[i].stored_size = blocks[i].size;
+    }
+    data = bundle_make(jobs, count, blocks, block_count, &size);
+    bundle_write(bundle_file, "ignis_bundle", data, size);
+    free(data);
+    free(jobs);
+    for (i = 0; i < block_count; i++)
+        free(blocks[i].bytes);
+    free(blocks);
+}
+
+static int walked_wrong;
+
+/*  Walks an operation forward and backward; says which failed. */
+static void walk(const char *what, ignis_tensor y, int64_t rows, int64_t columns)
+{
+    bool ok = y.id && (!tensor_info(y).requires_grad || ignis_backward(y, ignis_tensor_data(y)) == IGNIS_OK);
+    if (!ok && walked_wrong++ < 12)
+        fprintf(stderr, "%s of %dx%d: %s\n", what, (int)rows, (int)columns, ignis_status_message());
+    CHECK(ok);
+    ignis_status_clear();
+    (void)ignis_tape_clear();
+}
+#define WALK(call)                   \
+    do {                             \
+        if (number++ == chosen)      \
+            walk(#call, call, r, c); \
+    } while (0)
+
+static int ones_at; /* elements before each tensor, of a larger array: packs cannot be read from there */
+
+static ignis_tensor ones(ignis_shape shape, ignis_dtype dtype, bool requires_grad)
+{
+    ignis_array whole = make(IGNIS_SHAPE(shape_numel(shape) + ones_at), dtype),
+                part = ignis_array_slice(whole, 0, ones_at, shape_numel(shape));
+    ignis_array view = ignis_array_reshape(part, shape);
+    ignis_tensor tensor;
+    CHECK_OK(ignis_array_fill(whole, 1));
+    tensor = ignis_tensor_from_array(view, requires_grad);
+    drop(view), drop(part), drop(whole);
+    return tensor;
+}
+
+static void walk_optimizer(int which, ignis_tensor x, ignis_tensor row)
+{
+    ignis_optimizer made = which == 0   ? ignis_adamw(NULL)
+                           : which == 1 ? ignis_sgd(NULL)
+                           : which == 2 ? ignis_rmsprop(NULL)
+                           : which == 3 ? ignis_lion(NULL)
+                                        : ignis_muon(NULL);
+    CHECK_OK(ignis_optimizer_add(made, x, true));
+    if (which < 4) /* parameters of Muon have two dimensions */
+        CHECK_OK(ignis_optimizer_add(made, row, false));
+    CHECK_OK(ignis_backward(ignis_mean(ignis_mul(x, row)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_optimizer_step(made));
+    CHECK_OK(ignis_optimizer_free(made));
+    ignis_status_clear();
+}
+
+/*  One of the operations of tensors at a size, forward and backward; returns how many there are. */
+static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
+{
+    static const int both[] = {1, 0}, first[] = {0};
+    static const int64_t one[] = {0, 1}, two[] = {1, 2};
+    ignis_reduce_desc rows_of = {{0}, 1, false}, apart = {{0, 2}, 2, false};
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x = ones(IGNIS_SHAPE(r, c), dtype, true), y = ones(IGNIS_SHAPE(r, c), dtype, true),
+                 row = ones(IGNIS_SHAPE(c), dtype, true);
+    ignis_tensor column = ones(IGNIS_SHAPE(r, 1), dtype, true), single = ones(IGNIS_SHAPE(1), dtype, true);
+    ignis_tensor cube = ones(IGNIS_SHAPE(2, r, c), dtype, true), w = ones(IGNIS_SHAPE(c, c), dtype, true);
+    ignis_tensor ids = ones(IGNIS_SHAPE(r), IGNIS_I32, false), places = ones(IGNIS_SHAPE(r, c), IGNIS_I32, false), more[2], sum;
+    ignis_tensor image = ones(IGNIS_SHAPE(r, 5, 7, 4), dtype, true), taps = ones(IGNIS_SHAPE(8, 3, 3, 4), dtype, true);
+    ignis_tensor channels = ones(IGNIS_SHAPE(4), dtype, true), eight = ones(IGNIS_SHAPE(8), dtype, true);
+    ignis_tensor line = ones(IGNIS_SHAPE(r, c, 4), dtype, true), taps1 = ones(IGNIS_SHAPE(8, 3, 4), dtype, true);
+    ignis_tensor depth = ones(IGNIS_SHAPE(4, 3, 3, 1), dtype, true), heads = ones(IGNIS_SHAPE(1, r, 128), dtype, true);
+    ignis_tensor keys = ones(IGNIS_SHAPE(1, c, 128), dtype, true), packed = ones(IGNIS_SHAPE(1, r, 384), dtype, true);
+    ignis_tensor cache = ones(IGNIS_SHAPE(1, c, 128), dtype, false), query = ones(IGNIS_SHAPE(1, 1, 128), dtype, false);
+    ignis_pool_desc pool;
+    ignis_conv_desc groups, halves;
+    ignis_upsample_desc up;
+    ignis_sdpa_desc sdpa;
+    ignis_rope_desc rope;
+    int reducer, number = 0, i;
+    memset(&pool, 0, sizeof pool), memset(&groups, 0, sizeof groups), memset(&halves, 0, sizeof halves), memset(&up, 0, sizeof up);
+    memset(&sdpa, 0, sizeof sdpa), memset(&rope, 0, sizeof rope);
+    pool.window[0] = pool.window[1] = 2;
+    groups.groups = 4, halves.groups = 2;
+    up.size[0] = 9, up.size[1] = 11;
+    sdpa.num_heads = rope.num_heads = 2;
+    WALK(ignis_map("sin(x)*2 + row", IGNIS_INPUTS(x, row)));
+    WALK(ignis_map("x*y", IGNIS_INPUTS(x, y)));
+    WALK(ignis_map("x*single + column", IGNIS_INPUTS(x, single, column)));
+    WALK(ignis_map("x*index(0) + index(1)", IGNIS_INPUTS(x)));
+    WALK(ignis_map_sum("x*row", IGNIS_INPUTS(x, row)));
+    WALK(ignis_map_mean("(x - y)*(x - y)", IGNIS_INPUTS(x, y)));
+    WALK(ignis_map_mean("x*row + column", IGNIS_INPUTS(x, row, column)));
+    for (reducer = IGNIS_REDUCE_SUM; reducer < IGNIS_REDUCE_COUNT; reducer++) {
+        rows_of.dims[0] = 0;
+        WALK(ignis_map_reduce((ignis_reducer)reducer, "x*row", IGNIS_INPUTS(x, row), &rows_of));
+        rows_of.dims[0] = 1;
+        WALK(ignis_map_reduce((ignis_reducer)reducer, "x*row", IGNIS_INPUTS(x, row), &rows_of));
+    }
+    WALK(ignis_map_reduce(IGNIS_REDUCE_SUM, "cube*cube", IGNIS_INPUTS(cube), &apart));
+    WALK(ignis_map_reduce(IGNIS_REDUCE_MEAN, "cube*row", IGNIS_INPUTS(cube, row), &apart));
+    WALK(ignis_matmul(x, w));
+    WALK(ignis_matmul_t(x, w));
+    WALK(ignis_linear(x, w, row));
+    WALK(ignis_mlp(x, w, row, w, row, IGNIS_ACTIVATION_GELU));
+    WALK(ignis_mlp_gated(x, w, w, w));
+    WALK(ignis_add(x, y));
+    WALK(ignis_add(x, row));
+    WALK(ignis_sub(x, column));
+    WALK(ignis_mul(x, single));
+    WALK(ignis_mul(x, y));
+    WALK(ignis_add_bias(x, row));
+    WALK(ignis_scale(x, 2));
+    WALK(ignis_dropout(x, 0.5));
+    WALK(ignis_cast(x, dtype == IGNIS_F32 ? IGNIS_BF16 : IGNIS_F32));
+    WALK(ignis_relu(x));
+    WALK(ignis_gelu(x));
+    WALK(ignis_gelu_exact(x));
+    WALK(ignis_silu(x));
+    WALK(ignis_silu_mul(x, y));
+    WALK(ignis_sum(x));
+    WALK(ignis_mean(x));
+    WALK(ignis_sum_dim(x, 0));
+    WALK(ignis_mean_dim(x, 1));
+    WALK(ignis_sum_dim(cube, 1));
+    WALK(ignis_cumsum(x, 0));
+    WALK(ignis_cumsum(x, 1));
+    WALK(ignis_reshape(x, IGNIS_SHAPE(c, r)));
+    WALK(ignis_transpose(x, 0, 1));
+    WALK(ignis_transpose(cube, 0, 1));
+    WALK(ignis_permute(x, both, 2));
+    WALK(ignis_flip(x, first, 1));
+    WALK(ignis_expand(column, IGNIS_SHAPE(r, c)));
+    more[0] = x, more[1] = y;
+    WALK(ignis_concat(more, 2, 0));
+    WALK(ignis_concat(more, 2, 1));
+    WALK(ignis_stack(more, 2, 1));
+    WALK(ignis_slice(x, 1, c / 2, c - c / 2));
+    WALK(ignis_slice_step(x, 1, 0, (c + 1) / 2, 2));
+    WALK(ignis_pad(x, one, two, 2, 0));
+    WALK(ignis_tril(x, 0));
+    WALK(ignis_triu(x, 0));
+    WALK(ignis_softmax(x));
+    WALK(ignis_layer_norm(x, row, row, 0));
+    WALK(ignis_rms_norm(x, row, 0));
+    WALK(ignis_add_layer_norm(x, y, row, row, 0, &sum));
+    WALK(ignis_add_rms_norm(x, y, row, 0, &sum));
+    WALK(ignis_add_rms_norm(x, y, row, 0, NULL));
+    WALK(ignis_max_pool(image, &pool));
+    WALK(ignis_avg_pool(image, &pool));
+    WALK(ignis_upsample(image, &up));
+    WALK(ignis_conv2d(image, taps, eight, NULL));
+    WALK(ignis_conv2d(image, depth, channels, &groups));
+    WALK(ignis_conv2d(image, ones(IGNIS_SHAPE(8, 3, 3, 2), dtype, true), eight, &halves));
+    WALK(ignis_conv2d(ones(IGNIS_SHAPE(r, c + 2, 5, 4), dtype, true), taps, eight, NULL));
+    WALK(ignis_conv1d(ones(IGNIS_SHAPE(r, c + 4, 4), dtype, true), taps1, eight, NULL));
+    WALK(ignis_batch_norm(image, channels, channels, NULL));
+    WALK(ignis_group_norm(line, 2, channels, channels, 0));
+    WALK(ignis_rope(heads, &rope));
+    WALK(ignis_embedding(w, ids));
+    WALK(ignis_gather(x, 1, places));
+    WALK(ignis_index_select(x, 0, ids));
+    WALK(ignis_scatter_add(x, 1, places, y));
+    WALK(ignis_one_hot(ids, c, dtype));
+    WALK(ignis_sort(x, 1, false, &sum));
+    WALK(ignis_sort(x, 0, true, &sum));
+    WALK(ignis_topk(x, 1, 1, true, &sum));
+    WALK(ignis_mse_loss(x, y, IGNIS_REDUCTION_MEAN));
+    WALK(ignis_l1_loss(x, y, IGNIS_REDUCTION_SUM));
+    WALK(ignis_huber_loss(x, y, 1, IGNIS_REDUCTION_NONE));
+    WALK(ignis_bce_with_logits(x, y, NULL));
+    WALK(ignis_kl_div(x, y, true, IGNIS_REDUCTION_MEAN));
+    WALK(ignis_cosine_similarity(x, y));
+    WALK(ignis_cross_entropy(x, ids, NULL));
+    WALK(ignis_nll_loss(x, ids, NULL));
+    WALK(ignis_linear_cross_entropy(x, w, ids, NULL));
+    WALK(ignis_sdpa(heads, keys, keys, &sdpa));
+    sdpa.mask = IGNIS_MASK_CAUSAL;
+    WALK(ignis_sdpa_packed(packed, &sdpa, NULL));
+    rope.num_heads = 4;
+    WALK(ignis_sdpa_packed(packed, &sdpa, &rope));
+    WALK(ignis_decode_sdpa(query, cache, cache, 2));
+    sdpa.window = 100;
+    WALK(ignis_sdpa(heads, keys, keys, &sdpa));
+    WALK(ignis_decode_sdpa_with(query, cache, cache, &sdpa));
+    sdpa.lengths = ones(IGNIS_SHAPE(1), IGNIS_I32, false);
+    WALK(ignis_sdpa(heads, keys, keys, &sdpa));
+    sdpa.softcap = 30;
+    WALK(ignis_sdpa(heads, keys, keys, &sdpa));
+    for (i = 0; i < 5; i++)
+        if (number++ == chosen)
+            walk_optimizer(i, x, row);
+    CHECK_OK(ignis_scope_end(scope));
+    return number;
+}
+
+/*  What a record made at one size misses at others: nothing. */
+TEST(a_record_of_one_size_serves_others)
+{
+    static const struct {
+        int64_t rows, columns;
+    } sizes[] = {{1, 1},   {1, 64},  {2, 3},    {3, 768},  {5, 1000}, {7, 1024}, {64, 1},    {300, 33},
+                 {9, 257}, {2, 520}, {4, 1536}, {3, 4096}, {33, 40},  {2, 8200}, {2048, 16}, {1, 20000}},
+      bases[] = {{6, 96}, {6, 96}, {6, 96}, {1, 64}, {5, 1000}};
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F64, IGNIS_BF16, IGNIS_F32};
+    static const struct {
+        int major, minor, processors, shared;
+        const char *arch;
+    } devices[] = {{9, 0, 132, 232448, "90a"}, {8, 6, 84, 101376, "80"}, {7, 5, 40, 65536, "75"}};
+    ignis_device_info device;
+    int d, t, s, at, count = 1;
+    memset(&device, 0, sizeof device);
+    names_of("walked");
+    for (t = 0; t < COUNT_OF(dtypes); t++) {
+        for (at = 0; at < count; at++) {
+            ignis_desc desc = recording();
+            remove(record);
+            desc.dry_run = true;
+            SETUP(&desc);
+            count = one_operation(at, dtypes[t], bases[t].rows, bases[t].columns);
+            CHECK_OK(ignis_shutdown());
+            for (d = 0; d < COUNT_OF(devices); d++) {
+                ignis_desc there = alone();
+                there.dry_run = true;
+                there.dry_device = &device;
+                device.compute_major = devices[d].major, device.compute_minor = devices[d].minor;
+                device.multiprocessors = devices[d].processors, device.shared_per_block = devices[d].shared;
+                embed_dry(devices[d].arch);
+                SETUP(&there);
+                for (s = 0; s < 2 * COUNT_OF(sizes); s++) {
+                    ones_at = s % 2;
+                    (void)one_operation(at, dtypes[t], sizes[s / 2].rows, sizes[s / 2].columns);
+                }
+                ones_at = 0;
+                CHECK_OK(ignis_shutdown());
+            }
+        }
+    }
+    CHECK(count > 80);
+}
+
+/*  A formula and its sums at a size, with a gradient; whether they are right. */
+static bool formula_is_right(int64_t rows, int64_t columns, int64_t offset)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, columns), IGNIS_F32, 1, 0, 1, offset, true);
+    ignis_tensor row = noise_at(IGNIS_SHAPE(columns), IGNIS_F32, 2, 0, 1, offset, true), y, sums, total;
+    ignis_reduce_desc first;
+    double *a = tensor_values(x), *b = tensor_values(row), *to, *of_rows, *gradient, all = 0;
+    int64_t i, k;
+    bool right = true;
+    memset(&first, 0, sizeof first);
+    first.dim_count = 1;
+    y = ignis_map("2*x + x*row", IGNIS_INPUTS(x, row));
+    sums = ignis_map_reduce(IGNIS_REDUCE_SUM, "x*row", IGNIS_INPUTS(x, row), &first);
+    total = ignis_map_mean("x*x*row", IGNIS_INPUTS(x, row));
+    CHECK_OK(ignis_backward(total, IGNIS_NO_ARRAY));
+    to = tensor_values(y), of_rows = tensor_values(sums), gradient = array_values(ignis_tensor_grad(row));
+    for (k = 0; k < columns && right; k++) {
+        double sum = 0, of_row = 0;
+        for (i = 0; i < rows; i++) {
+            double at = a[i * columns + k];
+            right = right && is_close(to[i * columns + k], 2 * at + at * b[k], 1e-5);
+            sum += at * b[k];
+            of_row += at * at / (double)(rows * columns);
+            all += at * at * b[k] / (double)(rows * columns);
+        }
+        right = right && is_close(of_rows[k], sum, 1e-4) && is_close(gradient[k], of_row, 1e-5);
+    }
+    right = right && is_close(value_at(total, 0), all, 1e-4);
+    free(a), free(b), free(to), free(of_rows), free(gradient);
+    CHECK_OK(ignis_scope_end(scope));
+    return right && ignis_status_last() == IGNIS_OK;
+}
+
+/*  Kernels for any shapes compute what those of a shape do. */
+TEST(a_formula_runs_at_any_size)
+{
+    static const struct {
+        int64_t rows, columns, offset;
+    } sizes[] = {{4, 64, 0}, {1, 1, 0},    {1, 70, 0},  {70, 1, 0},   {3, 5, 0},
+                 {2, 64, 1}, {5, 1001, 3}, {300, 7, 0}, {1, 5000, 2}, {5000, 2, 0}};
+    ignis_desc desc = recording();
+    const char *arch;
+    char line[1200], *start;
+    int i;
+    if (getenv("IGNIS_SIM_SANITIZE"))
+        SKIP("its kernels take minutes to compile, and other tests run them");
+    names_of("formulas");
+    SETUP(&desc);
+    arch = own_arch();
+    CHECK(formula_is_right(sizes[0].rows, sizes[0].columns, 0));
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(lines_with(record, "formula 0-999 \"2*x + x*row\" \"x, row\" 2 0 "), 1);
+    embed("--archs", arch, false);
+    desc = alone();
+    SETUP(&desc);
+    for (i = 0; i < COUNT_OF(sizes); i++)
+        CHECK(formula_is_right(sizes[i].rows, sizes[i].columns, sizes[i].offset));
+    { /* one that is missing is named, and its line is all that a record needs */
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 5), IGNIS_F32, 1, false);
+        CHECK_FAILS(ignis_map("x + 0.5", IGNIS_INPUTS(x)), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
+        CHECK_MESSAGE_HAS("ignis_map: the formula 'x + 0.5' is not in ");
+        start = strstr(test__message, "add this line to the record: ");
+        REQUIRE(start);
+        snprintf(line, sizeof line, "%.*s\n", (int)strcspn(start + 29, "\n"), start + 29);
+        let_go(x);
+    }
+    CHECK_OK(ignis_shutdown());
+    test_write_file(record, line, strlen(line));
+    embed("--archs", arch, false);
+    SETUP(&desc);
+    CHECK_OK(ignis_bundle_check(NULL));
+    {
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(8, 9), IGNIS_F32, 1, false), y = ignis_map("x + 0.5", IGNIS_INPUTS(x));
+        CHECK_CLOSE(value_at(y, 71), value_at(x, 71) + 0.5, 1e-6);
+        let_go(x), let_go(y);
+    }
 }
 
 /* --- damaged bundles -------------------------------------------------------------------------------------------------- */
