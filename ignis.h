@@ -17028,8 +17028,9 @@ static void ignis__map_words(ignis__map_writer *w)
 static const char *ignis__map_result_type(const ignis__map_writer *w, int k)
 {
     const ignis__map_spec *spec = w->spec;
-    bool wide = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || spec->reduction == IGNIS_REDUCE_LOGSUMEXP;
-    return wide || w->formula->term[w->formula->result[spec->result + k]].type == 'w' ? "W" : "i64";
+    return spec->needed || spec->reduction == IGNIS_REDUCE_LOGSUMEXP || w->formula->term[w->formula->result[spec->result + k]].type == 'w'
+               ? "W"
+               : "i64";
 }
 
 static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : ignis__dtype_is_int((ignis_dtype)dtype) ? "int" : "W"; }
@@ -17276,12 +17277,19 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
             ignis__map_add_store(w, i, 1, true, "at");
 }
 
+/*  Whether integers are summed up for their mean: exactly, in a value of 64 bits and its upper 32. */
+static bool ignis__map_whole_mean(const ignis__map_writer *w)
+{
+    return w->spec->reduction == IGNIS_REDUCE_MEAN && strcmp(w->type, "i64") == 0;
+}
+
 /*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
 IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool part)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
-    bool kept = spec->kept && !spec->needed;
+    bool kept = spec->kept && !spec->needed, whole_mean = ignis__map_whole_mean(w);
+    bool to_integer = ignis__dtype_is_int((ignis_dtype)spec->out[k]);
     if (part) {
         ignis__map_add(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k, w->shared + 4, at,
                        state);
@@ -17293,8 +17301,11 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
         ignis__map_add(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
         ignis__map_add(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
+    else if (whole_mean)
+        ignis__map_add(t, "        { const %s y%d = map_mean%s(%s.v, %s.i, (i64)__longlong_as_double((i64)p.w[%d]));\n",
+                       to_integer ? "i64" : "W", k, to_integer ? "_whole" : "", state, state, w->shared + 6);
     else
-        ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
+        ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "/factor" : "");
     if (kept && ignis__map_kept_place(spec))
         ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", w->shared + 7, at, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
@@ -17306,9 +17317,10 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
 }
 
 /*  The state of a reduction: what there is beside the value v. */
-IGNIS__COLD static const char *ignis__map_state(const ignis__map_spec *spec)
+IGNIS__COLD static const char *ignis__map_state(const ignis__map_writer *w)
 {
-    bool kept = spec->kept && !spec->needed;
+    const ignis__map_spec *spec = w->spec;
+    bool kept = (spec->kept && !spec->needed) || ignis__map_whole_mean(w);
     return spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : ignis__map_reductions[spec->reduction].place || kept ? "int" : NULL;
 }
 
@@ -17318,7 +17330,8 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
-    const char *more = ignis__map_state(spec);
+    const char *more = ignis__map_state(w);
+    bool sums = ignis__map_whole_mean(w), counts = more && spec->reduction == IGNIS_REDUCE_PROD;
     int k, reduction = spec->reduction + (ignis__map_kept_place(spec) && !spec->needed ? IGNIS_REDUCE_ARGMAX - IGNIS_REDUCE_MAX : 0);
     const char *fold = ignis__map_reductions[reduction].fold;
     ignis__map_add(t, "struct S { %s v;", w->type);
@@ -17326,11 +17339,16 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
         ignis__map_add(t, " %s i;", more);
     ignis__map_add(t, " };\nDI S map_none() { S s; s.v = %s;%s return s; }\n",
                    strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer,
-                   !more                                                  ? ""
-                   : *more == 'W' || spec->reduction == IGNIS_REDUCE_PROD ? " s.i = 0;"
-                                                                          : " s.i = 0x7fffffff;");
+                   !more                            ? ""
+                   : *more == 'W' || counts || sums ? " s.i = 0;"
+                                                    : " s.i = 0x7fffffff;");
     /* fold joins two states, next one and the next element of a thread, whose places go up */
-    if (more && spec->reduction == IGNIS_REDUCE_PROD)
+    if (sums)
+        ignis__map_add(
+            t, "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = (i64)((u64)a.v + (u64)b.v);\n    s.i = a.i + b.i + "
+               "((u64)s.v < (u64)a.v);\n    return s;\n}\n"
+               "DI S map_next(const S a, const i64 v, const u32 at) { S b; b.v = v; b.i = v < 0 ? -1 : 0; return map_fold(a, b); }\n");
+    else if (counts)
         ignis__map_add(t,
                        "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
                        "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
@@ -17882,7 +17900,7 @@ typedef struct ignis__map_run {
     ignis__address kept_to;
     ignis_reducer reduction;
     const ignis_shape *to_shape;
-    double factor; /* of a mean, or of the gradient that comes in */
+    double factor; /* of the gradient that comes in; how many elements a mean is of */
     int outs;
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
@@ -18300,13 +18318,12 @@ static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis
     *last = *run;
     memset(last->input, 0, sizeof last->input);
     last->input[0] = &last->shape;
-    last->dtype[0] = run->formula->term[run->formula->result[0]].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN &&
-                             run->reduction != IGNIS_REDUCE_LOGSUMEXP
-                         ? IGNIS_I64
-                         : IGNIS_F32;
+    last->dtype[0] = run->out[0] == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
     for (d = 0; d < run->formula->count; d++)
-        if (run->input[d] && run->dtype[d] == IGNIS_F64 && last->dtype[0] == IGNIS_F32)
+        if (run->input[d] && run->dtype[d] == IGNIS_F64)
             last->dtype[0] = IGNIS_F64;
+    if (run->formula->term[run->formula->result[0]].type != 'w' && run->reduction != IGNIS_REDUCE_LOGSUMEXP)
+        last->dtype[0] = IGNIS_I64;
     last->used = 1;
     last->formula = ignis__formula_get(call, "x", "x", 1, last->dtype[0] == IGNIS_I64);
     run->out[0] = last->dtype[0];
@@ -18661,7 +18678,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     run.reduction = reducer;
     run.to_shape = &arrays[0]->shape;
     run.out[0] = arrays[0]->dtype;
-    run.factor = (double)arrays[0]->numel / (double)numel;
+    run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
     for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
         ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
         if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset && arrays[0]->numel != 0)
@@ -24518,9 +24535,9 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         run.reduction = reducer;
         run.to_shape = &kept;
         if (reducer == IGNIS_REDUCE_MEAN && numel)
-            run.factor = (double)ignis__shape_product(&kept, 0, kept.ndim) / (double)numel;
+            run.factor = (double)(numel / ignis__shape_product(&kept, 0, kept.ndim));
         rule.given = kept;
-        rule.factor = run.factor;
+        rule.factor = 1 / run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
             ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || reducer == IGNIS_REDUCE_LOGSUMEXP)) {
             aside = ignis__op_new(&op, &kept, ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);

@@ -53,7 +53,7 @@
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 494 lines   29076 bytes
         image.cuh                   63 lines    2688 bytes
-        map.cuh                    328 lines   14037 bytes
+        map.cuh                    352 lines   14922 bytes
         mma.cuh                    124 lines    6055 bytes
         norm.cu                    209 lines   12969 bytes
         norm.cuh                   245 lines   11132 bytes
@@ -5772,6 +5772,30 @@ static const char *const ignis__lines_map_cuh[] = {
     "    const u64 left = rest < 0 ? 0 - (u64)rest : rest, whole = b < 0 ? 0 - (u64)b : b;",
     "    const bool away = left > whole - left || (left == whole - left && (q & 1));",
     "    return b == 0 || left == 0 || !away ? q : (a < 0) == (b < 0) ? q + 1 : q - 1;",
+    "}",
+    "",
+    "/*  The mean of n integers whose sum is low, without a sign, and 2^64 high; and toward zero, in 64 bits. */",
+    "DI double map_mean(i64 low, int high, i64 n)",
+    "{",
+    "    if (high == (low < 0 ? -1 : 0))",
+    "        return (double)(low / n) + (double)(low % n) / (double)n;",
+    "    return ((double)high * 18446744073709551616. + (double)(u64)low) / (double)n;",
+    "}",
+    "DI i64 map_mean_whole(i64 low, int high, i64 n)",
+    "{",
+    "    u64 sum = (u64)low, upper = (u64)(i64)high, rest = 0, q = 0;",
+    "    if (high == (low < 0 ? -1 : 0))",
+    "        return low / n;",
+    "    if (high < 0) {",
+    "        sum = 0 - sum;",
+    "        upper = ~upper + (sum == 0);",
+    "    }",
+    "    for (int bit = 127; bit >= 0; bit--) { /* on paper, bit by bit */",
+    "        rest = rest << 1 | ((bit < 64 ? sum >> bit : upper >> (bit - 64)) & 1);",
+    "        q = q << 1 | (rest >= (u64)n);",
+    "        rest -= rest >= (u64)n ? (u64)n : 0;",
+    "    }",
+    "    return (i64)(high < 0 ? 0 - q : q);",
     "}",
     "",
     "/*  Bits moved; by 64 and more, and by less than 0, all are moved out. */",
@@ -21606,7 +21630,7 @@ static const ignis__source ignis__sources[] = {
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x818965ac45fe6e69ULL, ignis__lines_hopper_cuh, 494},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
-    {"map.cuh", 0x7e294c8aac55746dULL, ignis__lines_map_cuh, 328},
+    {"map.cuh", 0xcdfed1b32835d78bULL, ignis__lines_map_cuh, 352},
     {"mma.cuh", 0x68bb0e77bc6812cbULL, ignis__lines_mma_cuh, 124},
     {"norm.cu", 0xaa15890d5d2caa43ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
     {"norm.cuh", 0x746bf00357edb8a8ULL, ignis__lines_norm_cuh, 245},

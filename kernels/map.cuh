@@ -182,6 +182,30 @@ DI i64 map_round(i64 a, i64 b) /* to the even one of two neighbours */
     return b == 0 || left == 0 || !away ? q : (a < 0) == (b < 0) ? q + 1 : q - 1;
 }
 
+/*  The mean of n integers whose sum is low, without a sign, and 2^64 high; and toward zero, in 64 bits. */
+DI double map_mean(i64 low, int high, i64 n)
+{
+    if (high == (low < 0 ? -1 : 0))
+        return (double)(low / n) + (double)(low % n) / (double)n;
+    return ((double)high * 18446744073709551616. + (double)(u64)low) / (double)n;
+}
+DI i64 map_mean_whole(i64 low, int high, i64 n)
+{
+    u64 sum = (u64)low, upper = (u64)(i64)high, rest = 0, q = 0;
+    if (high == (low < 0 ? -1 : 0))
+        return low / n;
+    if (high < 0) {
+        sum = 0 - sum;
+        upper = ~upper + (sum == 0);
+    }
+    for (int bit = 127; bit >= 0; bit--) { /* on paper, bit by bit */
+        rest = rest << 1 | ((bit < 64 ? sum >> bit : upper >> (bit - 64)) & 1);
+        q = q << 1 | (rest >= (u64)n);
+        rest -= rest >= (u64)n ? (u64)n : 0;
+    }
+    return (i64)(high < 0 ? 0 - q : q);
+}
+
 /*  Bits moved; by 64 and more, and by less than 0, all are moved out. */
 DI i64 map_left(i64 a, i64 n) { return (u64)n < 64 ? (i64)((u64)a << n) : 0; }
 DI i64 map_right(i64 a, i64 n) { return a >> ((u64)n < 64 ? n : 63); }

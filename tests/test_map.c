@@ -848,6 +848,102 @@ TEST(reductions_in_parts)
     }
 }
 
+/*  Along dimensions with another one between them, in two steps: what is f64, or becomes f64, is f64 in between, and integers stay integers. */
+TEST(reductions_apart)
+{
+    enum { A = 17, B = 3, C = 19 };
+    static const struct {
+        ignis_reducer reducer;
+        ignis_dtype from, to;
+        double scale;
+        double tolerance;
+    } cases[] = {
+        {IGNIS_REDUCE_SUM, IGNIS_F32, IGNIS_F64, 1e6, 1e-15},       {IGNIS_REDUCE_MEAN, IGNIS_F32, IGNIS_F64, 1e6, 1e-15},
+        {IGNIS_REDUCE_LOGSUMEXP, IGNIS_F32, IGNIS_F64, 20, 1e-14},  {IGNIS_REDUCE_MAX, IGNIS_I32, IGNIS_F64, 2e9, 0},
+        {IGNIS_REDUCE_LOGSUMEXP, IGNIS_I32, IGNIS_F64, 20, 1e-14},  {IGNIS_REDUCE_SUM, IGNIS_I64, IGNIS_F64, 2e12, 0},
+        {IGNIS_REDUCE_SUM, IGNIS_I32, IGNIS_F64, 2e9, 0},           {IGNIS_REDUCE_MEAN, IGNIS_I32, IGNIS_F64, 2e9, 1e-15},
+        {IGNIS_REDUCE_MEAN, IGNIS_F64, IGNIS_F64, 1, 1e-15},        {IGNIS_REDUCE_MEAN, IGNIS_I64, IGNIS_I64, 2e12, 0},
+        {IGNIS_REDUCE_MEAN, IGNIS_I64, IGNIS_F32, 2e12, 1.0 / 1e7}, {IGNIS_REDUCE_MEAN, IGNIS_U8, IGNIS_F64, 255, 1e-15},
+    };
+    static double values[A * B * C];
+    double got[B];
+    int n, i, b;
+    SETUP(NULL);
+    for (n = 0; n < COUNT_OF(cases); n++) {
+        ignis_array x = make(IGNIS_SHAPE(A, B, C), cases[n].from), y = make(IGNIS_SHAPE(1, B, 1), cases[n].to);
+        for (i = 0; i < A * B * C; i++)
+            values[i] = cases[n].scale * (0.5 + 0.5 * sin(i));
+        CHECK_OK(ignis_array_from_host(x, values, IGNIS_F64, A * B * C));
+        CHECK_OK(ignis_array_to_host(x, values, IGNIS_F64, A * B * C));
+        CHECK_OK(ignis_array_reduce(y, cases[n].reducer, "x", IGNIS_ARRAYS(x)));
+        CHECK_OK(ignis_array_to_host(y, got, IGNIS_F64, B));
+        for (b = 0; b < B; b++) {
+            double expected[1] = {0}, sum = 0, largest = 0, exps = 0;
+            for (i = 0; i < A * B * C; i++)
+                if (i / C % B == b)
+                    sum += values[i], largest = values[i] > largest ? values[i] : largest, exps += exp(values[i]);
+            expected[0] = cases[n].reducer == IGNIS_REDUCE_MAX         ? largest
+                          : cases[n].reducer == IGNIS_REDUCE_LOGSUMEXP ? log(exps)
+                          : cases[n].reducer == IGNIS_REDUCE_MEAN      ? sum / (A * C)
+                                                                       : sum;
+            if (cases[n].to == IGNIS_I64)
+                expected[0] = trunc(expected[0]);
+            check_near(reducer_names[cases[n].reducer], ignis_dtype_name(cases[n].from), &got[b], expected, 1, cases[n].tolerance);
+        }
+        drop(x), drop(y);
+    }
+}
+
+/*  The mean of integers is that of their exact sum, also where that has more than 64 bits: in rows, columns and parts. */
+TEST(means_of_integers)
+{
+    static const struct {
+        int64_t first, step;
+        int count;
+        int64_t expected;
+    } cases[] = {
+        {16777217, 0, 3, 16777217},
+        {9007199254740993, 0, 7, 9007199254740993},
+        {7, 0, 49, 7},
+        {-8, 1, 2, -7}, /* -7.5, toward zero */
+        {INT64_MAX, 0, 3, INT64_MAX},
+        {INT64_MIN, 0, 5, INT64_MIN},
+        {INT64_MAX, -1, 4, INT64_MAX - 2},
+        {1700000000000000001, 2, 70001, 1700000000000070001}, /* nanoseconds */
+        {-1700000000000000001, -2, 9001, -1700000000000009001},
+    };
+    static int64_t values[70001 * 2];
+    int n, i, columns;
+    SETUP(NULL);
+    for (n = 0; n < COUNT_OF(cases); n++)
+        for (columns = 0; columns < 2; columns++) {
+            int count = cases[n].count;
+            ignis_array x = make(columns ? IGNIS_SHAPE(count, 2) : IGNIS_SHAPE(2, count), IGNIS_I64);
+            ignis_array y = make(columns ? IGNIS_SHAPE(1, 2) : IGNIS_SHAPE(2, 1), IGNIS_I64);
+            ignis_array z = make(columns ? IGNIS_SHAPE(1, 2) : IGNIS_SHAPE(2, 1), IGNIS_F64);
+            int64_t got[2];
+            double real[2];
+            for (i = 0; i < 2 * count; i++)
+                values[i] = cases[n].first + cases[n].step * (columns ? i / 2 : i % count);
+            CHECK_OK(ignis_array_from_host(x, values, IGNIS_I64, 2 * count));
+            CHECK_OK(ignis_array_reduce(y, IGNIS_REDUCE_MEAN, "x", IGNIS_ARRAYS(x)));
+            CHECK_OK(ignis_array_reduce(z, IGNIS_REDUCE_MEAN, "x", IGNIS_ARRAYS(x)));
+            CHECK_OK(ignis_array_to_host(y, got, IGNIS_I64, 2));
+            CHECK_OK(ignis_array_to_host(z, real, IGNIS_F64, 2));
+            for (i = 0; i < 2; i++) {
+                test__check_int(__FILE__, __LINE__, "the mean", got[i], cases[n].expected);
+                CHECK(fabs(real[i] - (n == 3 ? -7.5 : (double)cases[n].expected)) <= 4e-16 * fabs((double)cases[n].expected));
+            }
+            drop(x), drop(y), drop(z);
+        }
+    {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor ones = ignis_tensor_ones(IGNIS_SHAPE(49), NULL);
+        CHECK(ignis_item(ignis_map_mean("ones", IGNIS_INPUTS(ones))) == 1); /* divided, not multiplied by 1/49 */
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
 TEST(reductions_of_special_values)
 {
     ignis_scope scope;
