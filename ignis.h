@@ -279,7 +279,8 @@
         Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
         true. All branches are computed; of a branch that is not taken no infinity or NaN gets into the value or a gradient. round goes to
         the even neighbour at a half; a % b has the sign of a. Formulas of integers alone are computed in 64 bits and wrap around, a % 0
-        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64). Integers stay
+        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64), but in comparisons,
+        as index(0) < n, which are made in f64. Integers stay
         integers in abs, sign, max, min, clamp, relu, square, in pow with a whole number of 0 and more, and in floor, ceil, round and trunc,
         of quotients too: floor(a/b) of integers is exact, and where b is 0 the largest or smallest i64. | ^ & ~ << >> take integers alone,
         of 64 bits; a shift by 64 and more, or by less than 0, moves all bits out, and >> keeps the sign.
@@ -1660,8 +1661,8 @@ typedef enum ignis_reducer {
     ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
     Shapes: inputs spread over each other by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
     more elements: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in
-    ignis_array_map; sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest and the smallest number. The sum
-    of nothing is 0, prod and all 1, the mean NaN.
+    ignis_array_map; sums are in f32 (f64 in f64, i64 of integers), in a fixed order. The mean of integers is that of their exact sum. NaN
+    is the largest and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no such reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does not spread over
     the formula; max, min, argmax or argmin of nothing; argmax or argmin along dimensions that are no neighbours), DEVICE, MEMORY,
@@ -2450,7 +2451,7 @@ typedef struct ignis_reduce_desc {
 /*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
     largest, ... of all, or along dimensions
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
-    sums of comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
+    sums of comparisons i64, the mean of integers f32, rounded once. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
     and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
@@ -16702,6 +16703,7 @@ typedef struct ignis__map_lines {
     ignis__map_text text;
     unsigned char *used, *guarded;
     short *partial;
+    uint32_t exact; /* bits of inputs that are wanted in f64, too */
 } ignis__map_lines;
 
 /*  An integer that is written down; the smallest one has no name of its own in C. */
@@ -16761,6 +16763,31 @@ IGNIS__COLD static void ignis__map_add_row(ignis__map_lines *lines, const char *
             ignis__map_add_partial(lines, partial, input);
         else
             ignis__map_add_term(lines, *row == 'r' ? at : term->arg[*row - 'a']);
+    }
+}
+
+/*  Whether a comparison is one of an integer with a number that is not written down. These are compared in f64, as f32 would round them. */
+static bool ignis__map_compares_exactly(const ignis__formula *formula, const ignis__map_term *term)
+{
+    const ignis__map_function *f = &ignis__map_functions[term->function];
+    int i, integers = 0, numbers = 0;
+    for (i = 0; i < f->count; i++) {
+        integers += formula->term[term->arg[i]].function == IGNIS__MAP_WIDE;
+        numbers += formula->term[term->arg[i]].function == IGNIS__MAP_NUMBER;
+    }
+    return f->type == 'b' && f->integer && f->count == 2 && integers > 0 && numbers == 0;
+}
+
+/*  One side of such a comparison. */
+IGNIS__COLD static void ignis__map_add_exact(ignis__map_lines *lines, int at)
+{
+    const ignis__map_term *term = &lines->formula->term[at];
+    ignis__map_add(&lines->text, "(double)");
+    if (term->function == IGNIS__MAP_INPUT) {
+        lines->exact |= (uint32_t)1 << term->number;
+        ignis__map_add(&lines->text, "v%d", (int)term->number);
+    } else {
+        ignis__map_add_term(lines, term->function == IGNIS__MAP_WIDE ? term->arg[0] : at);
     }
 }
 
@@ -16893,7 +16920,13 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
         if (!lines->used[at] || term->function <= IGNIS__MAP_RAND)
             continue;
         ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
-        ignis__map_add_row(lines, integers ? f->integer : f->value, at, 0, 0);
+        if (ignis__map_compares_exactly(formula, term)) {
+            ignis__map_add_exact(lines, term->arg[0]);
+            ignis__map_add(&lines->text, " %s ", f->name);
+            ignis__map_add_exact(lines, term->arg[1]);
+        } else {
+            ignis__map_add_row(lines, integers ? f->integer : f->value, at, 0, 0);
+        }
         ignis__map_add(&lines->text, ";\n");
     }
     if (partials.length)
@@ -16982,6 +17015,7 @@ typedef struct ignis__map_writer {
     int indices; /* of each index(d), and of the place that is kept: its magic numbers */
     int random;  /* seed, first counter, and the address of the count of launches */
     int words;
+    uint32_t exact;   /* see ignis__map_lines */
     bool spreads;     /* some inputs are rows or columns */
     const char *type; /* of the first one of f's results, and of what is reduced */
 } ignis__map_writer;
@@ -17125,7 +17159,9 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
                    spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
     ignis__map_add(t, "DI void map_f(");
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] != IGNIS__MAP_UNUSED)
+        if (spec->kind[i] == IGNIS__MAP_VALUE && lines.exact >> i & 1)
+            ignis__map_add(t, "const double v%d, ", i);
+        else if (spec->kind[i] != IGNIS__MAP_UNUSED)
             ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
     for (i = 0; i < indices; i++)
         ignis__map_add(t, "const int i%d, ", terms[i]);
@@ -17135,6 +17171,10 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
         ignis__map_add(t, "const W r%d, ", i);
     for (i = 0; i < spec->outs; i++)
         ignis__map_add(t, "%s &y%d%s", ignis__map_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
+    w->exact = lines.exact;
+    for (i = 0; i < count; i++)
+        if (lines.exact >> i & 1)
+            ignis__map_add(t, spec->kind[i] == IGNIS__MAP_VALUE ? "    const W x%d = (W)v%d;\n" : "    const double v%d = x%d;\n", i, i);
     ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
         const char *value;
@@ -17184,7 +17224,8 @@ IGNIS__COLD static void ignis__map_add_constants(ignis__map_writer *w)
     int i, count = w->formula->count;
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] == IGNIS__MAP_VALUE)
-            ignis__map_add(&w->text, "    const W s%d = (W)__longlong_as_double((i64)p.w[%d]);\n", i, w->input[i]);
+            ignis__map_add(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n", w->exact >> i & 1 ? "double" : "W", i,
+                           w->input[i]);
         else if (spec->kind[i] == IGNIS__MAP_ONE)
             ignis__map_add(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__map_type(spec->dtype[i]), i,
                            ignis__dtypes[spec->dtype[i]].name, w->input[i]);

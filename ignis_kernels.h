@@ -27,7 +27,7 @@
         collective.cu              627 lines   29747 bytes
         collective.cuh             331 lines   15709 bytes
         depthwise.cu               332 lines   14930 bytes
-        elementwise.cu              72 lines    2976 bytes
+        elementwise.cu              84 lines    3611 bytes
         embedding.cu               203 lines    8965 bytes
         f8.cuh                      61 lines    3099 bytes
         gather.cu                  225 lines    9795 bytes
@@ -62,7 +62,7 @@
         norm_odd.cu                230 lines   10314 bytes
         norm_odd.cuh               283 lines   11169 bytes
         optim.cu                   414 lines   19306 bytes
-        pattern.cu                  94 lines    3728 bytes
+        pattern.cu                 107 lines    4393 bytes
         pointwise.cu                56 lines    2887 bytes
         pool.cu                    289 lines   12583 bytes
         quantize.cu                124 lines    7713 bytes
@@ -3286,6 +3286,18 @@ static const char *const ignis__lines_elementwise_cu[] = {
     "{",
     "    typedef ignis_wide<ignis_type<ignis_is_integer<T> ? IGNIS_F64 : IGNIS_T>> Wide; /* a double holds every int32_t */",
     "    const Wide wide_factor = (Wide)factor;",
+    "    if constexpr (ignis_is_same<T, int64_t>) { /* by a whole number in 64 bits, as far as they reach: doubles have 53 */",
+    "        const double limit = 9223372036854773760.;",
+    "        const int64_t whole = factor == trunc(factor) && fabs(factor) < limit ? (int64_t)factor : 0;",
+    "        if (whole != 0) {",
+    "            const auto times = [=](T x) {",
+    "                const double product = (double)x * factor;",
+    "                return ignis_convert<T>(fabs(product) < limit ? (int64_t)((uint64_t)x * (uint64_t)whole) : ignis_convert<int64_t>(product));",
+    "            };",
+    "            ignis_map(n, times, dst, src);",
+    "            return;",
+    "        }",
+    "    }",
     "    ignis_map(n, [=](T x) { return ignis_convert<T>(Wide(x) * wide_factor); }, dst, src);",
     "}",
     "",
@@ -18651,10 +18663,23 @@ static const char *const ignis__lines_pattern_cu[] = {
     "    return ((i | size) >> 31) == 0 ? (long long)((uint32_t)i / (uint32_t)size) : i / size;",
     "}",
     "",
-    "/*  From start in equal steps; the second half counts back from the last, so that it is exact, unless half is n or more. */",
+    "/*  From start in equal steps; the second half counts back from the last, so that it is exact, unless half is n or more. 64 bits go on in whole",
+    "    steps in integers, as a double has 53. */",
     "extern \"C\" __global__ void __launch_bounds__(THREADS)",
     "    ignis_line(T *dst, double start, double last, double step, long long half, long long n)",
     "{",
+    "    if constexpr (ignis_is_same<T, int64_t>) {",
+    "        const double limit = 4611686018427387904., end = fma((double)n, step, start);",
+    "        if (start == trunc(start) && step == trunc(step) && (half >= n || end - step == last) && fabs(start) < limit && fabs(end) < limit) {",
+    "            const int64_t first = (int64_t)start, by = (int64_t)step;",
+    "            each(dst, n, [=](long long i, auto &pack) {",
+    "#pragma unroll",
+    "                for (int e = 0; e < pack.count; e++)",
+    "                    pack[e] = ignis_convert<T>(first + (int64_t)(i + e) * by);",
+    "            });",
+    "            return;",
+    "        }",
+    "    }",
     "    each(dst, n, [=](long long i, auto &pack) {",
     "#pragma unroll",
     "        for (int e = 0; e < pack.count; e++) {",
@@ -21604,7 +21629,7 @@ static const ignis__source ignis__sources[] = {
     {"collective.cu", 0x4722e3e4eb70f582ULL, ignis__lines_collective_cu, 627},
     {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
     {"depthwise.cu", 0x31cc5d163dd29c90ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_depthwise_cu, 332)},
-    {"elementwise.cu", 0x0ef9c0985b9f6067ULL, ignis__lines_elementwise_cu, 72},
+    {"elementwise.cu", 0xb9cc0206b82f393fULL, ignis__lines_elementwise_cu, 84},
     {"embedding.cu", 0x975552be31a0f879ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_embedding_cu, 203)},
     {"f8.cuh", 0x040eb2096a1cc33eULL, ignis__lines_f8_cuh, 61},
     {"gather.cu", 0xbac431cdc50112d8ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gather_cu, 225)},
@@ -21639,7 +21664,7 @@ static const ignis__source ignis__sources[] = {
     {"norm_odd.cu", 0x6145a51c7339ac6aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_odd_cu, 230)},
     {"norm_odd.cuh", 0xe7656069105f1a44ULL, ignis__lines_norm_odd_cuh, 283},
     {"optim.cu", 0xae00ac016b23e186ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_optim_cu, 414)},
-    {"pattern.cu", 0x33a5df9ff21a8a33ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pattern_cu, 94)},
+    {"pattern.cu", 0x4f170ef6912392e1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pattern_cu, 107)},
     {"pointwise.cu", 0x0f47d201d2a8815cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pointwise_cu, 56)},
     {"pool.cu", 0x74dc30a60f20e2efULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pool_cu, 289)},
     {"quantize.cu", 0x198f346be636d9c6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_quantize_cu, 124)},

@@ -61,6 +61,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_scale(T *dst, const 
 {
     typedef ignis_wide<ignis_type<ignis_is_integer<T> ? IGNIS_F64 : IGNIS_T>> Wide; /* a double holds every int32_t */
     const Wide wide_factor = (Wide)factor;
+    if constexpr (ignis_is_same<T, int64_t>) { /* by a whole number in 64 bits, as far as they reach: doubles have 53 */
+        const double limit = 9223372036854773760.;
+        const int64_t whole = factor == trunc(factor) && fabs(factor) < limit ? (int64_t)factor : 0;
+        if (whole != 0) {
+            const auto times = [=](T x) {
+                const double product = (double)x * factor;
+                return ignis_convert<T>(fabs(product) < limit ? (int64_t)((uint64_t)x * (uint64_t)whole) : ignis_convert<int64_t>(product));
+            };
+            ignis_map(n, times, dst, src);
+            return;
+        }
+    }
     ignis_map(n, [=](T x) { return ignis_convert<T>(Wide(x) * wide_factor); }, dst, src);
 }
 

@@ -34,10 +34,23 @@ __device__ inline long long quotient(long long i, long long size)
     return ((i | size) >> 31) == 0 ? (long long)((uint32_t)i / (uint32_t)size) : i / size;
 }
 
-/*  From start in equal steps; the second half counts back from the last, so that it is exact, unless half is n or more. */
+/*  From start in equal steps; the second half counts back from the last, so that it is exact, unless half is n or more. 64 bits go on in whole
+    steps in integers, as a double has 53. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_line(T *dst, double start, double last, double step, long long half, long long n)
 {
+    if constexpr (ignis_is_same<T, int64_t>) {
+        const double limit = 4611686018427387904., end = fma((double)n, step, start);
+        if (start == trunc(start) && step == trunc(step) && (half >= n || end - step == last) && fabs(start) < limit && fabs(end) < limit) {
+            const int64_t first = (int64_t)start, by = (int64_t)step;
+            each(dst, n, [=](long long i, auto &pack) {
+#pragma unroll
+                for (int e = 0; e < pack.count; e++)
+                    pack[e] = ignis_convert<T>(first + (int64_t)(i + e) * by);
+            });
+            return;
+        }
+    }
     each(dst, n, [=](long long i, auto &pack) {
 #pragma unroll
         for (int e = 0; e < pack.count; e++) {

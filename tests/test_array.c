@@ -829,6 +829,37 @@ TEST(copies_that_overlap_in_part_are_refused)
     drop(same);
 }
 
+/*  By whole numbers exactly, although a double has 53 bits; beyond 64 bits the largest or smallest one. */
+TEST(scale_of_large_integers)
+{
+    static const struct {
+        int64_t from;
+        double factor;
+        int64_t expected;
+    } cases[] = {{9007199254740993, 1, 9007199254740993},
+                 {9007199254740993, -3, -27021597764222979},
+                 {INT64_MAX, 1, INT64_MAX},
+                 {INT64_MIN, 1, INT64_MIN},
+                 {INT64_MIN, -1, INT64_MAX},
+                 {INT64_MAX, 2, INT64_MAX},
+                 {INT64_MAX, -2, INT64_MIN},
+                 {INT64_MAX, 0, 0},
+                 {9007199254740992, 0.5, 4503599627370496},
+                 {-7, 1e30, INT64_MIN}};
+    ignis_array array;
+    int64_t got;
+    int i;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(1), IGNIS_I64);
+    for (i = 0; i < (int)COUNT_OF(cases); i++) {
+        CHECK_OK(ignis_array_from_host(array, &cases[i].from, IGNIS_I64, 1));
+        CHECK_OK(ignis_array_scale(array, array, cases[i].factor));
+        CHECK_OK(ignis_array_to_host(array, &got, IGNIS_I64, 1));
+        CHECK_INT(got, cases[i].expected);
+    }
+    drop(array);
+}
+
 /* nothing at all: arrays of no elements ------------------------------------------------------------------------- */
 
 TEST(arrays_of_no_elements_work_everywhere)

@@ -507,6 +507,42 @@ TEST(integers_stay_whole)
     drop(a), drop(b), drop(y);
 }
 
+/*  Integers are compared exactly with values and arrays of numbers. */
+TEST(comparisons_of_integers)
+{
+    static const struct {
+        const char *text;
+        int expected; /* bits of the elements */
+    } cases[] = {
+        {"a < n", 1},
+        {"n == a", 2},
+        {"n != a", 13},
+        {"a >= n && a <= n", 2},
+        {"index(0) + 16777216 > n", 12},
+        {"(a == n ? x : 0) > 0", 2},
+        {"a == x", 13},
+        {"a < n ? n > 5 : x > n*2", 1},
+    };
+    int64_t values[4] = {16777216, 16777217, 16777218, 16777220};
+    ignis_array a, x, y;
+    double got[4];
+    int i, k;
+    SETUP(NULL);
+    a = make(IGNIS_SHAPE(4), IGNIS_I64);
+    x = make(IGNIS_SHAPE(4), IGNIS_F32);
+    y = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_OK(ignis_array_from_host(a, values, IGNIS_I64, 4));
+    CHECK_OK(ignis_array_from_host(x, values, IGNIS_I64, 4));
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        CHECK_OK(ignis_array_map(y, cases[i].text, IGNIS_ARRAYS(a, x, IGNIS_ARRAY_VALUE(n, 16777217))));
+        CHECK_OK(ignis_array_to_host(y, got, IGNIS_F64, 4));
+        for (k = 0; k < 4; k++)
+            if (got[k] != (cases[i].expected >> k & 1))
+                test__fail(__FILE__, __LINE__, cases[i].text);
+    }
+    drop(a), drop(x), drop(y);
+}
+
 TEST(mixed_gradients)
 {
     double a_values[6] = {1, 2, 3, 4, 5, 6}, grads[6];

@@ -718,6 +718,27 @@ TEST(arange_and_linspace)
     CHECK_REFUSED(0, ignis_tensor_eye(-1, 2, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
 }
 
+/*  Whole numbers of 64 bits beyond 2^53, of which a double has not all. */
+TEST(lines_of_large_integers)
+{
+    ignis_tensor_desc desc = tensor_desc(IGNIS_I64, false);
+    ignis_scope scope;
+    ignis_tensor x[3];
+    int64_t got[9];
+    int i, k;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x[0] = ignis_tensor_arange(9007199254740992, 9007199254741010, 2, &desc);
+    x[1] = ignis_tensor_linspace(9007199254740992, 9007199254741000, 9, &desc);
+    x[2] = ignis_tensor_linspace(-9007199254740996, -9007199254741004, 9, &desc);
+    for (k = 0; k < 3; k++) {
+        CHECK_OK(ignis_tensor_to_host(x[k], got, IGNIS_I64, 9));
+        for (i = 0; i < 9; i++)
+            CHECK_INT(got[i], k == 2 ? -9007199254740996 - i : 9007199254740992 + (k == 0 ? 2 : 1) * i);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(eye_and_triangles)
 {
     static const ignis_shape shapes[] = {{2, {1, 1}},      {2, {5, 3}}, {2, {3, 5}},        {3, {2, 7, 16}},
