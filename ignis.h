@@ -33373,6 +33373,8 @@ static const uint16_t ignis__char_pairs[] = {
 #define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* ids are below it */
 #define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
 #define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
+#define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is looked for at each place */
+#define IGNIS__PROBE_LIMIT 1000               /* places of a table that are looked at; more come of texts made to collide */
 #define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which stands for a space in vocabularies made by SentencePiece */
 
 typedef enum ignis__splitter { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__splitter;
@@ -33694,6 +33696,94 @@ static bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t
     return ignis__bytes_add(bytes, text + begin, size - begin);
 }
 
+/* --- searching ------------------------------------------------------------------------------------------------------- */
+
+/*  Looks for a text in another, from the front or from the back, in a time that grows with the sum of their lengths: the two-way algorithm
+    (Crochemore and Perrin 1991). */
+typedef struct ignis__needle {
+    const char *text;
+    size_t length;
+    bool back;
+    size_t border, period; /* where its two parts meet; by how much it goes on when both were there */
+    bool periodic;         /* what has been compared before that need not be again */
+} ignis__needle;
+
+/*  A byte of a text, counted from its front or from its back. */
+static char ignis__byte_at(const char *text, size_t size, bool back, size_t at) { return text[back ? size - 1 - at : at]; }
+
+static char ignis__needle_at(const ignis__needle *needle, size_t at)
+{
+    return ignis__byte_at(needle->text, needle->length, needle->back, at);
+}
+
+/*  Where the greatest ending of the text begins, by the order of bytes or by the other one, and its period. */
+static size_t ignis__needle_ending(const ignis__needle *needle, bool other, size_t *period)
+{
+    size_t begin = 0, at = 1, same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
+    *period = 1;
+    while (at + same < needle->length) {
+        char x = ignis__needle_at(needle, at + same), y = ignis__needle_at(needle, begin + same);
+        if (x == y) {
+            same++;
+            if (same == *period)
+                at += *period, same = 0;
+        } else if ((x < y) != other) {
+            at += same + 1;
+            same = 0;
+            *period = at - begin;
+        } else {
+            begin = at++;
+            same = 0;
+            *period = 1;
+        }
+    }
+    return begin;
+}
+
+static ignis__needle ignis__needle_of(const char *text, size_t length, bool back)
+{
+    ignis__needle needle;
+    size_t period, begin, i;
+    needle.text = text;
+    needle.length = length;
+    needle.back = back;
+    needle.border = ignis__needle_ending(&needle, false, &needle.period);
+    begin = ignis__needle_ending(&needle, true, &period);
+    if (begin > needle.border)
+        needle.border = begin, needle.period = period;
+    for (i = 0; i < needle.border && needle.border + needle.period <= needle.length; i++)
+        if (ignis__needle_at(&needle, i) != ignis__needle_at(&needle, i + needle.period))
+            break;
+    needle.periodic = i == needle.border;
+    if (!needle.periodic)
+        needle.period = (needle.border > needle.length - needle.border ? needle.border : needle.length - needle.border) + 1;
+    return needle;
+}
+
+/*  Where it is in a text, the first place from its front or from its back; null where it is not. */
+static const char *ignis__needle_find(const ignis__needle *needle, const char *text, size_t size)
+{
+    size_t length = needle->length, at = 0, known = 0, i;
+    while (at + length <= size) {
+        i = needle->border > known ? needle->border : known;
+        while (i < length && ignis__needle_at(needle, i) == ignis__byte_at(text, size, needle->back, at + i))
+            i++;
+        if (i < length) {
+            at += i - needle->border + 1;
+            known = 0;
+            continue;
+        }
+        i = needle->border;
+        while (i > known && ignis__needle_at(needle, i - 1) == ignis__byte_at(text, size, needle->back, at + i - 1))
+            i--;
+        if (i <= known)
+            break;
+        at += needle->period;
+        known = needle->periodic ? length - needle->period : 0;
+    }
+    return at + length <= size ? needle->back ? text + size - at - length : text + at : NULL;
+}
+
 /* --- NFC ------------------------------------------------------------------------------------------------------------- */
 
 /*  What NFC knows of a character: its combining class << 1 | 1 where it may change with what is before it. */
@@ -33967,6 +34057,7 @@ typedef struct ignis__encoder {
     int64_t span_count;
     size_t part;     /* where what is being encoded begins in the raw text */
     bool part_plain; /* one of them is in it */
+    bool too_long;   /* normalized text is longer than a text may be */
     bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
     int32_t *ids;
     int64_t capacity, count;
@@ -34280,19 +34371,25 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
     return (ignis__char_at(text, size, at, &length) & IGNIS__CHAR_WORD) != 0;
 }
 
-/*  The longest added token that stands at a place; null: none. */
-static const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size, size_t at)
+/*  The longest added token that stands at a place, special ones as far as `room` goes; null: none. *hidden: a longer one goes further. */
+static const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size, size_t at, size_t room, bool *hidden)
 {
     const ignis__added *found = NULL;
     int low = 0, high = set->count, begin, end;
     size_t depth;
+    *hidden = false;
     for (depth = 0; low < high; depth++) {
         unsigned char c;
-        if (set->items[low].size == depth)
-            found = &set->items[low++];
+        if (set->items[low].size == depth) {
+            *hidden = set->items[low].special && depth > room;
+            found = *hidden ? found : &set->items[low];
+            low++;
+        }
         if (at + depth == size)
             break;
         c = (unsigned char)text[at + depth];
+        if (low < high && (unsigned char)set->items[low].text[depth] == c && (unsigned char)set->items[high - 1].text[depth] == c)
+            continue;                                 /* all of them go on with it */
         for (begin = low, end = high; begin < end;) { /* the first with this byte, or one above it */
             int middle = (begin + end) / 2;
             if ((unsigned char)set->items[middle].text[depth] < c)
@@ -34321,7 +34418,6 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
     for (i = 0; i < tokenizer->normal_count; i++) {
         const ignis__normal *normal = &tokenizer->normals[i];
         ignis__bytes *out = &encoder->normal[i % 2];
-        size_t at = 0, begin = 0, from = normal->from ? strlen(normal->from) : 0;
         bool ok = true;
         out->size = 0;
         if (normal->kind == IGNIS__NORMAL_NFC) {
@@ -34329,17 +34425,18 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
         } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
             ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) && ignis__bytes_add(out, *text, *size);
         } else {
-            while (ok && *size - at >= from) {
-                if (memcmp(*text + at, normal->from, from) != 0) {
-                    at++;
-                    continue;
-                }
-                ok = ignis__bytes_add(out, *text + begin, at - begin) && ignis__bytes_add(out, normal->to, strlen(normal->to));
-                begin = at += from;
+            const ignis__needle from = ignis__needle_of(normal->from, strlen(normal->from), false);
+            const char *at = *text, *end = *text + *size, *found;
+            size_t to = strlen(normal->to);
+            while (ok && !encoder->too_long && (found = ignis__needle_find(&from, at, (size_t)(end - at))) != NULL) {
+                ok = ignis__bytes_add(out, at, (size_t)(found - at)) && ignis__bytes_add(out, normal->to, to);
+                at = found + from.length;
+                encoder->too_long = out->size > IGNIS__TEXT_LIMIT;
             }
-            ok = ok && ignis__bytes_add(out, *text + begin, *size - begin);
+            ok = ok && ignis__bytes_add(out, at, (size_t)(end - at));
         }
-        if (!ok)
+        encoder->too_long = encoder->too_long || out->size > IGNIS__TEXT_LIMIT;
+        if (!ok || encoder->too_long)
             return false;
         *text = out->data;
         *size = out->size;
@@ -34347,29 +34444,30 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
     return true;
 }
 
-/*  Whether a part of the raw text has something in common with one that is plain. */
-static bool ignis__encoder_plain(const ignis__encoder *encoder, size_t begin, size_t end)
+/*  Where plain text begins, from a place of the raw text on: at the place itself, or SIZE_MAX for nowhere. */
+static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
 {
     int64_t low = 0, high = encoder->span_count;
-    while (low < high) { /* the first that ends behind the beginning */
+    while (low < high) { /* the first that ends behind it */
         int64_t middle = (low + high) / 2;
         if (encoder->spans[middle].end <= begin)
             low = middle + 1;
         else
             high = middle;
     }
-    return encoder->plain || (low < encoder->span_count && encoder->spans[low].begin < end);
+    if (encoder->plain || (low < encoder->span_count && encoder->spans[low].begin <= begin))
+        return begin;
+    return low < encoder->span_count ? encoder->spans[low].begin : SIZE_MAX;
 }
 
-/*  Whether a control token that was found is text like any other. */
-static bool ignis__encoder_hides(ignis__encoder *encoder, int level, size_t begin, size_t end)
+/*  How far a control token at a place may go before it is text like any other. */
+static size_t ignis__encoder_reach(const ignis__encoder *encoder, int level, size_t at)
 {
     if (level == 0 || encoder->tokenizer->normal_count == 0) {
-        size_t part = level == 0 ? 0 : encoder->part;
-        return ignis__encoder_plain(encoder, part + begin, part + end);
+        at += level == 0 ? 0 : encoder->part;
+        return ignis__encoder_plain(encoder, at) - at;
     }
-    encoder->unclear = encoder->unclear || (encoder->part_plain && !encoder->plain);
-    return encoder->part_plain;
+    return encoder->part_plain ? 0 : SIZE_MAX;
 }
 
 /*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
@@ -34378,18 +34476,17 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
     const ignis__added_set *set = &encoder->tokenizer->added[level];
     size_t at = 0, done = 0, begin, end;
     const ignis__added *found = NULL;
+    bool hidden;
     int length;
     for (;;) {
-        for (found = NULL; at < size && !found; at += !found)
-            if (set->first[(unsigned char)text[at]])
-                found = ignis__added_at(set, text, size, at);
-        begin = end = at;
-        while (found && found->special && ignis__encoder_hides(encoder, level, at, at + found->size))
-            found = ignis__added_at(set, text, at + found->size - 1, at);
-        if (!found && at < size) {
-            at++; /* another may begin inside of it */
-            continue;
+        for (found = NULL; at < size && !found; at += !found) {
+            if (!set->first[(unsigned char)text[at]])
+                continue;
+            found = ignis__added_at(set, text, size, at, ignis__encoder_reach(encoder, level, at), &hidden);
+            if (hidden && level == 1 && encoder->tokenizer->normal_count > 0 && !encoder->plain)
+                encoder->unclear = true;
         }
+        begin = end = at;
         if (found) {
             at = end += found->size;
             if (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
@@ -34402,8 +34499,8 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
                     break;
                 begin = last;
             }
-            if (found->rstrip)
-                end = ignis__char_skip(text, size, end, IGNIS__CHAR_SPACE, false);
+            if (found->rstrip) /* what another one has taken with it is white space up to its end */
+                end = ignis__char_skip(text, size, end < done ? done : end, IGNIS__CHAR_SPACE, false);
         }
         if (begin > done) {
             const char *part = text + done;
@@ -34413,7 +34510,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
                 ok = ignis__encode_words(encoder, part, part_size);
             } else {
                 encoder->part = done;
-                encoder->part_plain = ignis__encoder_plain(encoder, done, begin);
+                encoder->part_plain = ignis__encoder_plain(encoder, done) < begin;
                 ok = ignis__encode_normal(encoder, &part, &part_size);
                 encoder->front = done == 0 ? part : NULL;
                 ok = ok && ignis__encode_level(encoder, 1, part, part_size);
@@ -35117,6 +35214,8 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     int64_t i;
     for (i = 0; i < load->entries.count; i++)
         bytes += entries[i].size;
+    if (bytes >= UINT32_MAX)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more", (long long)bytes);
     while (slots < (uint64_t)model_count * 2)
         slots *= 2;
     tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
@@ -35132,6 +35231,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     for (bytes = 0, i = 0; i < tokens; i++) {
         const ignis__token_entry *entry = &entries[entry_of[i] < 0 ? 0 : entry_of[i]];
         uint64_t hash, at;
+        int probes = 0;
         tokenizer->begin[i + 1] = (uint32_t)bytes;
         if (entry_of[i] < 0)
             continue;
@@ -35149,7 +35249,8 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
                                      ignis__name_write(entry->text).text);
         hash = ignis__token_hash(entry->text, entry->size);
         for (at = hash & tokenizer->slot_mask; tokenizer->slots[at].id; at = (at + 1) & tokenizer->slot_mask)
-            continue;
+            if (++probes > IGNIS__PROBE_LIMIT)
+                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the texts of its tokens collide");
         tokenizer->slots[at].tag = (uint32_t)(hash >> 32);
         tokenizer->slots[at].id = (int32_t)i + 1;
     }
@@ -35256,8 +35357,12 @@ IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
         uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1, hash = key * 0x9E3779B97F4A7C15u;
         const char *text = tokenizer->bytes + tokenizer->begin[merge->ids[2]];
         uint32_t length = tokenizer->begin[merge->ids[2] + 1] - tokenizer->begin[merge->ids[2]], k;
-        for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key && tokenizer->joins[at].key != key;)
+        int probes = 0;
+        for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key && tokenizer->joins[at].key != key;) {
             at = (at + 1) & tokenizer->join_mask;
+            if (++probes > IGNIS__PROBE_LIMIT)
+                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its merges collide");
+        }
         tokenizer->joins[at].key = key;
         tokenizer->joins[at].rank = merge->rank;
         tokenizer->joins[at].id = merge->ids[2];
@@ -35333,6 +35438,11 @@ IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
             if (added[i].normalized != (level == 1) || added[i].size == 0)
                 continue;
             *item = added[i];
+            if (item->size > IGNIS__ADDED_LIMIT) {
+                ignis__encoder_close(&encoder);
+                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the added token %s has %lld bytes; at most %d are supported",
+                                         ignis__name_write(item->text).text, (long long)item->size, IGNIS__ADDED_LIMIT);
+            }
             if (level == 1) {
                 ok = ignis__encode_normal(&encoder, &text, &item->size) &&
                      (item->text = ignis__tokenizer_keep_text(tokenizer, text, item->size)) != NULL;
@@ -35472,9 +35582,10 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
     char bytes[256];
     size_t size = strlen(text);
     const ignis__added *added;
+    bool hidden;
     int level;
     for (level = 0; level < 2; level++)
-        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0)) != NULL && added->size == size)
+        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL && added->size == size)
             return added->id;
     if (size >= sizeof bytes)
         return -1;
@@ -36046,7 +36157,9 @@ static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer
     encoder.span_count = span_count;
     encoder.ids = ids;
     encoder.capacity = capacity;
-    if (!ignis__encode(&encoder, text, size, desc && desc->no_bos))
+    if (!ignis__encode(&encoder, text, size, desc && desc->no_bos) && encoder.too_long)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has more than %lld bytes once it is normalized", (long long)IGNIS__TEXT_LIMIT);
+    else if (encoder.failed)
         ignis__fail_host_memory(call, size);
     else if (encoder.unclear)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
@@ -36868,92 +36981,20 @@ static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_it
 
 /* --- searching ------------------------------------------------------------------------------------------------------ */
 
-/*  Looks for a text in another, from the front or from the back, in a time that grows with the sum of their lengths: the two-way algorithm
-    (Crochemore and Perrin 1991). */
-typedef struct ignis__chat_needle {
-    const char *text;
-    size_t length;
-    bool back;
-    size_t border, period; /* where its two parts meet; by how much it goes on when both were there */
-    bool periodic;         /* what has been compared before that need not be again */
-} ignis__chat_needle;
-
-/*  A byte of a text, counted from its front or from its back. */
-static char ignis__chat_byte(const char *text, size_t size, bool back, size_t at) { return text[back ? size - 1 - at : at]; }
-
-static char ignis__chat_needle_at(const ignis__chat_needle *needle, size_t at)
+/*  What a search is for; its steps are counted by the length of that. */
+static ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
 {
-    return ignis__chat_byte(needle->text, needle->length, needle->back, at);
-}
-
-/*  Where the greatest ending of the text begins, by the order of bytes or by the other one, and its period. */
-static size_t ignis__chat_needle_ending(const ignis__chat_needle *needle, bool other, size_t *period)
-{
-    size_t begin = 0, at = 1, same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
-    *period = 1;
-    while (at + same < needle->length) {
-        char x = ignis__chat_needle_at(needle, at + same), y = ignis__chat_needle_at(needle, begin + same);
-        if (x == y) {
-            same++;
-            if (same == *period)
-                at += *period, same = 0;
-        } else if ((x < y) != other) {
-            at += same + 1;
-            same = 0;
-            *period = at - begin;
-        } else {
-            begin = at++;
-            same = 0;
-            *period = 1;
-        }
-    }
-    return begin;
-}
-
-static ignis__chat_needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
-{
-    ignis__chat_needle needle;
-    size_t period, begin, i;
     ignis__chat_work(c, 1 + part.number / 2);
-    needle.text = part.u.text;
-    needle.length = (size_t)part.number;
-    needle.back = back;
-    needle.border = ignis__chat_needle_ending(&needle, false, &needle.period);
-    begin = ignis__chat_needle_ending(&needle, true, &period);
-    if (begin > needle.border)
-        needle.border = begin, needle.period = period;
-    for (i = 0; i < needle.border && needle.border + needle.period <= needle.length; i++)
-        if (ignis__chat_needle_at(&needle, i) != ignis__chat_needle_at(&needle, i + needle.period))
-            break;
-    needle.periodic = i == needle.border;
-    if (!needle.periodic)
-        needle.period = (needle.border > needle.length - needle.border ? needle.border : needle.length - needle.border) + 1;
-    return needle;
+    return ignis__needle_of(part.u.text, (size_t)part.number, back);
 }
 
-/*  Where it is in a text, the first place from its front or from its back; null where it is not. */
-static const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size, const ignis__chat_needle *needle)
+/*  Searches, and counts by what was looked at. */
+static const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size, const ignis__needle *needle)
 {
-    size_t length = needle->length, at = 0, known = 0, i;
-    while (at + length <= size) {
-        i = needle->border > known ? needle->border : known;
-        while (i < length && ignis__chat_needle_at(needle, i) == ignis__chat_byte(text, size, needle->back, at + i))
-            i++;
-        if (i < length) {
-            at += i - needle->border + 1;
-            known = 0;
-            continue;
-        }
-        i = needle->border;
-        while (i > known && ignis__chat_needle_at(needle, i - 1) == ignis__chat_byte(text, size, needle->back, at + i - 1))
-            i--;
-        if (i <= known)
-            break;
-        at += needle->period;
-        known = needle->periodic ? length - needle->period : 0;
-    }
-    ignis__chat_work(c, (int64_t)((at < size ? at + length : size) / 4));
-    return at + length <= size ? needle->back ? text + size - at - length : text + at : NULL;
+    const char *found = ignis__needle_find(needle, text, size);
+    size_t before = found ? (size_t)(found - text) : 0;
+    ignis__chat_work(c, (int64_t)((!found ? size : needle->back ? size - before : before + needle->length) / 4));
+    return found;
 }
 
 /* --- numbers and texts ---------------------------------------------------------------------------------------------- */
@@ -38387,7 +38428,7 @@ static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__c
 static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_items items;
-    ignis__chat_needle needle;
+    ignis__needle needle;
     int64_t i;
     if (c->fault)
         return false;
@@ -38860,7 +38901,7 @@ static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t
 static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit, bool right, ignis__chat_items *out)
 {
     size_t size = (size_t)s.number, step = (size_t)by.number, at = 0, end = size, place;
-    ignis__chat_needle needle = ignis__chat_needle_of(c, by, right);
+    ignis__needle needle = ignis__chat_needle_of(c, by, right);
     int64_t i, k;
     memset(out, 0, sizeof *out);
     while (out->count != limit && ignis__chat_work(c, 1)) { /* what is left lies from `at` to `end` */

@@ -342,18 +342,16 @@ TEST(searches_take_as_long_as_their_texts)
 /*  Every needle of up to six letters, in texts of both kinds: as a search that compares everywhere finds it. */
 TEST(searches_find_what_is_there)
 {
-    ignis__chat chat;
     uint64_t state = 9;
     int letters, length, back, round, i;
-    memset(&chat, 0, sizeof chat);
     for (length = 0; length <= 6; length++) {
         for (letters = 0; letters < 2 << length >> 1; letters++) {
             for (back = 0; back < 2; back++) {
                 char part[8] = "", text[40] = "";
-                ignis__chat_needle needle;
+                ignis__needle needle;
                 for (i = 0; i < length; i++)
                     part[i] = (char)('a' + (letters >> i & 1));
-                needle = ignis__chat_needle_of(&chat, ignis__chat_string(part, (size_t)length, NULL), back);
+                needle = ignis__needle_of(part, (size_t)length, back);
                 for (round = 0; round < 40; round++) {
                     const char *found, *wanted = NULL;
                     int size = (int)((state >> 33) % 30);
@@ -364,10 +362,9 @@ TEST(searches_find_what_is_there)
                     for (i = 0; i + length <= size && !wanted; i++)
                         if (memcmp(text + (back ? size - length - i : i), part, (size_t)length) == 0)
                             wanted = text + (back ? size - length - i : i);
-                    found = ignis__chat_search(&chat, text, (size_t)size, &needle);
+                    found = ignis__needle_find(&needle, text, (size_t)size);
                     if (found != wanted)
                         test__check_text(__FILE__, __LINE__, part, text, "another place", true);
-                    chat.steps = 0;
                 }
             }
         }

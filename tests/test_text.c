@@ -438,6 +438,107 @@ TEST(plain_text_is_never_a_control_token)
     let_go(tokenizer);
 }
 
+/*  An added token, of the small file's byte-level kind. */
+static int add_added(buffer *json, int id, const char *text, bool special, bool rstrip)
+{
+    char rest[200];
+    add_text(json, id > 3 ? ",{\"content\":\"" : "{\"content\":\"");
+    add_text(json, text);
+    snprintf(rest, sizeof rest, "\",\"id\":%d,\"normalized\":false,\"special\":%s,\"rstrip\":%s}", id, special ? "true" : "false",
+             rstrip ? "true" : "false");
+    add_text(json, rest);
+    return id + 1;
+}
+
+/*  Files and texts with which a search for added tokens would go over the same bytes again and again, a million times a million of them. */
+TEST(hostile_tokens_cost_no_more_than_their_text)
+{
+    enum { SIZE = 1000000 };
+    char *text = (char *)malloc(SIZE + 1), token[300];
+    int32_t *ids = (int32_t *)malloc(SIZE * sizeof *ids);
+    ignis_encode_desc plain;
+    ignis_tokenizer tokenizer;
+    buffer json;
+    int kind, size, i, id;
+    DRY();
+    memset(&plain, 0, sizeof plain);
+    plain.plain = true;
+    for (kind = 0; kind < 3; kind++) {
+        memset(&json, 0, sizeof json);
+        memset(token, 0, sizeof token);
+        add_text(&json, "{\"added_tokens\":[");
+        if (kind == 0) { /* a space that takes those behind it with it: each of them is one, too */
+            add_added(&json, 3, " ", false, true);
+        } else if (kind == 1) { /* a token that nearly stands everywhere */
+            memset(token, 'a', 255);
+            token[255] = 'b';
+            add_added(&json, 3, token, false, false);
+        } else { /* control tokens, each the beginning of the next, in text of which none may become one */
+            token[0] = 'a';
+            for (id = 3, i = 1; i < 250; i++) {
+                token[i] = 'a';
+                id = add_added(&json, id, token, true, false);
+            }
+        }
+        add_text(&json, "],\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":" SMALL_MODEL "}");
+        tokenizer = ignis_tokenizer_open(write_text("hostile.json", json.data));
+        size = kind == 0 ? SIZE : SIZE / 20;
+        memset(text, kind == 0 ? ' ' : 'a', (size_t)size);
+        CHECK_INT(ignis_tokenizer_encode(tokenizer, text, size, &plain, ids, SIZE), size);
+        CHECK_INT(ids[0], kind == 0 ? 3 : 0);
+        CHECK_INT(ids[size - 1], kind == 0 ? 3 : 0);
+        let_go(tokenizer);
+        free(json.data);
+    }
+    free(text);
+    free(ids);
+}
+
+TEST(hostile_files_are_refused_soon)
+{
+    char token[400], *text;
+    buffer json;
+    ignis_tokenizer tokenizer;
+    int i, k, group;
+    DRY();
+    memset(&json, 0, sizeof json); /* an added token that is too long */
+    memset(token, 'a', 257);
+    token[257] = 0;
+    add_text(&json, "{\"added_tokens\":[");
+    add_added(&json, 3, token, false, false);
+    add_text(&json, "],\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":" SMALL_MODEL "}");
+    CHECK_FAILS(ignis_tokenizer_open(write_text("long.json", json.data)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("the added token 'aaaa");
+    CHECK_MESSAGE_HAS("has 257 bytes; at most 256 are supported");
+    free(json.data);
+    memset(&json, 0, sizeof json); /* tokens of the same hash: in each 16 bytes three highest bits change together */
+    add_text(&json,
+             "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"merges\":[],"
+             "\"vocab\":{");
+    for (i = 0; i < 2048; i++) {
+        char *out = token;
+        for (group = 0; group < 11; group++)
+            for (k = 0; k < 16; k++)
+                out += sprintf(out, i >> group & 1 && (k == 7 || k == 11 || k == 15) ? "\xC3\xA1" : "a"); /* the byte 0xE1 */
+        add_text(&json, i ? ",\"" : "\"");
+        add_text(&json, token);
+        sprintf(token, "\":%d", i);
+        add_text(&json, token);
+    }
+    add_text(&json, "}}}");
+    CHECK_FAILS(ignis_tokenizer_open(write_text("collide.json", json.data)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("the texts of its tokens collide");
+    free(json.data);
+    text = replaced("{\"type\":\"NFC\"}", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"bab\"},\"content\":\"ab\"}");
+    tokenizer = ignis_tokenizer_open(write_text("replace.json", text));
+    {
+        static const int32_t ids[] = {3, 2, 0, 2, 1, 1};
+        CHECK_IDS(tokenizer, "babababbb", 9, NULL, ids, 6); /* bab, a, bab, bb */
+    }
+    let_go(tokenizer);
+    free(text);
+}
+
 TEST(what_is_not_supported_is_named)
 {
     static const char *const cases[][3] = {
