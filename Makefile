@@ -293,13 +293,15 @@ $(OUT)/chat_render: tests/chat_render.c $(HEADERS)
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
 
-# The server as its clients see it: with a model that repeats its prompt, which needs no GPU, under sanitizers; then a small one with random weights.
+# The server as its clients see it: with a model that repeats its prompt, which needs no GPU, under sanitizers; then a small one with random weights,
+# with which the talk in a terminal is tried, too.
 # SOAK=1: for longer.
-check-serve: $(SIMULATOR) $(OUT)/serve
+check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/chat
 	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
 	    $(CC) -O0 -g $(STRICT) -fsanitize=address,undefined -fno-sanitize-recover=all -Itests/serve examples/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
 	    python3 tests/serve_test.py $(OUT)/serve_fake; \
-	    python3 tests/serve_test.py $(OUT)/serve $(OUT)/serve_model
+	    python3 tests/serve_test.py $(OUT)/serve $(OUT)/serve_model; \
+	    python3 tests/talk_test.py $(OUT)/chat $(OUT)/serve_model
 
 # Examples run with the driver alone, from bundles.
 check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load fit_image train_gpt)

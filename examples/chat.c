@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  chat.c - talk with a language model in the terminal
 
-    The model is a folder as Hugging Face has it, of a model that was taught to talk, such as SmolLM2-135M-Instruct or Qwen3-0.6B. Every turn renders
-    the whole talk by the model's own template; the sequence keeps what it has of it, so only what is new is computed. Ctrl-C stops an answer,
-    an empty line ends the program.
+    The model is a folder as Hugging Face has it, or a GGUF file, of a model that was taught to talk, such as SmolLM2-135M-Instruct or Qwen3-0.6B.
+    Every turn renders the whole talk by the model's own template; the sequence keeps what it has of it, so only what is new is computed. When the
+    context becomes too small for the talk, its first turns are forgotten. Ctrl-C stops an answer; at the prompt it ends the program, as an empty line
+    does.
 
         cc -I. examples/chat.c -o chat -lm -ldl -lpthread
         ./chat SmolLM2-135M-Instruct "You are a helpful assistant."
@@ -14,9 +15,13 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TURNS = 64, LONGEST = 16384 };
+
+static ignis_message talk[TURNS + 2];
+static int count, first; /* messages; the first one that can be forgotten, behind the system's */
 
 static volatile sig_atomic_t stopped;
 
@@ -39,20 +44,79 @@ static bool show(const char *text, size_t size, void *user_data)
     return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0 && !stopped;
 }
 
-static char *copy_of(const char *text)
+static void add(const char *role, const char *text)
 {
     char *copy = (char *)malloc(strlen(text) + 1);
-    return copy ? strcpy(copy, text) : NULL;
+    if (!copy)
+        exit(1);
+    talk[count].role = role;
+    talk[count++].content = strcpy(copy, text);
+}
+
+/*  Takes some messages out of the talk. */
+static void forget(int from, int some)
+{
+    for (int i = from; i < from + some; i++)
+        free((void *)talk[i].content);
+    memmove(talk + from, talk + from + some, sizeof talk[0] * (size_t)(count - from - some));
+    count -= some;
+}
+
+/*  Reads a line, and takes the end off it. False: there is none, or an empty one. */
+static bool read_line(char *line)
+{
+    for (;;) {
+        int c = 0;
+        printf("> ");
+        fflush(stdout);
+        if (!fgets(line, LONGEST, stdin) || line[0] == '\n')
+            return false;
+        if (strchr(line, '\n') || feof(stdin)) {
+            line[strcspn(line, "\n")] = 0;
+            return true;
+        }
+        while (c != '\n' && c != EOF)
+            c = getchar();
+        printf("[a line has up to %d bytes; this one is left out]\n", LONGEST - 2);
+    }
+}
+
+/*  The tokens of the talk, without what lies between the system's message and message `from`; below 0: a failure. */
+static int tokens_from(ignis_tokenizer tokenizer, int from)
+{
+    ignis_chat_desc desc = {.add_generation_prompt = true};
+    ignis_message some[TURNS + 2];
+    memcpy(some, talk, sizeof talk[0] * (size_t)first);
+    memcpy(some + first, talk + from, sizeof talk[0] * (size_t)(count - from));
+    return ignis_chat_encode(tokenizer, some, first + count - from, &desc, NULL, 0);
+}
+
+/*  Makes room for an answer, a quarter of the context: forgets the first turns, or leaves the last message out where it does not fit alone. False:
+    there is nothing to answer. */
+static bool fit(ignis_tokenizer tokenizer, int context)
+{
+    int tokens = tokens_from(tokenizer, count - 1), from = first;
+    if (tokens < 0 || tokens >= context) {
+        if (tokens > 0)
+            printf("[this makes %d tokens, and the context has %d: the message is left out]\n", tokens, context);
+        forget(count - 1, 1);
+        return false;
+    }
+    while (from < count - 1 && tokens_from(tokenizer, from) > context - context / 4)
+        from += 2;
+    if (from > first)
+        printf("[the talk is too long for the context: its first %d turns are forgotten]\n", (from - first) / 2);
+    forget(first, from - first);
+    return true;
 }
 
 int main(int argc, char **argv)
 {
     static char line[LONGEST];
     ignis_model_desc from = {.path = argc > 1 ? argv[1] : NULL};
-    ignis_message talk[TURNS + 2] = {{0}};
+    ignis_sequence_info room = {0};
     ignis_generate_info info;
     ignis_generate_desc how = {.sampling = {.temperature = 0.7, .top_p = 0.9}, .text_fn = show, .info = &info};
-    int count = 0, system = 0;
 
     if (!from.path) {
         printf("give a folder with a model: %s SmolLM2-135M-Instruct [\"You are a pirate.\"]\n", argv[0]);
@@ -61,37 +125,32 @@ int main(int argc, char **argv)
     ignis_setup(NULL);
     ignis_model model = ignis_model_open(&from);
     ignis_sequence sequence = ignis_sequence_begin(model);
+    ignis_tokenizer tokenizer = ignis_model_tokenizer(model);
+    ignis_sequence_query(sequence, &room);
     if (argc > 2) {
-        talk[count].role = "system";
-        talk[count++].content = copy_of(argv[2]);
-        system = 1;
+        add("system", argv[2]);
+        first = 1;
     }
-    signal(SIGINT, on_interrupt);
-    while (ignis_status_last() == IGNIS_OK && printf("> ") && fflush(stdout) == 0 && fgets(line, sizeof line, stdin) && line[0] != '\n') {
-        line[strcspn(line, "\n")] = 0;
-        talk[count].role = "user";
-        talk[count++].content = copy_of(line);
+    while (ignis_status_last() == IGNIS_OK && read_line(line)) {
+        add("user", line);
+        if (!fit(tokenizer, room.context))
+            continue;
         answer[0] = 0;
         stopped = 0;
         how.sampling.seed++;
+        signal(SIGINT, on_interrupt); /* else Ctrl-C ends the program */
         if (ignis_sequence_chat(sequence, talk, count) != IGNIS_OK || ignis_generate(sequence, &how) != IGNIS_OK)
             break;
+        signal(SIGINT, SIG_DFL);
         printf("\n[%d tokens, %.1f a second, the first after %.2f s%s]\n", info.tokens, info.tokens / info.seconds, info.first,
                info.ending == IGNIS_ENDING_CONTEXT ? "; the context is full" : "");
-        talk[count].role = "assistant";
-        talk[count++].content = copy_of(answer);
-        if (count >= TURNS || info.ending == IGNIS_ENDING_CONTEXT) { /* the first turn is forgotten */
-            free((void *)talk[system].content);
-            free((void *)talk[system + 1].content);
-            memmove(talk + system, talk + system + 2, sizeof talk[0] * (size_t)(count - system - 2));
-            count -= 2;
-        }
+        add("assistant", answer);
+        if (count >= TURNS)
+            forget(first, 2);
     }
-    if (ignis_status_last() != IGNIS_OK)
-        printf("%s\n", ignis_status_message());
-    while (count > 0)
-        free((void *)talk[--count].content);
+    int failed = ignis_status_last() != IGNIS_OK; /* Ignis has written the reason to stderr */
+    forget(0, count);
     ignis_sequence_free(sequence);
     ignis_model_free(model);
-    return ignis_shutdown() != IGNIS_OK;
+    return ignis_shutdown() != IGNIS_OK || failed;
 }

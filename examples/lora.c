@@ -2,7 +2,9 @@
 /*  lora.c - a language model learns from a text file, with adapters (LoRA)
 
     The model keeps its weights; some thousand to million numbers beside them learn (Hu et al. 2021, arXiv 2106.09685). They go to a folder that
-    Python's PEFT opens, too. The model is a folder as for generate.c; the program shows how it goes on with the text before and after.
+    Python's PEFT opens, too. The model is a folder as for generate.c; the program shows how it goes on with the text before and after. It may be a
+    GGUF file: weights that are quantised stay so, and take as little memory. Adapters cannot be merged into them, and texts are not drawn with
+    adapters beside the weights, so then the program shows losses alone.
 
         cc -I. examples/lora.c -o lora -lm -ldl -lpthread
         ./lora SmolLM2-135M book.txt                       # then: adapter folder (adapter), steps (200)
@@ -71,6 +73,24 @@ static ignis_tensor loss_of(ignis_model model, const ignis_model_info *info, con
                                ignis_tensor_from_host(next, IGNIS_SHAPE(BATCH * seq), &desc), NULL);
 }
 
+/*  The loss on average over the same stretches of the text each time. */
+static double loss_now(ignis_model model, const int32_t *ids, int count, int seq)
+{
+    enum { TIMES = 4 };
+    ignis_model_info info = {0};
+    double sum = 0;
+    ignis_model_query(model, &info);
+    srand(1);
+    ignis_no_grad_begin();
+    for (int i = 0; i < TIMES && ignis_status_last() == IGNIS_OK; i++) {
+        ignis_scope scope = ignis_scope_begin();
+        sum += ignis_item(loss_of(model, &info, ids, count, seq));
+        ignis_scope_end(scope);
+    }
+    ignis_no_grad_end();
+    return sum / TIMES;
+}
+
 /*  Lets adapters learn. */
 static void train(ignis_model model, ignis_lora lora, const int32_t *ids, int count, int seq, int steps)
 {
@@ -122,12 +142,19 @@ int main(int argc, char **argv)
     ignis_lora lora = ignis_lora_create(model, &desc);
     ignis_lora_query(lora, &numbers);
     printf("%lld numbers learn beside %lld, from %d tokens\n", (long long)numbers.parameters, (long long)info.parameters, count);
+    if (info.quantised)
+        printf("%lld of the weights are quantised: the adapters stay beside them, and text is not drawn with them\n",
+               (long long)info.quantised);
     sample(model, ids, "before");
     ignis_model_set_lora(model, lora);
+    double before = loss_now(model, ids, count, seq); /* a new adapter changes nothing */
     train(model, lora, ids, count, seq, argc > 4 ? atoi(argv[4]) : 200);
+    printf("the loss was %.3f, and is %.3f\n", before, loss_now(model, ids, count, seq));
     ignis_lora_save(lora, folder);
-    ignis_lora_merge(lora); /* into the weights: sequences have them then */
-    sample(model, ids, "after");
+    if (!info.quantised) {
+        ignis_lora_merge(lora); /* into the weights: sequences have them then */
+        sample(model, ids, "after");
+    }
     int failed = ignis_status_last() != IGNIS_OK; /* Ignis has written the reason to stderr */
     if (!failed)
         printf("the adapters are in %s\n", folder);
