@@ -2710,13 +2710,14 @@ typedef struct ignis_rope_desc {
     int64_t pos_offset;         /* position of the first row of every sequence (0) */
     const float *inv_freq;      /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
     int inv_freq_count;         /* head_dim / 2 */
-    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies in f32 on the device (none) */
+    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies on the device, in f32, or for x of f64 also in f64 (none) */
+    const double *inv_freq_f64; /* instead of inv_freq, on the host: as many (none) */
 } ignis_rope_desc;
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
     Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
-    i + head_dim / 2 of every head turn by position * inv_freq[i]. Frequencies on the device are read as the kernel runs, so a graph reads them
-    anew at each launch; backward reads them again.
+    i + head_dim / 2 of every head turn by position * inv_freq[i], an angle in f64 for x of f64, else in f32. Frequencies on the device are read
+    as the kernel runs, so a graph reads them anew at each launch; backward reads them again.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count or the array's numel is
     not head_dim / 2, frequencies given twice or never written to), SHAPE (the last dimension is not num_heads times an even head_dim), DTYPE,
@@ -2925,8 +2926,12 @@ typedef struct ignis_sdpa_desc {
     desc->window: query i is at the place of key i + sk - sq. With a causal mask it sees that key and the window - 1 before it, else window - 1 on
     both sides. desc->lengths: one number where there is no batch; below 0 counts as 0, above sk as sk. Queries behind their sequence's length see
     its keys as others do. Keys that nobody sees take no time, forward and backward. desc->softcap is that of Gemma 2.
-    desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it may be -infinity. Its gradient is
-    added up over what shares it, in f32 or f64. ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common
+    In keys and values that no query of their sequence sees, in queries that see no key, and in the gradients of their results anything may stand, NaN
+    and infinities too: it reaches no result and no gradient. What some queries see reaches only them; but with tensor cores a NaN or an infinity
+    there may reach others of them as NaN.
+    desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it may be -infinity. Low numbers such as
+    -1e9 or the lowest of the dtype mask, too: beside others such keys have weight 0, and alone they count alike. Its gradient is added up over
+    what shares it, in f32 or f64. ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common
     does not matter.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
     to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least, there are a query and a key
@@ -27459,7 +27464,7 @@ IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor
 typedef struct ignis__rope {
     int64_t rows, seq, offset;
     int heads, half;
-    float frequencies[IGNIS__ROPE_HALF];
+    double frequencies[IGNIS__ROPE_HALF];
 } ignis__rope;
 
 /*  The root of x of some degree, by Newton's method: the C library's pow would have to be linked. */
@@ -27481,15 +27486,57 @@ static double ignis__root(double x, int degree)
     return root;
 }
 
+/*  Multiplies a number, whose digits go on in low, by another. The error of the product is exact (Dekker: A Floating-Point Technique for
+    Extending the Available Precision, 1971). */
+static void ignis__multiply_long(double *x, double *low, double y, double y_low)
+{
+    double product = *x * y, x_most = *x * 134217729, y_most = y * 134217729, error;
+    x_most -= x_most - *x;
+    y_most -= y_most - y;
+    error = x_most * y_most - product;
+    error += x_most * (y - y_most) + (*x - x_most) * y_most;
+    error += (*x - x_most) * (y - y_most) + *x * y_low + *low * y;
+    *x = product + error;
+    *low = error - (*x - product);
+}
+
+/*  The frequencies base^(-i / count), as f64 has them: powers of a root that is a little off would be more so, the more of them. */
+static void ignis__rope_frequencies(double *frequencies, int count, double base)
+{
+    double ratio = ignis__root(1 / base, count), ratio_low = 0, power = base, power_low = 0, low = 0;
+    int i;
+    for (i = 0; i < count; i++)
+        ignis__multiply_long(&power, &power_low, ratio, 0);
+    ratio_low = ratio * ((1 - power - power_low) / count);
+    frequencies[0] = 1;
+    for (i = 1; i < count; i++) {
+        frequencies[i] = frequencies[i - 1];
+        ignis__multiply_long(&frequencies[i], &low, ratio, ratio_low);
+    }
+}
+
+/*  Rounds frequencies for types whose angles are in f32. Returns `to`. */
+static float *ignis__rope_floats(float *to, const double *frequencies)
+{
+    int i;
+    for (i = 0; i < IGNIS__ROPE_HALF; i++)
+        to[i] = (float)frequencies[i];
+    return to;
+}
+
 /*  Turns the heads at the beginning of rows of x into rows of y, perhaps x. own: frequencies on the device; null: those of the parameters. */
 static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
                              int64_t x_row, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
-    int packed = rope->half % pack == 0 && (x_row | y_row) % pack == 0 && (x | y) % 16 == 0;
-    void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,       &rope->offset,
-                      &rope->heads, &rope->half, &direction, &packed, &table,      rope->frequencies};
+    int own_is_wide = own && own->dtype == IGNIS_F64;
+    int packed = !own_is_wide && rope->half % pack == 0 && (x_row | y_row) % pack == 0 && (x | y) % 16 == 0;
+    float frequencies[IGNIS__ROPE_HALF];
+    void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,   &rope->offset,
+                      &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
+    if (dtype != IGNIS_F64)
+        params[13] = ignis__rope_floats(frequencies, rope->frequencies);
     threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
 }
@@ -27518,12 +27565,14 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
 /*  Whether the caller's frequencies on the device fit heads of that many pairs. */
 static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
 {
-    if (desc->inv_freq || desc->inv_freq_count)
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_array are given");
+    if (desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq%s and desc->inv_freq_array are given",
+                              desc->inv_freq_f64 ? "_f64" : "");
     if (!ignis__op_same_device(op, own, "inv_freq_array"))
         return false;
-    if (own->dtype != IGNIS_F32)
-        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed", ignis__dtypes[own->dtype].name);
+    if (own->dtype != IGNIS_F32 && (own->dtype != IGNIS_F64 || op->in[0]->dtype != IGNIS_F64))
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed%s", ignis__dtypes[own->dtype].name,
+                              op->in[0]->dtype == IGNIS_F64 ? ", or f64" : "");
     if (own->numel != pairs)
         return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
                               ignis__shape_write(&own->shape).text, 2 * pairs, pairs);
@@ -27535,7 +27584,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
                                 ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
-    double base, ratio, frequency = 1;
+    double base;
     int i;
     memset(rope, 0, sizeof *rope);
     base = desc->base == 0 ? 10000.0 : desc->base;
@@ -27556,14 +27605,17 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     rope->offset = desc->pos_offset;
     if (own)
         return ignis__rope_own_check(op, desc, own, rope->half);
-    if ((desc->inv_freq || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
+    if (desc->inv_freq && desc->inv_freq_f64)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_f64 are given");
+    if ((desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
         return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
                               desc->inv_freq_count, 2 * rope->half, rope->half);
-    if (desc->inv_freq_count && !desc->inv_freq)
+    if (desc->inv_freq_count && !desc->inv_freq && !desc->inv_freq_f64)
         return ignis__op_fail(op, IGNIS_DIAG_NULL_ARGUMENT, "desc->inv_freq is null");
-    ratio = ignis__root(1 / base, rope->half);
-    for (i = 0; i < rope->half; i++, frequency *= ratio)
-        rope->frequencies[i] = desc->inv_freq ? desc->inv_freq[i] : (float)frequency;
+    for (i = 0; i < desc->inv_freq_count; i++)
+        rope->frequencies[i] = desc->inv_freq ? (double)desc->inv_freq[i] : desc->inv_freq_f64[i];
+    if (!desc->inv_freq_count)
+        ignis__rope_frequencies(rope->frequencies, rope->half, base);
     return true;
 }
 
@@ -29087,10 +29139,14 @@ static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dt
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
 }
 
+/*  How many numbers for each query forward leaves for backward in lse: with a bias a bound and a sum. */
+static int ignis__attention_lses(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
+
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
+    int stats = 1 + ignis__attention_lses(p); /* numbers for a query that backward has in shared memory */
     if (ignis__attention_takes_mma(op, dtype, p)) {
         for (i = 0; ignis__attention_mma[i].head_dim < p->head_dim;)
             i++;
@@ -29104,8 +29160,8 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.kv = ignis__attention_mma[i].kv;
         variant.q = ignis__attention_mma[i].q;
         variant.forward.shared = 2 * head_dim * (variant.forward.rows + 4 * variant.forward.walk);
-        variant.kv.shared = 2 * head_dim * (2 * variant.kv.rows + 4 * variant.kv.walk) + 16 * variant.kv.walk;
-        variant.q.shared = 2 * head_dim * (2 * variant.q.rows + 4 * variant.q.walk) + 8 * variant.q.rows;
+        variant.kv.shared = 2 * head_dim * (2 * variant.kv.rows + 4 * variant.kv.walk) + 8 * stats * variant.kv.walk;
+        variant.q.shared = 2 * head_dim * (2 * variant.q.rows + 4 * variant.q.walk) + 4 * stats * variant.q.rows;
         variant.bias = variant.q;
         variant.bias.shared -= 4 * head_dim * variant.q.walk; /* one tile of keys at a time, not two */
     } else {                                                  /* as computed at the top of kernels/attention.cu */
@@ -29322,10 +29378,10 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
     return ignis__attention_fill(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
-/*  Room for a number for each query head of each row. */
-static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention *p, ignis_dtype dtype)
+/*  Room for so many numbers for each query head of each row. */
+static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention *p, ignis_dtype dtype, int count)
 {
-    return ignis__op_new_row(op, (int64_t)p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
+    return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
 
 static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
@@ -29334,7 +29390,7 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
     int64_t blocks =
         ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
     void *params[] = {p};
-    p->delta = ignis__op_write(op, ignis__attention_stat(op, p, dtype));
+    p->delta = ignis__op_write(op, ignis__attention_stat(op, p, dtype, 1));
     if (!op->ok)
         return;
     variant = ignis__attention_choose(op, dtype, p);
@@ -29701,7 +29757,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.records) {
-        lse = ignis__attention_stat(&op, &p, op.in[0]->dtype);
+        lse = ignis__attention_stat(&op, &p, op.in[0]->dtype, ignis__attention_lses(&p));
         p.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);
@@ -29781,7 +29837,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
-    memcpy(rotation.frequencies, packed.rope.frequencies, sizeof rotation.frequencies);
+    ignis__rope_floats(rotation.frequencies, packed.rope.frequencies);
     wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
     turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_is_few(p);
     if (wgmma)
@@ -29844,7 +29900,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     if (op.ok)
         ignis__attention_extras(&op, 1, p);
     if (op.records) {
-        lse = ignis__attention_stat(&op, p, op.in[0]->dtype);
+        lse = ignis__attention_stat(&op, p, op.in[0]->dtype, ignis__attention_lses(p));
         p->lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
@@ -41258,11 +41314,10 @@ typedef struct ignis__model {
     ignis_model_family family;
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab, context; /* heads, kv_heads, inner: of this rank's share */
     ignis_model_parallel parallel;                                        /* size: 1 at least */
-    float norm_eps, attention_scale;
+    double attention_scale;
     bool rms, rope, gelu; /* else: layer norms, positions, a gate with silu */
     bool tied;            /* the head is the embedding */
     double frequencies[IGNIS__MODEL_HALF];
-    float inv_freq[IGNIS__MODEL_HALF]; /* the same for ignis_rope */
     ignis_dtype dtype, cache_dtype;
     ignis_weights weights;
     int room, sequences; /* of the cache: tokens of a sequence, sequences */
@@ -42247,10 +42302,7 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         ignis__model_frequencies(model);
     if (model->rope && !ignis__model_divisors(files, model))
         return false;
-    for (i = 0; model->rope && i < model->head_dim / 2; i++)
-        model->inv_freq[i] = (float)model->frequencies[i];
-    model->norm_eps = (float)model->eps;
-    model->attention_scale = (float)(model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2));
+    model->attention_scale = model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2);
     return ignis__model_ends(files, model);
 }
 
@@ -44112,8 +44164,8 @@ static ignis_tensor ignis__model_attend(const ignis__model *model, const struct 
     memset(&rope, 0, sizeof rope);
     attention.num_heads = model->heads;
     attention.num_kv_heads = model->kv_heads;
-    attention.scale = (double)model->attention_scale;
-    rope.inv_freq = model->inv_freq;
+    attention.scale = model->attention_scale;
+    rope.inv_freq_f64 = model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
     if (!layer->q_norm.id) {
         h = ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL);
@@ -45974,16 +46026,17 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
 }
 
 /*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
-static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const float *frequencies)
+static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const double *frequencies)
 {
-    static const float none[IGNIS__ROPE_HALF] = {0};
-    const float *table = frequencies ? frequencies : none;
+    static const double none[IGNIS__ROPE_HALF] = {0};
+    const double *table = frequencies ? frequencies : none;
+    float floats[IGNIS__ROPE_HALF];
     /* a block has 8 heads at least, one for each warp; fewer blocks where rows alone fill the device twice */
     int64_t heads = p->heads + 2 * (int64_t)p->kv_heads, blocks = ignis__ceil_div(2 * op->work.device->info.multiprocessors, count);
     int64_t share = ignis__ceil_div(heads, ignis__clamp(blocks, 1, ignis__ceil_div(heads, 8)));
     void *params[2];
     params[0] = p;
-    params[1] = (void *)(uintptr_t)table;
+    params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_floats(floats, table);
     p->turns = frequencies != NULL;
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
                      p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
@@ -46129,7 +46182,7 @@ typedef struct ignis__engine {
     char step_define[96];
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
-    float frequencies[IGNIS__ROPE_HALF];
+    double frequencies[IGNIS__ROPE_HALF];
     struct {
         ignis__sequence *sequence;           /* whose next token is drawn ahead, while the caller has the last one; null: none */
         ignis__spare_event *drawn;           /* behind it */
@@ -46490,6 +46543,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     int64_t stride = ignis__ceil_div(m->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
     ignis_dtype wide = ignis__wide_dtype(m->dtype);
     int32_t turning[IGNIS__ROPE_HALF];
+    float frequencies[IGNIS__ROPE_HALF];
     ignis__paged paged;
     ignis__op op;
     int i;
@@ -46526,7 +46580,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         ok = false;
     }
     for (i = 0; ok && m->rope && i < m->head_dim / 2; i++)
-        e->frequencies[i] = m->inv_freq[i];
+        e->frequencies[i] = m->frequencies[i];
     if (ok && (e->layer = (ignis__engine_layer *)ignis__alloc(sizeof *e->layer * (size_t)m->layers)) == NULL)
         ok = ignis__fail_host_memory(call, sizeof *e->layer * (size_t)m->layers) == IGNIS_OK;
     e->pages = (int)ignis__clamp(pages, 1, INT32_MAX);
@@ -46554,7 +46608,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
          ignis__engine_room(call, e, &e->ended, e->step_rows, m->heads, IGNIS_I32) && ignis__next_begin(&op, call, e->device);
     if (ok) {
-        memcpy(turning, e->frequencies, sizeof turning);
+        memcpy(turning, ignis__rope_floats(frequencies, e->frequencies), sizeof turning);
         (void)ignis__op_write(&op, e->cache); /* takes its memory, or there is none */
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);
@@ -46650,7 +46704,7 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
     }
     cache.qkv = paged.q = ignis__op_write(op, e->qkv);
     cache.rows = paged.rows = direct.places = ignis__op_write(op, e->rows);
-    cache.eps = m->norm_eps;
+    cache.eps = m->eps;
     cache.heads = paged.heads = direct.heads = m->heads;
     cache.kv_heads = paged.kv_heads = direct.kv_heads = m->kv_heads;
     cache.head_dim = paged.head_dim = direct.head_dim = m->head_dim;
@@ -46664,7 +46718,7 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
     paged.settled = end == 0;
     memset(&norm, 0, sizeof norm);
     norm.sum = e->sum;
-    norm.eps = m->norm_eps;
+    norm.eps = m->eps;
     norm.rms = m->rms;
     ignis__step_embed(op, count, m->dtype, e->sum, e->embedding, e->positions, e->rows);
     for (i = 0; op->ok && i < m->layers; i++, at += 2 * slab) {
@@ -46753,7 +46807,7 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
     p.inner = p.attended + 4 * (ignis__address)attended;
     p.found = p.inner + 4 * (ignis__address)m->inner;
     p.state = p.found + 8 * (ignis__address)((int64_t)m->heads * e->splits * (2 + m->head_dim));
-    p.eps = m->norm_eps;
+    p.eps = m->eps;
     p.scale = m->attention_scale;
     p.count = m->layers;
     p.rms = m->rms;
@@ -46781,7 +46835,7 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, i
     norm.sum = e->sum;
     norm.weight = e->norm;
     norm.bias = e->norm_bias;
-    norm.eps = e->model->norm_eps;
+    norm.eps = e->model->eps;
     norm.rms = e->model->rms;
     if (e->model->parallel.size > 1) { /* what this rank says stands behind the first row of logits */
         logits = ignis__op_write(op, e->logits);

@@ -43,9 +43,6 @@ constexpr int SCORE_STRIDE = WALK + PACK;
 constexpr int LOADS = /* of a thread at a time: with all variants there are no registers for more */
     ROW_BYTES > 1024 && RANGE && SOFTCAP && BIASED && __CUDA_ARCH__ == 800 ? 2 : 4;
 
-constexpr double LOG2_E = 1.44269504088896340736;
-constexpr double LN_2 = 0.69314718055994530942;
-
 /*  Rows first ... of a head, of which count exist, into shared memory; what does not exist is zero. */
 template <int rows> __device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)
 {
@@ -83,8 +80,9 @@ template <int R> __device__ inline void score(W (&s)[R][COLUMNS], const W *rows,
     }
 }
 
-/*  sums += scores * tile, for the scores that the 8 lanes have put into shared memory. */
-template <int R> __device__ inline void add_weighted(W (&sums)[R][CHUNKS][PACK], const W *scores, const W *walked)
+/*  sums += scores * tile, for the scores that the 8 lanes have put into shared memory. masked: some are 0, as one row does not see the other: then it
+    adds nothing, also if it has infinities or NaN. */
+template <bool masked, int R> __device__ inline void add_weighted(W (&sums)[R][CHUNKS][PACK], const W *scores, const W *walked)
 {
     const int lane = threadIdx.x % 8;
 #pragma unroll 1
@@ -100,11 +98,20 @@ template <int R> __device__ inline void add_weighted(W (&sums)[R][CHUNKS][PACK],
                 const auto b = ignis_load(walked + (k + i) * STRIDE + (lane + 8 * chunk) * PACK);
 #pragma unroll
                 for (int r = 0; r < R; r++)
+                    if (!masked || weights[r][i] != 0)
 #pragma unroll
-                    for (int j = 0; j < PACK; j++)
-                        sums[r][chunk][j] += weights[r][i] * b[j];
+                        for (int j = 0; j < PACK; j++)
+                            sums[r][chunk][j] += weights[r][i] * b[j];
             }
     }
+}
+
+template <int R> __device__ inline void add_weighted(bool masked, W (&sums)[R][CHUNKS][PACK], const W *scores, const W *walked)
+{
+    if (masked)
+        add_weighted<true>(sums, scores, walked);
+    else
+        add_weighted<false>(sums, scores, walked);
 }
 
 template <int R> __device__ inline void put_scores(W *scores, const W (&s)[R][COLUMNS])
@@ -170,7 +177,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     W *q = shared_memory(), *walked = q + rows * STRIDE, *scores = walked + WALK * STRIDE + own * SCORE_STRIDE;
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
     const attention_scores<T, false> scored(p, b, h);
-    const int keys = p.keys(b), visible = p.visible(min(first + rows, p.sq) - 1, keys);
+    const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);
+    const int whole = p.visible(first, keys), whole_from = p.first_key(last); /* keys that all rows see */
 
     W out[R][CHUNKS][PACK], top[R], sum[R];
     clear(out);
@@ -181,8 +189,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     }
     load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
 
-    for (int key = p.first_key(first) / WALK * WALK; key < visible; key += WALK) {
-        load_tile<WALK>(walked, k, p.k.row, key, p.sk, p.head_dim);
+    for (int key = p.first_key(first); key < visible; key += WALK) {
+        const bool masked = key + WALK > whole || key < whole_from;
+        load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);
         __syncthreads();
         W s[R][COLUMNS];
         score(s, q + own * STRIDE, walked);
@@ -205,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 const W higher = reduce_8_lanes<ignis_max>(max(top[r], most[r]));
-                const W factor = higher > top[r] ? power_of_2(top[r] - higher) : 1;
+                const W factor = higher > top[r] ? power_of_2(exponent(top[r], higher)) : 1;
                 top[r] = higher;
                 sum[r] *= factor;
 #pragma unroll
@@ -220,15 +229,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
             const W base = top[r] == -ignis_infinity<W>() ? 0 : top[r]; /* nothing seen so far */
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
-                s[r][c] = power_of_2(s[r][c] - base);
+                s[r][c] = power_of_2(exponent(s[r][c], base));
                 sum[r] += s[r][c];
             }
         }
         put_scores(scores, s);
         __syncthreads();
-        load_tile<WALK>(walked, v, p.v.row, key, p.sk, p.head_dim);
+        load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);
         __syncthreads();
-        add_weighted(out, scores, walked);
+        add_weighted(masked, out, scores, walked);
         __syncthreads();
     }
 
@@ -241,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
             continue;
         store_row(to + row * p.out.row, out[r], total == 0 ? 0 : 1 / total, p.head_dim);
         if (p.lse && lane == 0)
-            p.lse[p.stat(b, h) + row] = total == 0 ? ignis_infinity<W>() : (top[r] + W(log2(total))) * W(LN_2);
+            p.put_stat(p.stat(b, h) + row, top[r], total);
     }
 }
 
@@ -251,7 +260,16 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Atte
 
 /*  P = 2^(x - lse) of a score x that includes the scale; rows of scores that see nothing, and those behind the last query, have an lse
     of infinity. dS = P (dP - delta). */
-__device__ inline W probability(W x, W lse, bool seen) { return seen ? power_of_2(x - lse * W(LOG2_E)) : 0; }
+struct row_stats {
+    W lse, log_sum, delta;
+
+    __device__ row_stats() : lse(0), log_sum(0), delta(0) {}
+    __device__ row_stats(const Attention &p, long long at)
+        : lse(p.lse[at]), log_sum(BIASED ? p.lse[p.stat(p.batches, 0) + at] : 0), delta(p.delta[at])
+    {
+    }
+    __device__ W probability(W x) const { return power_of_2(BIASED ? exponent(x, lse) - log_sum : x - lse * W(LOG2)); }
+};
 
 /*  grid = ceil(sk / rows) * kv_heads * batches, where a block has LINES * BACKWARD_ROWS rows, which are keys. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(Attention p)
@@ -264,6 +282,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
     W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;
     W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;
     const int end = RANGE ? first < keys ? p.end_query(min(first + rows, keys) - 1) : 0 : p.sq;
+    const int whole = first + rows <= keys ? p.end_query(first) : 0, whole_from = p.first_query(first + rows - 1); /* queries that see all rows */
 
     W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];
     clear(grad_k);
@@ -274,37 +293,38 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
     for (int h = kv_h * group; h < (kv_h + 1) * group; h++) {
         const T *q = p.q.at(b, h), *grad = p.grad_out.at(b, h);
         const attention_scores<T, false> scored(p, b, h);
-        for (int query = p.first_query(first) / WALK * WALK; query < end; query += WALK) {
+        for (int query = p.first_query(first); query < end; query += WALK) {
+            const bool masked = query + WALK > whole || query < whole_from;
             W s[R][COLUMNS], ds[R][COLUMNS];
-            load_tile<WALK>(walked, grad, p.grad_out.row, query, p.sq, p.head_dim);
+            load_tile<WALK>(walked, grad, p.grad_out.row, query, end, p.head_dim);
             __syncthreads();
             score(ds, v + own * STRIDE, walked);
             __syncthreads();
-            load_tile<WALK>(walked, q, p.q.row, query, p.sq, p.head_dim);
+            load_tile<WALK>(walked, q, p.q.row, query, end, p.head_dim);
             __syncthreads();
             score(s, k + own * STRIDE, walked);
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
                 const int i = query + lane + 8 * c;
                 const bool exists = i < p.sq;
-                const W lse = exists ? p.lse[p.stat(b, h) + i] : 0, delta = exists ? p.delta[p.stat(b, h) + i] : 0;
+                const row_stats its = exists ? row_stats(p, p.stat(b, h) + i) : row_stats();
 #pragma unroll
                 for (int r = 0; r < R; r++) {
                     const int key = first + own + r;
                     const bool seen = exists && i >= p.first_query(key) && (!RANGE || (i < p.end_query(key) && key < keys));
                     W slope;
                     const W x = scored(s[r][c], i, key, slope);
-                    s[r][c] = probability(x, lse, seen);
-                    ds[r][c] = s[r][c] * (ds[r][c] - delta) * slope;
+                    s[r][c] = seen ? its.probability(x) : 0;
+                    ds[r][c] = seen ? s[r][c] * (ds[r][c] - its.delta) * slope : 0;
                 }
             }
             put_scores(score_gradients, ds);
             put_scores(scores, s);
-            add_weighted(grad_k, score_gradients, walked);
+            add_weighted(masked, grad_k, score_gradients, walked);
             __syncthreads();
-            load_tile<WALK>(walked, grad, p.grad_out.row, query, p.sq, p.head_dim);
+            load_tile<WALK>(walked, grad, p.grad_out.row, query, end, p.head_dim);
             __syncthreads();
-            add_weighted(grad_v, scores, walked);
+            add_weighted(masked, grad_v, scores, walked);
             __syncthreads();
         }
     }
@@ -330,26 +350,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
     W *score_gradients = walked + WALK * STRIDE + own * SCORE_STRIDE;
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
     const attention_scores<T, false> scored(p, b, h);
-    const int keys = p.keys(b), visible = p.visible(min(first + rows, p.sq) - 1, keys);
+    const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);
+    const int whole = p.visible(first, keys), whole_from = p.first_key(last); /* as in forward */
 
-    W grad_q[R][CHUNKS][PACK], lse[R], delta[R];
+    W grad_q[R][CHUNKS][PACK];
+    row_stats stats[R];
     clear(grad_q);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const int row = first + own + r;
-        lse[r] = row < p.sq ? p.lse[p.stat(b, h) + row] : 0;
-        delta[r] = row < p.sq ? p.delta[p.stat(b, h) + row] : 0;
+        if (row < p.sq)
+            stats[r] = row_stats(p, p.stat(b, h) + row);
     }
     load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
     load_tile<rows>(grad, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim);
 
-    for (int key = p.first_key(first) / WALK * WALK; key < visible; key += WALK) {
+    for (int key = p.first_key(first); key < visible; key += WALK) {
         W s[R][COLUMNS], ds[R][COLUMNS];
-        load_tile<WALK>(walked, v, p.v.row, key, p.sk, p.head_dim);
+        load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);
         __syncthreads();
         score(ds, grad + own * STRIDE, walked);
         __syncthreads();
-        load_tile<WALK>(walked, k, p.k.row, key, p.sk, p.head_dim);
+        load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);
         __syncthreads();
         score(s, q + own * STRIDE, walked);
 #pragma unroll
@@ -360,10 +382,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
                 W slope;
                 const W x = scored(s[r][c], query, its_key, slope);
                 const bool seen = its_key < p.visible(query, keys) && (!RANGE || its_key >= p.first_key(query));
-                ds[r][c] = probability(x, lse[r], seen) * (ds[r][c] - delta[r]) * slope;
+                ds[r][c] = seen ? stats[r].probability(x) * (ds[r][c] - stats[r].delta) * slope : 0;
             }
         put_scores(score_gradients, ds);
-        add_weighted(grad_q, score_gradients, walked);
+        add_weighted(key + WALK > whole || key < whole_from, grad_q, score_gradients, walked);
         __syncthreads();
     }
     T *to = p.grad_q.at(b, h);
@@ -414,12 +436,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_bia
                 for (int r = 0; r < R; r++) {
                     const int query = first + own + r;
                     const bool exists = query < p.sq;
-                    const W lse = exists ? p.lse[p.stat(b, h) + query] : 0, delta = exists ? p.delta[p.stat(b, h) + query] : 0;
+                    const row_stats its = exists ? row_stats(p, p.stat(b, h) + query) : row_stats();
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++) {
                         const int its_key = key + lane + 8 * c;
                         const bool seen = exists && its_key < p.visible(query, keys) && its_key >= p.first_key(query);
-                        sums[r][c] += probability(scored(s[r][c], query, its_key), lse, seen) * (ds[r][c] - delta);
+                        if (seen)
+                            sums[r][c] += its.probability(scored(s[r][c], query, its_key)) * (ds[r][c] - its.delta);
                     }
                 }
                 __syncthreads();

@@ -22,6 +22,10 @@ constexpr bool RANGE = IGNIS_RANGE, SOFTCAP = IGNIS_SOFTCAP, BIASED = IGNIS_BIAS
 constexpr bool SCORED = SOFTCAP || BIASED; /* a score is more than the scaled product */
 typedef ignis_type<IGNIS_BIAS ? IGNIS_BIAS : IGNIS_T> Bias;
 
+/*  Scores are in units of log 2, so that weights are 2^(score - bound). With a bias they are as they are: the lowest number of a type is a bias that
+    masks, and has no room for a factor. Then e^(score - bound) has the factor. */
+constexpr double LOG2 = 1.44269504088896340736, SCORE_UNIT = BIASED ? 1 : LOG2, EXPONENT_UNIT = BIASED ? LOG2 : 1;
+
 /*  One of the tensors: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a tensor may be a
     block of columns of a wider one, such as the q of a fused qkv. */
 template <typename E> struct attention_rows {
@@ -41,7 +45,8 @@ template <typename T> struct attention {
     attention_rows<T> out; /* [batch, sq, heads * head_dim] */
     attention_rows<const T> grad_out;
     attention_rows<T> grad_q, grad_k, grad_v;
-    Wide *lse;   /* [batch, heads, sq]: log of the sum of exp(scale * score) over what the query sees; +infinity if nothing */
+    Wide *lse;   /* [batch, heads, sq]: log of the sum of exp(scale * score) over what the query sees; +infinity if nothing. BIASED: a bound of the
+                    scores, then, behind all of these, log 2 of the sum of exp(score - bound): together they would lose digits, or the sum */
     Wide *delta; /* [batch, heads, sq]: sum of out * grad_out */
     int batches, heads, kv_heads, head_dim;
     int sq, sk;   /* queries and keys, below 2^30 */
@@ -69,6 +74,14 @@ template <typename T> struct attention {
     __device__ int end_query(int key) const { return RANGE ? max(0, min(sq, key - (sk - sq) + window)) : sq; }
 
     __device__ long long stat(long long b, long long h) const { return (b * heads + h) * sq; }
+
+    /*  Writes what lse has of a query, from a bound of its scores and the sum of its weights. */
+    __device__ void put_stat(long long at, Wide bound, Wide sum) const
+    {
+        lse[at] = sum == 0 ? ignis_infinity<Wide>() : BIASED ? bound : (bound + Wide(log2(sum))) * Wide(1 / LOG2);
+        if (BIASED)
+            lse[stat(batches, 0) + at] = sum == 0 ? 0 : Wide(log2(sum));
+    }
 };
 
 /*  delta[b, h, i] = sum of out * grad_out over the head, for elements in packs of N. As many lanes as needed do a row of a
@@ -121,6 +134,9 @@ template <typename T> __device__ inline void attention_delta(const attention<T> 
 __device__ inline float power_of_2(float x) { return exp2f(x); }
 __device__ inline double power_of_2(double x) { return exp2(x); }
 
+/*  The exponent of 2 of a score's weight. */
+template <typename W> __device__ inline W exponent(W score, W bound) { return (score - bound) * W(EXPONENT_UNIT); }
+
 /*  Over lanes that are a multiple of from apart, within groups of to lanes. */
 template <int from, int to, typename Op, typename W> __device__ inline W reduce_lanes(W x)
 {
@@ -130,12 +146,10 @@ template <int from, int to, typename Op, typename W> __device__ inline W reduce_
     return x;
 }
 
-/*  Products of a head's queries and keys into scores in units of log 2. The cap is that of Gemma 2 (2024). quick: tanh to about 1e-7 of 1,
+/*  Products of a head's queries and keys into scores. The cap is that of Gemma 2 (2024). quick: tanh to about 1e-7 of 1,
     for types that are rounded to less. */
 template <typename T, bool quick> struct attention_scores {
     typedef ignis_wide<T> Wide;
-    static constexpr double LOG2 = 1.44269504088896340736;
-
     const Bias *bias;
     long long bias_row;
     int last_query, last_key; /* what is behind them is not read */
@@ -143,7 +157,7 @@ template <typename T, bool quick> struct attention_scores {
 
     __device__ attention_scores(const attention<T> &p, int b, int h)
         : bias(BIASED ? p.bias.at(b, h) : nullptr), bias_row(p.bias.row), last_query(p.sq - 1), last_key(p.sk - 1),
-          scale(Wide(SOFTCAP ? p.scale / p.softcap * (quick ? 2 * LOG2 : 1) : p.scale * LOG2)), cap(Wide(p.softcap * LOG2))
+          scale(Wide(SOFTCAP ? p.scale / p.softcap * (quick ? 2 * LOG2 : 1) : p.scale * SCORE_UNIT)), cap(Wide(p.softcap * SCORE_UNIT))
     {
     }
 
@@ -162,7 +176,7 @@ template <typename T, bool quick> struct attention_scores {
             x = cap * t;
         }
         if constexpr (BIASED)
-            x += key <= last_key ? Wide((bias + min(query, last_query) * bias_row)[key]) * Wide(LOG2) : 0;
+            x += key <= last_key ? Wide((bias + min(query, last_query) * bias_row)[key]) : 0;
         return x;
     }
 
@@ -174,7 +188,7 @@ template <typename T, bool quick> struct attention_scores {
 };
 
 /*  The last step of one query's attention to keys that several blocks have shared. parts has, for each batch, head and split of
-    the keys: a bound of the scores in units of log 2, the sum of 2^(score - bound), and the sum of 2^(score - bound) v.
+    the keys: a bound of the scores, the sum of the weights 2^(score - bound), and the sum of weight * v.
     grid = heads * batches, blocks of 128; at most 1024 splits. */
 template <typename T> __device__ inline void attention_combine(const attention<T> &p, const ignis_wide<T> *parts, int splits)
 {
@@ -188,7 +202,7 @@ template <typename T> __device__ inline void attention_combine(const attention<T
         top = max(top, parts[i * size]);
     top = ignis_block_max(top);
     for (int i = threadIdx.x; i < splits; i += 128) {
-        weights[i] = (RANGE || BIASED) && parts[i * size + 1] == 0 ? 0 : power_of_2(parts[i * size] - top); /* 0: it saw nothing */
+        weights[i] = (RANGE || BIASED) && parts[i * size + 1] == 0 ? 0 : power_of_2(exponent(parts[i * size], top)); /* 0: it saw nothing */
         sum += weights[i] * parts[i * size + 1];
     }
     sum = ignis_block_sum(sum); /* its barriers are those that the weights need */

@@ -32,8 +32,6 @@ constexpr int KEYS = CHUNKS < IGNIS_DECODE_PACKS ? IGNIS_DECODE_PACKS / CHUNKS :
 constexpr int WALK = WARPS * ROWS * KEYS; /* of a block at a time */
 static_assert(D % 64 == 0 && D <= 512, "sizes of heads are multiples of 64");
 
-constexpr double LOG2_E = 1.44269504088896340736;
-
 /*  A lane's part of a row. */
 template <bool packed> __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int head_dim)
 {
@@ -59,7 +57,7 @@ template <int G> struct findings {
 };
 
 /*  G query heads that share a key head, over a block's part of the keys. scratch: for each head and split the greatest score, the
-    sum of 2^(score - greatest), then the sum of 2^(score - greatest) v. */
+    sum of the weights 2^(score - greatest), then the sum of weight * v. */
 template <int G, bool packed> __device__ inline void decode(const Attention &p, W *scratch, int per_split, findings<G> &warps)
 {
     const int group = p.heads / p.kv_heads, passes = (group + G - 1) / G;
@@ -69,7 +67,7 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
     const int end = p.keys(b), start = RANGE ? max(0, end - p.window) : 0; /* of what the query sees, which comes last */
     const int from = start + blockIdx.x * per_split, to = min(end, from + per_split);
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
-    const W scale = W(p.scale * LOG2_E);
+    const W scale = W(p.scale * LOG2);
 
     W q[G][CHUNKS][PACK], out[G][CHUNKS][PACK], top[G], sum[G];
 #pragma unroll
@@ -120,7 +118,7 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
                 higher = max(higher, s[n]);
             }
             const W base = higher == -ignis_infinity<W>() ? 0 : higher; /* these lanes had no key yet */
-            const W factor = power_of_2(top[g] - base);
+            const W factor = power_of_2(exponent(top[g], base));
             top[g] = higher;
             sum[g] *= factor;
 #pragma unroll
@@ -130,7 +128,7 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
                     out[g][c][i] *= factor;
 #pragma unroll
             for (int n = 0; n < KEYS; n++) {
-                const W weight = power_of_2(s[n] - base);
+                const W weight = power_of_2(exponent(s[n], base));
                 sum[g] += weight;
 #pragma unroll
                 for (int c = 0; c < CHUNKS; c++)
@@ -145,7 +143,7 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
 #pragma unroll
     for (int g = 0; g < G; g++) {
         const W higher = reduce_lanes<LANES, 32, ignis_max>(top[g]);
-        const W factor = higher == -ignis_infinity<W>() ? 0 : power_of_2(top[g] - higher);
+        const W factor = higher == -ignis_infinity<W>() ? 0 : power_of_2(exponent(top[g], higher));
         const W total = reduce_lanes<LANES, 32, ignis_sum>(sum[g] * factor);
         if (lane == 0) {
             warps.top[warp][g] = higher;
@@ -166,13 +164,13 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
             block_top = max(block_top, warps.top[w][g]);
         const W block_base = (RANGE || BIASED) && block_top == -ignis_infinity<W>() ? 0 : block_top;
         for (int w = 0; w < WARPS; w++)
-            block_sum += warps.sum[w][g] * power_of_2(warps.top[w][g] - block_base);
+            block_sum += warps.sum[w][g] * power_of_2(exponent(warps.top[w][g], block_base));
         const long long item = (long long)b * p.heads + first_h + g;
         W *result = scratch + (item * gridDim.x + blockIdx.x) * (p.head_dim + 2);
         for (int d = threadIdx.x; g < heads && d < p.head_dim; d += 32 * WARPS) {
             W x = 0;
             for (int w = 0; w < WARPS; w++)
-                x += warps.out[w][d] * power_of_2(warps.top[w][g] - block_base);
+                x += warps.out[w][d] * power_of_2(exponent(warps.top[w][g], block_base));
             result[2 + d] = x;
         }
         if (g < heads && threadIdx.x == 0) {

@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
         for (int w = 1; w < WARPS; w++)
             top = fmaxf(top, tops[w][h]);
         for (int w = 0; w < WARPS; w++) {
-            const float weight = (RANGE || BIASED) && sums[w][h] == 0 ? 0 : power_of_2(tops[w][h] - top);
+            const float weight = (RANGE || BIASED) && sums[w][h] == 0 ? 0 : power_of_2(exponent(tops[w][h], top));
             sum += sums[w][h] * weight;
             x += results[(w * HEADS + h) * D + d] * weight;
         }

@@ -188,6 +188,19 @@ template <int rows> __device__ inline void store_tile(const ignis_tensor_map *ma
     ignis_ptx_bulk_commit();
 }
 
+/*  Zeros for values of the n-th tile that no query sees, behind the sequence's length or ahead of all windows: 0 times what stands there may be NaN.
+    By a group, which has waited for the tile; the others do the same. */
+__device__ inline void clear_unseen(const Attention &p, char *tile, int n, int keys)
+{
+    const int from = p.first_key(0) - n * KEYS, end = keys - n * KEYS;
+#pragma unroll 1 /* for fewer registers */
+    for (int i = threadIdx.x % 128; i < SLABS * KEYS * 8; i += 128)
+        if (i / 8 % KEYS < from || i / 8 % KEYS >= end)
+            ((uint4 *)tile)[i] = make_uint4(0, 0, 0, 0);
+    ignis_ptx_fence_proxy_async();
+    ignis_ptx_bar_sync(8 + threadIdx.x / 128, 128);
+}
+
 /* >>products ---------------------------------------------------------------------------------------------------- */
 
 /*  Begins S = Q K^T. */
@@ -406,7 +419,7 @@ __device__ inline void store_part(const Attention &p, const forward_plan &plan, 
 }
 
 /*  A group of four warps of a team; memory and base are the team's. */
-__device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, const char *memory, uint32_t base,
+__device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, char *memory, uint32_t base,
                                int group)
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
@@ -487,6 +500,10 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             limits(n, start, limit);
             softmax_step<true>(s, state, scale, cap, start, limit);
             round_weights(weights, s);
+            if (RANGE && (n + 1) * KEYS > item.keys) {
+                wait_v();
+                clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, n, item.keys);
+            }
             const auto step = [&](auto masked, int n) {
                 int start[2], limit[2];
                 wait_k();
@@ -526,6 +543,8 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             if (!OUT_IN_Q)
                 arrive(EMPTY_Q + items.stage);
             wait_v();
+            if (RANGE && begin * KEYS < p.first_key(0))
+                clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, begin, item.keys);
             begin_out(out, weights, ignis_wgmma_ahead(v_tile, v_ring.stage * TILE_BYTES));
             ignis_ptx_wgmma_wait<0>();
             ignis_wgmma_hold(out);

@@ -133,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
     if (lane >= AT_ONCE || b >= p.batches)
         return;
     const long long row = ((long long)b * p.heads + h) * s.rows + query + lane;
-    s.delta[row] = delta;
+    s.delta[row] = lse < ignis_infinity<float>() ? delta : 0; /* it sees something */
     s.lse[row] = lse;
     if (!FEW && row % QUERIES == 0)
         for (int i = 0; i < TURNS; i++)
@@ -305,6 +305,34 @@ __device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, in
             ignis_ptx_tensor_store<4>(map, from + slab * rows * ROW, slab * 64, row, h, b);
     }
 }
+
+/*  The rows of a sequence that are of use: keys that some query sees, and queries that see some key. Others are behind its length, ahead of all
+    windows, or behind them. What stands there is a number to no product: 0 times it may be NaN. */
+struct used_rows {
+    int from, end;
+
+    static __device__ used_rows keys(const Attention &p, int keys) { return {p.first_key(0), keys}; }
+    static __device__ used_rows queries(const Attention &p, int keys)
+    {
+        return {p.first_query(0), !RANGE ? p.sq : keys > 0 ? max(0, keys - 1 - (p.sk - p.sq) + p.window) : 0};
+    }
+    /*  Whether those of so many rows from one on are all that there are: behind the last one copies leave zeros. */
+    __device__ bool has_all(int first, int rows, int count) const { return first >= from && min(first + rows, count) <= end; }
+    /*  Zeros for the others of a tile whose first row is this one. By both groups. */
+    __device__ void clear_others(char *tile, int slabs, int rows, int first) const
+    {
+#pragma unroll 1 /* for fewer registers */
+        for (int i = threadIdx.x - 128; i < slabs * rows * 8; i += 256)
+            if (first + i / 8 % rows < from || first + i / 8 % rows >= end)
+                ((uint4 *)tile)[i] = make_uint4(0, 0, 0, 0);
+    }
+    /*  Behind the last tile of a time. */
+    static __device__ void meet()
+    {
+        ignis_ptx_fence_proxy_async();
+        ignis_ptx_bar_sync(BOTH_GROUPS, 256);
+    }
+};
 
 /*  C = A B^T over all columns. */
 template <int n> __device__ inline void product_of_rows(float (&c)[n][4], uint64_t a, int a_rows, uint64_t b, int b_rows)
@@ -570,6 +598,12 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         clear(grad_q[half]);
 
     ignis_mbarrier_wait(bar(FULL_Q), 0);
+    if (RANGE && !used_rows::queries(p, walk.keys).has_all(0, QUERIES, p.sq)) {
+        const used_rows used = used_rows::queries(p, walk.keys);
+        used.clear_others(shared + Q_AT, SLABS, QUERIES, 0);
+        used.clear_others(shared + OUT_AT, SLABS, QUERIES, 0);
+        used.meet();
+    }
 #pragma unroll 1
     for (int tile = walk.first; tile < walk.end; tile++) {
         const int i = tile - walk.first, stage = i % STAGES;
@@ -582,6 +616,12 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         } else {
             float x[own / 8][4], y[own / 8][4];
             uint32_t weights[own / 16][4], gradients[own / 16][4];
+            if (RANGE && !used_rows::keys(p, walk.keys).has_all(tile * KEYS, KEYS, p.sk)) {
+                const used_rows used = used_rows::keys(p, walk.keys);
+                used.clear_others(shared + stage * STAGE_BYTES, SLABS, KEYS, tile * KEYS);
+                used.clear_others(shared + stage * STAGE_BYTES + KV_BYTES, SLABS, KEYS, tile * KEYS);
+                used.meet();
+            }
             product_of_rows(x, along_rows(k + half_of_keys), KEYS, q_rows, QUERIES);
             product_of_rows(y, along_rows(v + half_of_keys), KEYS, out_rows, QUERIES);
             ignis_ptx_wgmma_wait<1>();
@@ -845,6 +885,34 @@ __device__ inline void watch_turns(uint32_t base, const Attention &p, const back
 
 /* >>backward ---------------------------------------------------------------------------------------------------- */
 
+/*  Waits for the keys and values. Those that are of no use become zeros, as do queries: see used_rows. */
+__device__ inline void wait_for_keys(char *shared, uint32_t base, const Attention &p, const block_walk &walk)
+{
+    ignis_mbarrier_wait(base + BARS_AT + 8 * FULL_KV, 0);
+    if (RANGE && !used_rows::keys(p, walk.keys).has_all(walk.block * SPAN, SPAN, p.sk)) {
+        const used_rows used = used_rows::keys(p, walk.keys);
+        used.clear_others(shared + K_AT, SLABS, KEYS, walk.first_key());
+        used.clear_others(shared + V_AT, SLABS, KEYS, walk.first_key());
+        if (WIDE)
+            used.clear_others(shared + OTHER_K_AT, 2, KEYS, walk.first_key() + (walk.rank() ? -KEYS : KEYS));
+        used.meet();
+    }
+}
+
+/*  Of a tile that is there, or will be: stages of q and grad_out, and the parities of their phases. */
+__device__ inline void clear_queries(char *shared, uint32_t base, const Attention &p, const block_walk &walk, int tile, int stage, int parity,
+                                     int out_stage, int out_parity)
+{
+    const used_rows used = used_rows::queries(p, walk.keys);
+    if (used.has_all(tile * QUERIES, QUERIES, p.sq))
+        return;
+    ignis_mbarrier_wait(base + BARS_AT + 8 * (FULL_Q + stage), parity);
+    ignis_mbarrier_wait(base + BARS_AT + 8 * (FULL_OUT + out_stage), out_parity);
+    used.clear_others(shared + Q_AT + stage * Q_BYTES, SLABS, QUERIES, tile * QUERIES);
+    used.clear_others(shared + OUT_AT + out_stage * Q_BYTES, SLABS, QUERIES, tile * QUERIES);
+    used.meet();
+}
+
 template <bool masked> struct Mask {
     __device__ constexpr operator bool() const { return masked; }
 };
@@ -951,13 +1019,15 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
 
     if (warp < 2 && !DIRECT)
         ignis_ptx_bar_arrive(ADD_EMPTY + w + 2 * warp, 160); /* nobody has to wait for the first use of a buffer */
-    ignis_mbarrier_wait(bar(FULL_KV), 0);
+    wait_for_keys(shared, base, p, walk);
     walk_tiles(p, walk, [&](auto masked, int g, int tile) {
         float x[QUERIES / 8][4], y[QUERIES / 8][4];
         uint32_t weights[QUERIES / 16][4], gradients[QUERIES / 16][4];
         const uint32_t scores = base + S_AT + stage * S_BYTES;
         const uint32_t of_stage = stage * Q_BYTES;
 
+        if ((CAUSAL || RANGE) && masked)
+            clear_queries(shared, base, p, walk, tile, stage, parity, stage, parity);
         ignis_mbarrier_wait(bar(FULL_Q + stage), parity);
         product_of_rows(x, k_rows, KEYS, ignis_wgmma_ahead(q_rows, of_stage), QUERIES);
         ignis_mbarrier_wait(bar(FULL_OUT + stage), parity);
@@ -1036,13 +1106,15 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     float *const grad_q = s.grad_q + columns * QUERIES;
     int i = 0;
 
-    ignis_mbarrier_wait(bar(FULL_KV), 0);
+    wait_for_keys(shared, base, p, walk);
     walk_tiles(p, walk, [&](auto masked, int g, int tile) {
         float x[own / 8][4], y[own / 8][4];
         uint32_t operands[own / 16][4];
         const uint32_t scores = base + S_AT + i % 2 * S_BYTES, weights = base + P_AT + i % 2 * S_BYTES;
         const int stage = i % Q_STAGES, out_stage = i % OUT_STAGES;
 
+        if ((CAUSAL || RANGE) && masked)
+            clear_queries(shared, base, p, walk, tile, stage, i / Q_STAGES % 2, out_stage, i / OUT_STAGES % 2);
         ignis_mbarrier_wait(bar(FULL_Q + stage), i / Q_STAGES % 2);
         product_of_rows(x, k_rows, KEYS, ignis_wgmma_ahead(q_rows, stage * Q_BYTES), QUERIES);
         ignis_mbarrier_wait(bar(FULL_OUT + out_stage), i / OUT_STAGES % 2);
@@ -1201,7 +1273,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
 struct rotation {
     long long offset; /* position of the first row */
     const float *own; /* see angles */
-    frequency_table frequencies;
+    frequency_table<float> frequencies;
 
     /*  Chunk of a row of a head, and the one half of a row behind it. */
     __device__ void back(uint4 &first, uint4 &second, int row, int chunk) const

@@ -69,17 +69,24 @@
 
 /* >>common ------------------------------------------------------------------------------------------------------- */
 
-/*  Starts to copy lse and then delta of queries first ... of a head of which count exist; what does not is zero. */
-template <int rows, int threads>
-__device__ inline void copy_stats(uint32_t stats, const float *lse, const float *delta, int first, int count)
+constexpr int STATS = BIASED ? 3 : 2; /* of a query: lse, delta, and the sum that belongs to a bound */
+
+/*  Starts to copy the STATS of queries first ... of a head, one behind the other, of which count exist; what does not is zero. */
+template <int rows, int threads> __device__ inline void copy_stats(uint32_t stats, const Attention &p, long long head, int first, int count)
 {
+    const float *lse = p.lse + head, *delta = p.delta + head;
 #pragma unroll
     for (int i = threadIdx.x; i < rows; i += threads) {
         const bool exists = first + i < count;
         ignis_ptx_cp_async_4(stats + i * 4, exists ? lse + first + i : lse, exists ? 4 : 0);
         ignis_ptx_cp_async_4(stats + (rows + i) * 4, exists ? delta + first + i : delta, exists ? 4 : 0);
+        if (BIASED)
+            ignis_ptx_cp_async_4(stats + (2 * rows + i) * 4, exists ? lse + p.stat(p.batches, 0) + first + i : lse, exists ? 4 : 0);
     }
 }
+
+/*  The probability of a score with a bias; sum: the one that belongs to its bound. */
+__device__ inline float biased_probability(float x, float bound, float sum) { return ignis_ptx_ex2_ftz(fmaf(x - bound, LOG2_E, -sum)); }
 
 /*  The number of this thread, from which the compiler computes nothing ahead of a loop: addresses for copies that are used once in a tile would
     take registers all the way. */
@@ -159,21 +166,21 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const float scale = (float)p.scale * LOG2_E;
     const attention_scores<T, true> scored(p, b, h);
 
-    const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b);
-    const int begin = p.first_key(first) / F_KEYS, whole_from = p.first_key(last);
-    const int whole = p.visible(first, keys) / F_KEYS; /* tiles that all rows see completely */
-    const int count = (p.visible(last, keys) + F_KEYS - 1) / F_KEYS;
+    /* Tiles of keys begin with the first that is seen, and end with the last: nothing else is read, as 0 times NaN is NaN. */
+    const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first), end = p.visible(last, keys);
+    const int whole = (p.visible(first, keys) - begin) / F_KEYS, whole_from = p.first_key(last) - begin; /* tiles that all rows see completely */
+    const int count = (end - begin + F_KEYS - 1) / F_KEYS;
 
     copy_tile<F_QUERIES, threads>(shared_address(), p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
     ignis_ptx_cp_async_commit();
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
         const unsigned thread = late(threadIdx.x);
-        copy_tile<F_KEYS, threads>(to, p.k.at(b, late(kv_h)), p.k.row, n * F_KEYS, p.sk, p.head_dim, thread);
-        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, late(kv_h)), p.v.row, n * F_KEYS, p.sk, p.head_dim, thread);
+        copy_tile<F_KEYS, threads>(to, p.k.at(b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim, thread);
+        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, late(kv_h)), p.v.row, begin + n * F_KEYS, end, p.head_dim, thread);
     };
-    if (count > begin)
-        copy_keys(begin);
+    if (count > 0)
+        copy_keys(0);
     ignis_ptx_cp_async_commit();
 
     const int query = first + warp * 16 * F_TILES + lane / 4;
@@ -191,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     }
 
 #pragma unroll 1
-    for (int n = begin; n < count; n++) {
+    for (int n = 0; n < count; n++) {
         ignis_ptx_cp_async_wait<0>();
         __syncthreads(); /* the tiles are there, and nobody uses the other ones any more */
         if (n + 1 < count)
@@ -200,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
         q_lane = late(q_lane);
         const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;
 
-        const tile_view view = {p, scored, late(query), n * F_KEYS, keys};
+        const tile_view view = {p, scored, late(query), begin + n * F_KEYS, keys};
         if (n < whole && (!RANGE || n * F_KEYS >= whole_from))
             softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);
         else
@@ -220,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
             const int row = query + 16 * m + 8 * half;
             factor[m][half] = sum == 0 ? 0 : 1 / sum;
             if (p.lse && lane % 4 == 0 && row < p.sq)
-                p.lse[p.stat(b, h) + row] = sum == 0 ? ignis_infinity<float>() : (state.top[m][half] + log2f(sum)) * LN_2;
+                p.put_stat(p.stat(b, h) + row, state.top[m][half], sum);
         }
     store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(), p.out.at(b, h), p.out.row,
                               first + warp * 16 * F_TILES, p.sq, p.head_dim);
@@ -259,22 +266,25 @@ __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][
     for (int n = 0; n < K_STRIP / 8; n++) {
         const int column = n * 8 + lane % 4 * 2;
         const auto lses = ignis_load<2>(lse + column), deltas = ignis_load<2>(delta + column);
+        const auto sums = ignis_load<2>((BIASED ? delta + K_QUERIES : delta) + column);
 #pragma unroll
         for (int m = 0; m < K_TILES; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int its_query = query + column + i % 2, its_key = key + 16 * m + 8 * (i / 2);
                 float slope = 1;
-                if constexpr (SCORED)
+                if constexpr (BIASED)
+                    s[m][n][i] = biased_probability(scored(s[m][n][i], its_query, its_key, slope), lses[i % 2], sums[i % 2]);
+                else if constexpr (SCORED)
                     s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(lses[i % 2], -LOG2_E, scored(s[m][n][i], its_query, its_key, slope)));
                 else
                     s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));
-                if (masked && (its_query < p.first_query(its_key) || ((RANGE || BIASED) && its_query >= p.end_query(its_key)) ||
-                               (RANGE && its_key >= keys)))
-                    s[m][n][i] = 0;
                 ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - deltas[i % 2]);
                 if constexpr (SOFTCAP)
                     ds[m][n][i] *= slope;
+                if (masked && (its_query < p.first_query(its_key) || ((RANGE || BIASED) && its_query >= p.end_query(its_key)) ||
+                               (RANGE && its_key >= keys)))
+                    s[m][n][i] = ds[m][n][i] = 0;
             }
     }
     product_of_results<K_TILES, K_STRIP, K_COLUMNS>(grad_v, s, q_columns_lane, K_QUERIES);
@@ -282,7 +292,7 @@ __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][
 }
 
 /*  grid = ceil(sk / keys) * kv_heads * batches, blocks of 32 * warps, shared memory for 2 * keys + 4 * queries rows and
-    4 * queries floats. */
+    2 * STATS * queries floats. */
 extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) ignis_sdpa_backward_kv(Attention p)
 {
     constexpr int threads = 32 * K_WARPS, tile_bytes = K_QUERIES * ROW_BYTES;
@@ -294,14 +304,14 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
     const uint32_t k_tile = shared_address(), v_tile = k_tile + K_KEYS * ROW_BYTES;
     const uint32_t q_tiles = v_tile + K_KEYS * ROW_BYTES; /* q, grad_out, q, grad_out */
     const uint32_t kv_lane = lane_of_a(k_tile + row * ROW_BYTES);
-    constexpr int stats_at = (2 * K_KEYS + 4 * K_QUERIES) * ROW_BYTES, stats_bytes = 2 * K_QUERIES * 4; /* lse, delta, lse, delta */
+    constexpr int stats_at = (2 * K_KEYS + 4 * K_QUERIES) * ROW_BYTES, stats_bytes = STATS * K_QUERIES * 4; /* two times */
     const float scale = (float)p.scale * LOG2_E;
 
     const int keys = p.keys(b), end = RANGE ? first < keys ? p.end_query(min(first + K_KEYS, keys) - 1) : 0 : p.sq;
-    const int first_tile = p.first_query(first) / K_QUERIES;
+    const int begin = p.first_query(first); /* tiles of queries begin and end with those that see some of the keys */
     const int whole = p.first_query(min(first + K_KEYS, p.sk) - 1); /* all keys are seen from here on */
     const int whole_end = RANGE && first + K_KEYS > keys ? 0 : p.end_query(first); /* and before, if not all queries matter alike */
-    const int tiles = max(0, (end + K_QUERIES - 1) / K_QUERIES - first_tile);
+    const int tiles = max(0, (end - begin + K_QUERIES - 1) / K_QUERIES);
     const int count = tiles * group;
 
     float grad_k[K_TILES][K_COLUMNS / 8][4], grad_v[K_TILES][K_COLUMNS / 8][4];
@@ -313,13 +323,12 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
 
     /* The way leads over the tiles of the first query head, then over those of the next. */
     const auto copy_queries = [&](int n) {
-        const int h = kv_h * group + n / tiles, from = (first_tile + n % tiles) * K_QUERIES;
-        const long long stat = p.stat(b, h);
+        const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;
         const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;
         const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;
-        copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, p.sq, p.head_dim, thread);
-        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, p.sq, p.head_dim, thread);
-        copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p.lse + stat, p.delta + stat, from, p.sq);
+        copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, end, p.head_dim, thread);
+        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, end, p.head_dim, thread);
+        copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p, p.stat(b, h), from, end);
     };
     if (count > 0)
         copy_queries(0);
@@ -333,7 +342,7 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
             copy_queries(n + 1);
         ignis_ptx_cp_async_commit();
 
-        const int stage = n % 2, from = (first_tile + n % tiles) * K_QUERIES;
+        const int stage = n % 2, from = begin + n % tiles * K_QUERIES;
         const bool masked = from < whole || ((RANGE || BIASED) && from + K_QUERIES > whole_end);
         const attention_scores<T, true> scored(p, b, kv_h * group + n / tiles);
 #pragma unroll 1
@@ -388,29 +397,31 @@ __device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint3
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = 16 * m + 8 * half;
-            const float base = lse[row] * -LOG2_E, its_delta = delta[row];
+            const float base = BIASED ? lse[row] : lse[row] * -LOG2_E, its_delta = delta[row], sum = BIASED ? delta[Q_QUERIES + row] : 0;
 #pragma unroll
             for (int n = 0; n < Q_STRIP / 8; n++)
 #pragma unroll
                 for (int i = 2 * half; i < 2 * half + 2; i++) {
                     const int column = n * 8 + lane % 4 * 2 + i % 2;
                     float probability, slope = 1;
-                    if constexpr (SCORED)
+                    if constexpr (BIASED)
+                        probability = biased_probability(view.scored(s[m][n][i], view.query + row, view.key + column, slope), base, sum);
+                    else if constexpr (SCORED)
                         probability = ignis_ptx_ex2_ftz(base + view.scored(s[m][n][i], view.query + row, view.key + column, slope));
                     else
                         probability = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, base));
-                    if (masked && !view.sees(row, column))
-                        probability = 0;
                     ds[m][n][i] = probability * (ds[m][n][i] - its_delta);
                     if constexpr (SOFTCAP)
                         ds[m][n][i] *= slope;
+                    if (masked && !view.sees(row, column))
+                        ds[m][n][i] = 0;
                 }
         }
     product_of_results<Q_TILES, Q_STRIP, D>(grad_q, ds, lane_of_a(kv_tile), 0);
 }
 
 /*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for 2 * queries + 4 * keys rows and
-    2 * queries floats. */
+    STATS * queries floats. */
 extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_q(Attention p)
 {
     constexpr int threads = 32 * Q_WARPS, tile_bytes = Q_KEYS * ROW_BYTES, stats_at = (2 * Q_QUERIES + 4 * Q_KEYS) * ROW_BYTES;
@@ -423,21 +434,20 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const float scale = (float)p.scale * LOG2_E;
     const attention_scores<T, true> scored(p, b, h);
 
-    const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b);
-    const int begin = p.first_key(first) / Q_KEYS, whole_from = p.first_key(last);
-    const int whole = p.visible(first, keys) / Q_KEYS;
-    const int count = (p.visible(last, keys) + Q_KEYS - 1) / Q_KEYS;
+    const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first), end = p.visible(last, keys); /* as in forward */
+    const int whole = (p.visible(first, keys) - begin) / Q_KEYS, whole_from = p.first_key(last) - begin;
+    const int count = (end - begin + Q_KEYS - 1) / Q_KEYS;
 
     copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
-    copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p.lse + p.stat(b, h), p.delta + p.stat(b, h), first, p.sq);
+    copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p, p.stat(b, h), first, p.sq);
     copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, threadIdx.x);
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<Q_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
-        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
+        copy_tile<Q_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, begin + n * Q_KEYS, end, p.head_dim, threadIdx.x);
+        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, begin + n * Q_KEYS, end, p.head_dim, threadIdx.x);
     };
-    if (count > begin)
-        copy_keys(begin);
+    if (count > 0)
+        copy_keys(0);
     ignis_ptx_cp_async_commit();
 
     const int query = first + warp * 16 * Q_TILES + lane / 4;
@@ -446,7 +456,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const float *lse = (const float *)(shared_memory() + stats_at) + warp * 16 * Q_TILES + lane / 4, *delta = lse + Q_QUERIES;
     const uint32_t rows = warp * 16 * Q_TILES * ROW_BYTES, q_lane = lane_of_a(q_tile + rows);
 #pragma unroll 1
-    for (int n = begin; n < count; n++) {
+    for (int n = 0; n < count; n++) {
         ignis_ptx_cp_async_wait<0>();
         __syncthreads();
         if (n + 1 < count)
@@ -456,7 +466,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 #pragma unroll 1
         for (int strip = 0; strip < Q_KEYS; strip += Q_STRIP) {
             const uint32_t strip_tile = kv_tiles + n % 2 * 2 * tile_bytes + strip * ROW_BYTES;
-            const tile_view view = {p, scored, late(query), n * Q_KEYS + strip, keys};
+            const tile_view view = {p, scored, late(query), begin + n * Q_KEYS + strip, keys};
             if (n < whole && (!RANGE || n * Q_KEYS >= whole_from))
                 backward_q_step<false>(grad_q, q_lane, strip_tile, lse, delta, scale, view);
             else
@@ -480,7 +490,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 
 /*  The gradient of the bias: a block has a tile of it, and adds up, in their order, all batches, heads and queries that share it.
     grid = ceil(sk / keys) * ceil(sq / queries) * heads * batches, each 1 where it is shared, but for the first; blocks of 32 * warps,
-    shared memory for 2 * queries + 2 * keys rows and 2 * queries floats. */
+    shared memory for 2 * queries + 2 * keys rows and STATS * queries floats. */
 extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_bias(const __grid_constant__ Attention p)
 {
     constexpr int threads = 32 * Q_WARPS, stats_at = (2 * Q_QUERIES + 2 * Q_KEYS) * ROW_BYTES;
@@ -505,7 +515,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_b
                 copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, thread);
                 copy_tile<Q_KEYS, threads>(kv_tile, p.k.at(b, kv_h), p.k.row, share.key, p.sk, p.head_dim, thread);
                 copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, p.v.at(b, kv_h), p.v.row, share.key, p.sk, p.head_dim, thread);
-                copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p.lse + p.stat(b, h), p.delta + p.stat(b, h), first, p.sq);
+                copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p, p.stat(b, h), first, p.sq);
                 ignis_ptx_cp_async_commit();
                 ignis_ptx_cp_async_wait<0>();
                 __syncthreads();
@@ -522,11 +532,11 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_b
 #pragma unroll
                         for (int i = 0; i < 4; i++) {
                             const int r = 16 * m + i / 2 * 8, query = first + row + r;
-                            const float base = lse[r] * -LOG2_E, its_delta = delta[r];
+                            const float bound = lse[r], its_delta = delta[r], sum = delta[Q_QUERIES + r];
 #pragma unroll
                             for (int n = 0; n < Q_STRIP / 8; n++) {
                                 const int its_key = key + strip + n * 8 + i % 2;
-                                const float probability = ignis_ptx_ex2_ftz(base + scored(s[m][n][i], query, its_key));
+                                const float probability = biased_probability(scored(s[m][n][i], query, its_key), bound, sum);
                                 if (query < p.sq && its_key >= p.first_key(query) && its_key < p.visible(query, keys))
                                     sums[m][strip / 8 + n][i] += probability * (ds[m][n][i] - its_delta);
                             }

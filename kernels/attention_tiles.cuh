@@ -17,7 +17,6 @@ typedef attention<T> Attention;
 
 constexpr int D = IGNIS_HEAD_DIM;
 constexpr float LOG2_E = 1.44269504088896340736f;
-constexpr float LN_2 = 0.69314718055994530942f;
 
 /* >>tiles ------------------------------------------------------------------------------------------------------- */
 
@@ -155,7 +154,7 @@ __device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to
 /* >>softmax ----------------------------------------------------------------------------------------------------- */
 
 /*  What a warp has of the softmax of its rows: out is the sum of 2^(x - top) v and sum the sum of 2^(x - top), over the keys so
-    far, where x is a score in units of log 2 and top a bound that x exceeds by 8 at most. A true maximum would have to be found
+    far, where x is a score in its unit and top a bound that x exceeds by 8 at most. A true maximum would have to be found
     across lanes for each tile, and out scaled whenever it grows; like this both happen seldom, and 2^8 more costs no precision.
     sum is a lane's own part. */
 template <int tiles> struct softmax {
@@ -238,7 +237,7 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
                 float top = fmaxf(state.top[m][half], most[m][half]);
                 top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
                 top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
-                const float factor = top > state.top[m][half] ? ignis_ptx_ex2_ftz(state.top[m][half] - top) : 1;
+                const float factor = top > state.top[m][half] ? ignis_ptx_ex2_ftz(exponent(state.top[m][half], top)) : 1;
                 state.top[m][half] = top;
                 state.sum[m][half] *= factor;
 #pragma unroll
@@ -259,7 +258,7 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
             for (int n = 0; n < keys / 8; n++)
 #pragma unroll
                 for (int i = 2 * half; i < 2 * half + 2; i++) {
-                    s[m][n][i] = ignis_ptx_ex2_ftz(SCORED ? s[m][n][i] - top : fmaf(s[m][n][i], scale, -top));
+                    s[m][n][i] = ignis_ptx_ex2_ftz(SCORED ? exponent(s[m][n][i], top) : fmaf(s[m][n][i], scale, -top));
                     state.sum[m][half] += s[m][n][i];
                 }
         }

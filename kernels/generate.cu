@@ -200,7 +200,7 @@ struct cache_params {
     head_dim is a multiple of 8, up to 256. With norms there is shared memory for what each head of a block is multiplied with. Rows and pages are there
     since long before. */
 extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
-    ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table frequencies)
+    ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table<W> frequencies)
 {
     constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3; /* of a pack; packs of both halves that a thread has at a time */
     extern __shared__ double memory[];
@@ -215,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
         sines[threadIdx.x] = 0;
         cosines[threadIdx.x] = 1;
         if (p.turns)
-            sine_cosine(W(position), W(frequencies.at[threadIdx.x]), sines[threadIdx.x], cosines[threadIdx.x]);
+            sine_cosine(W(position), frequencies.at[threadIdx.x], sines[threadIdx.x], cosines[threadIdx.x]);
     }
     const int page = position < 0 ? 0 : row.pages[position / PAGE];
     ignis_grid_dependency();

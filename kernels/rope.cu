@@ -19,8 +19,8 @@ typedef ignis_wide<T> Wide;
 #define HEADS 2 /* that a thread turns by the same angles; the host knows it, too */
 
 /*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */
-template <int N>
-__device__ void turn(T *y, const T *x, long long y_row, long long x_row, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)
+template <int N, typename Own>
+__device__ void turn(T *y, const T *x, long long y_row, long long x_row, const Own *own, const frequency_table<Wide> &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)
 {
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
     const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;
@@ -54,14 +54,16 @@ __device__ void turn(T *y, const T *x, long long y_row, long long x_row, const f
 
 /*  The heads are those at the beginning of rows of x_row and y_row elements.
     packed: half and the rows are multiples of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.
-    own: frequencies in memory, half of them, instead of those of the table; null: none.
+    own: frequencies in memory, half of them, instead of those of the table; null: none. In f64 they may be in f64, too: own_is_wide.
     Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,
-               const float *own, const __grid_constant__ frequency_table frequencies)
+               const float *own, int own_is_wide, const __grid_constant__ frequency_table<Wide> frequencies)
 {
     ignis_grid_dependency();
-    if (packed)
+    if (sizeof(T) == 8 && own_is_wide)
+        turn<1>(y, x, y_row, x_row, (const Wide *)own, frequencies, rows, seq, offset, heads, half, direction);
+    else if (packed)
         turn<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);
     else
         turn<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);

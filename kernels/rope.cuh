@@ -5,9 +5,10 @@
 
 #define MAX_HALF 256 /* of the table that comes with the launch; the host's has as many */
 
-/*  As a parameter the table needs no memory that would have to live as long as a graph which captured the launch. */
-struct frequency_table {
-    float at[MAX_HALF];
+/*  As a parameter the table needs no memory that would have to live as long as a graph which captured the launch. Numbers are those that angles are
+    computed in. */
+template <typename Wide> struct frequency_table {
+    Wide at[MAX_HALF];
 };
 
 /*  Sine and cosine of position * frequency, as if computed exactly and rounded at the end, to a few units in the last place, for
@@ -37,14 +38,14 @@ __device__ inline void sine_cosine(double position, double frequency, double &si
 
 /*  The sines and cosines by which N pairs of heads turn, from pair first on. own: frequencies in memory; null: those of the table. direction: 1 or,
     for gradients, -1. */
-template <int N, typename Wide>
-__device__ inline void angles(Wide (&sine)[N], Wide (&cosine)[N], long long position, const float *own, const frequency_table &frequencies, int first,
-                              Wide direction)
+template <int N, typename Wide, typename Own>
+__device__ inline void angles(Wide (&sine)[N], Wide (&cosine)[N], long long position, const Own *own, const frequency_table<Wide> &frequencies,
+                              int first, Wide direction)
 {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const float frequency = own ? own[first + i] : frequencies.at[first + i];
-        sine_cosine(Wide(position), Wide(frequency), sine[i], cosine[i]);
+        const Wide frequency = own ? Wide(own[first + i]) : frequencies.at[first + i];
+        sine_cosine(Wide(position), frequency, sine[i], cosine[i]);
         sine[i] *= direction;
     }
 }

@@ -457,7 +457,7 @@ typedef struct attention_test {
     ignis_dtype dtype;
     ignis__array *ids[SEQUENCES], *pages[SEQUENCES], *k, *v, *q_weight, *k_weight, *rows, *qkv, *out, *scratch, *ended;
     double *q_norm, *k_norm;
-    float frequencies[256];
+    double frequencies[256];
 } attention_test;
 
 static int width_of(const cache_case *c) { return (c->heads + 2 * c->kv_heads) * c->head_dim; }
@@ -469,8 +469,10 @@ static void attention_test_begin(attention_test *t, const cache_case *c, ignis_d
     memset(t, 0, sizeof *t);
     t->c = c;
     t->dtype = dtype;
-    for (i = 0; i < c->head_dim / 2; i++)
-        t->frequencies[i] = (float)pow(10000, -2.0 * i / c->head_dim);
+    for (i = 0; i < c->head_dim / 2; i++) {
+        double frequency = pow(10000, -2.0 * i / c->head_dim);
+        t->frequencies[i] = dtype == IGNIS_F64 ? frequency : (float)frequency;
+    }
     op = step_begin();
     for (s = 0; s < SEQUENCES; s++) { /* pages of one sequence lie scattered */
         int32_t pages[PAGES_EACH];
@@ -559,7 +561,7 @@ static void head_turned(const attention_test *t, const double *from, const doubl
         factor = 1 / sqrt(squares / (2 * half) + 1e-6);
     for (i = 0; i < half; i++) {
         double a = from[i] * factor * (weight ? weight[i] : 1), b = from[i + half] * factor * (weight ? weight[i + half] : 1);
-        double angle = t->c->turns ? position * (double)t->frequencies[i] : 0;
+        double angle = t->c->turns ? position * t->frequencies[i] : 0;
         to[i] = a * cos(angle) - b * sin(angle);
         to[i + half] = b * cos(angle) + a * sin(angle);
     }
@@ -790,13 +792,14 @@ TEST(keys_of_many_rows_as_of_each_alone)
                 ignis__generate_row rows[MOST];
                 ignis__gemv_mma direct;
                 int32_t words[IGNIS__ROPE_HALF];
+                float frequencies[IGNIS__ROPE_HALF];
                 ignis_array one = ignis_array_slice(handle_of(rows_of_x), 0, r, way ? 1 : count);
                 ignis_array to = ignis_array_slice(handle_of(t.qkv), 0, r, way ? 1 : count);
                 ignis__array *one_array = ignis__array_hold("test", one), *to_array = ignis__array_hold("test", to);
                 op = step_begin();
                 memset(rows, 0, sizeof rows);
                 memset(&direct, 0, sizeof direct);
-                memcpy(words, t.frequencies, sizeof words);
+                memcpy(words, ignis__rope_floats(frequencies, t.frequencies), sizeof words);
                 for (a = 0; a < (way ? 1 : count); a++) {
                     rows[a].ids = ignis__op_write(&op, t.ids[0]);
                     rows[a].pages = ignis__op_read(&op, t.pages[0]);
@@ -1194,12 +1197,12 @@ static void test_model_begin(test_model *t, const test_shape *shape, int context
     m->hidden = shape->hidden, m->inner = shape->inner, m->vocab = shape->vocab, m->sequences = sequences;
     m->context = m->room = context, m->cache_dtype = shape->dtype;
     m->family = shape->gpt2 ? IGNIS_MODEL_GPT2 : shape->normed ? IGNIS_MODEL_QWEN3 : IGNIS_MODEL_LLAMA;
-    m->norm_eps = 1e-5f, m->attention_scale = (float)(1 / sqrt((double)shape->head_dim));
+    m->eps = 1e-5, m->attention_scale = 1 / sqrt((double)shape->head_dim);
     m->rms = m->rope = !shape->gpt2, m->gelu = shape->gpt2, m->dtype = shape->dtype;
     m->device = ignis__device_get("test", 0);
     m->layer = (ignis__layer *)ignis__alloc((size_t)shape->layers * sizeof *m->layer);
     for (i = 0; i < shape->head_dim / 2; i++)
-        m->inv_freq[i] = (float)(m->frequencies[i] = pow(10000, -2.0 * i / shape->head_dim));
+        m->frequencies[i] = pow(10000, -2.0 * i / shape->head_dim);
     m->quantised = weights_type;
     m->embedding = matrix(shape, shape->vocab, shape->hidden, shape->vocab, 1, &t->embedding);
     m->norm = weight(shape, IGNIS_SHAPE(shape->hidden), 0.3, 1, &t->norm);
@@ -1256,7 +1259,7 @@ static void norm_reference(const test_model *t, const double *x, const double *b
     for (i = 0; i < n; i++)
         squares += (x[i] - mean) * (x[i] - mean) / n;
     for (i = 0; i < n; i++)
-        y[i] = (x[i] - mean) / sqrt(squares + (double)t->model->norm_eps) * by[i] + (add ? add[i] : 0);
+        y[i] = (x[i] - mean) / sqrt(squares + t->model->eps) * by[i] + (add ? add[i] : 0);
 }
 
 static void product_reference(const double *w, const double *b, const double *x, int n, int k, double *y)
@@ -1282,7 +1285,7 @@ static double *forward_reference(const test_model *t, const int32_t *ids, int co
     memset(&a, 0, sizeof a);
     a.c = &c;
     for (i = 0; i < s->head_dim / 2; i++)
-        a.frequencies[i] = t->model->inv_freq[i];
+        a.frequencies[i] = t->model->frequencies[i];
     for (i = 0; i < count; i++)
         for (j = 0; j < n; j++)
             x[i * n + j] = t->embedding[ids[i] * n + j] + (t->positions ? t->positions[i * n + j] : 0);

@@ -987,7 +987,7 @@ TEST(what_is_saved_is_opened_again_to_the_bit)
         CHECK_INT(memcmp(&info, &info_again, sizeof info), 0);
         ignis__model *one = ignis__model_hold("test", model), *other = ignis__model_hold("test", again);
         CHECK_INT(memcmp(one->frequencies, other->frequencies, sizeof one->frequencies), 0);
-        CHECK_INT(memcmp(&one->attention_scale, &other->attention_scale, sizeof(float)), 0);
+        CHECK_INT(memcmp(&one->attention_scale, &other->attention_scale, sizeof one->attention_scale), 0);
         CHECK_INT(one->bos, other->bos);
         CHECK_INT(one->stop_count, other->stop_count);
         CHECK_INT(memcmp(one->stops, other->stops, sizeof one->stops), 0);

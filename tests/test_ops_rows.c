@@ -649,7 +649,7 @@ TEST(norm_of_empty_rows)
 /* rope ---------------------------------------------------------------------------------------------------------------- */
 
 static void rope_reference(const double *x, double *y, int64_t rows, int64_t seq, int64_t offset, int heads, int head_dim,
-                           const float *frequencies, double direction)
+                           const double *frequencies, double direction)
 {
     int64_t r;
     int h, i, half = head_dim / 2;
@@ -664,14 +664,23 @@ static void rope_reference(const double *x, double *y, int64_t rows, int64_t seq
             }
 }
 
-/*  Frequencies: those of base, the caller's on the host, or on the device. */
-enum { OF_BASE, ON_HOST, ON_DEVICE };
+/*  Frequencies: those of base, the caller's on the host, or on the device; the last two in f64. */
+enum { OF_BASE, ON_HOST, ON_DEVICE, WIDE_ON_HOST, WIDE_ON_DEVICE };
+
+static ignis_array frequency_array_of(ignis_dtype dtype, const double *frequencies, int count)
+{
+    ignis_array array = make(IGNIS_SHAPE(count), dtype);
+    CHECK_OK(ignis_array_from_host(array, frequencies, IGNIS_F64, count));
+    return array;
+}
 
 static ignis_array frequency_array(const float *frequencies, int count)
 {
-    ignis_array array = make(IGNIS_SHAPE(count), IGNIS_F32);
-    CHECK_OK(ignis_array_from_host(array, frequencies, IGNIS_F32, count));
-    return array;
+    double wide[256];
+    int i;
+    for (i = 0; i < count; i++)
+        wide[i] = (double)frequencies[i];
+    return frequency_array_of(IGNIS_F32, wide, count);
 }
 
 static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int heads, int head_dim, int64_t offset, double base, int own,
@@ -681,31 +690,39 @@ static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int head
     int64_t rows = batches * seq, numel = rows * heads * head_dim;
     ignis_tensor x = noise_at(IGNIS_SHAPE(batches, seq, heads * head_dim), dtype, 5, 0, 1, skip, true), y;
     double *xs = tensor_values(x), *expected = numbers(numel), *got, *grads;
-    float frequencies[256];
+    double frequencies[256];
+    float narrow[256];
     int i;
+    bool wide = dtype == IGNIS_F64 && (own == OF_BASE || own >= WIDE_ON_HOST), on_device = own == ON_DEVICE || own == WIDE_ON_DEVICE;
     memset(&desc, 0, sizeof desc);
     desc.num_heads = heads;
     desc.base = base;
     desc.pos_offset = offset;
-    for (i = 0; i < head_dim / 2; i++)
-        frequencies[i] = own ? (float)(1.0 / (i + 1.5)) : (float)pow(base == 0 ? 10000 : base, -2.0 * i / head_dim);
+    for (i = 0; i < head_dim / 2; i++) {
+        frequencies[i] = own ? 1.0 / (i + 1.5) : pow(base == 0 ? 10000 : base, -2.0 * i / head_dim);
+        narrow[i] = (float)frequencies[i];
+        frequencies[i] = wide ? frequencies[i] : (double)narrow[i];
+    }
     if (own == ON_HOST)
-        desc.inv_freq = frequencies, desc.inv_freq_count = head_dim / 2;
-    if (own == ON_DEVICE)
-        desc.inv_freq_array = frequency_array(frequencies, head_dim / 2);
+        desc.inv_freq = narrow, desc.inv_freq_count = head_dim / 2;
+    if (own == WIDE_ON_HOST)
+        desc.inv_freq_f64 = frequencies, desc.inv_freq_count = head_dim / 2;
+    if (on_device)
+        desc.inv_freq_array = frequency_array_of(own == ON_DEVICE ? IGNIS_F32 : IGNIS_F64, frequencies, head_dim / 2);
     y = ignis_rope(x, &desc);
-    if (own == ON_DEVICE)
+    if (on_device)
         drop(desc.inv_freq_array); /* backward has it still */
     rope_reference(xs, expected, rows, seq, offset, heads, head_dim, frequencies, 1);
     got = tensor_values(y);
     /* frequencies of base may differ in their last bit, which large positions magnify */
-    CHECK_ALL("rope", dtype, head_dim, got, expected, numel, rounding_of(dtype) + (own ? 0 : 1.2e-7 * (double)(offset + seq)), 1);
+    CHECK_ALL("rope", dtype, head_dim, got, expected, numel,
+              rounding_of(dtype) + (own ? 0 : (wide ? 1e-15 : 1.2e-7) * (double)(offset + seq)), 1);
     free(got);
     grads = backward_from(y, dtype, 6, skip);
     rope_reference(grads, expected, rows, seq, offset, heads, head_dim, frequencies, -1);
     got = array_values(ignis_tensor_grad(x));
-    CHECK_ALL("gradient of rope", dtype, head_dim, got, expected, numel, rounding_of(dtype) + (own ? 0 : 1.2e-7 * (double)(offset + seq)),
-              1);
+    CHECK_ALL("gradient of rope", dtype, head_dim, got, expected, numel,
+              rounding_of(dtype) + (own ? 0 : (wide ? 1e-15 : 1.2e-7) * (double)(offset + seq)), 1);
     free(got), free(grads), free(xs), free(expected);
     let_go(x), let_go(y);
 }
@@ -726,7 +743,24 @@ TEST(rope_turns)
         check_rope(dtype, 3, 2, 9, 32, 100, 0, ON_DEVICE, 0);
         check_rope(dtype, 1, 3, 2, 26, -5, 0, ON_DEVICE, 1);
         check_rope(dtype, 0, 3, 2, 26, 0, 0, ON_DEVICE, 0);
+        check_rope(dtype, 3, 2, 9, 32, 100, 0, WIDE_ON_HOST, 0);
     }
+    check_rope(IGNIS_F64, 2, 3, 5, 32, 77, 0, WIDE_ON_DEVICE, 0);
+    check_rope(IGNIS_F64, 1, 3, 2, 26, -5, 0, WIDE_ON_DEVICE, 1);
+}
+
+/*  In f64 angles are so, too: of all sizes of heads, far out, and whatever the base. */
+TEST(rope_in_f64_has_angles_in_f64)
+{
+    static const int sizes[] = {2, 6, 64, 80, 128, 256, 512};
+    static const double bases[] = {0, 500000, 1e6, 2};
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(sizes); i++)
+        for (k = 0; k < COUNT_OF(bases); k++) {
+            check_rope(IGNIS_F64, 1, 40, 1, sizes[i], 0, bases[k], OF_BASE, 0);
+            check_rope(IGNIS_F64, 1, 3, 1, sizes[i], 100000, bases[k], OF_BASE, 0);
+        }
 }
 
 /*  As exact at the position of 1 million as at that of 1. */
@@ -736,6 +770,8 @@ TEST(rope_far_away)
     check_rope(IGNIS_F32, 1, 50, 2, 64, 1000000, 0, ON_HOST, 0);
     check_rope(IGNIS_F32, 1, 50, 2, 64, 131072, 0, ON_HOST, 0);
     check_rope(IGNIS_F64, 1, 5, 2, 64, 1000000, 0, ON_HOST, 0);
+    check_rope(IGNIS_F64, 1, 5, 2, 64, 1000000, 0, WIDE_ON_HOST, 0);
+    check_rope(IGNIS_F64, 1, 5, 2, 64, 1000000, 0, WIDE_ON_DEVICE, 0);
 }
 
 /*  A graph reads frequencies on the device anew at each launch. */
@@ -1714,6 +1750,10 @@ TEST(wrong_arguments_of_rope)
     desc.inv_freq = frequencies;
     desc.inv_freq_count = 4;
     CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    desc.inv_freq_f64 = (const double[]){1, 1, 1, 1};
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("both desc->inv_freq and desc->inv_freq_f64 are given");
+    desc.inv_freq_f64 = NULL;
     desc.inv_freq = NULL;
     desc.inv_freq_count = 2;
     CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);

@@ -124,7 +124,7 @@ OPTIMIZED static void reference_row(const masked_case *c, double *const in[], do
         sum += weights[j] = top == -HUGE_VAL ? 0 : exp(weights[j] - top);
     for (j = 0; j < c->sk && sum > 0; j++) {
         weights[j] /= sum;
-        for (d = 0; d < dim; d++) {
+        for (d = 0; d < dim && sees(c, b, i, j, decode); d++) {
             results[OUT][q_at + d] += weights[j] * in[V][k_at + j * k_row + d];
             results[V][k_at + j * k_row + d] += weights[j] * in[GRAD_OUT][q_at + d];
             grads[j] += in[GRAD_OUT][q_at + d] * in[V][k_at + j * k_row + d];
@@ -133,6 +133,8 @@ OPTIMIZED static void reference_row(const masked_case *c, double *const in[], do
     }
     for (j = 0; j < c->sk; j++) {
         double grad = weights[j] * (grads[j] - delta);
+        if (!sees(c, b, i, j, decode))
+            continue;
         if (c->bias)
             results[BIAS][bias_at(c, b, h, i, j)] += grad;
         for (d = 0; d < dim; d++) {
@@ -162,6 +164,37 @@ static double tolerance_of(ignis_dtype dtype)
     return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 1e-5 : dtype == IGNIS_F16 ? 2e-3 : 1.6e-2;
 }
 
+/*  What nobody may read as a number: NaN, infinities and the largest numbers, in keys and values that no query sees, in queries that see no key, in
+    the gradients of their results, and in the bias of a query and a key that it does not see. */
+static void spoil(const masked_case *c, double *const in[], bool decode)
+{
+    static const double garbage[] = {NAN, HUGE_VAL, -HUGE_VAL, 3e38, -6e4};
+    int b, h, i, j, d, width = c->heads * c->head_dim, kv_width = c->kv_heads * c->head_dim, next = 0;
+    for (b = 0; b < batches_of(c); b++) {
+        for (j = 0; j < c->sk; j++) {
+            for (i = 0; i < c->sq && !sees(c, b, i, j, decode);)
+                i++;
+            for (d = 0; d < kv_width && i == c->sq; d++) {
+                in[K][((int64_t)b * c->sk + j) * kv_width + d] = garbage[next++ % COUNT_OF(garbage)];
+                in[V][((int64_t)b * c->sk + j) * kv_width + d] = garbage[next++ % COUNT_OF(garbage)];
+            }
+        }
+        for (i = 0; i < c->sq; i++) {
+            for (j = 0; j < c->sk && !sees(c, b, i, j, decode);)
+                j++;
+            for (d = 0; d < width && j == c->sk; d++) {
+                in[Q][((int64_t)b * c->sq + i) * width + d] = garbage[next++ % COUNT_OF(garbage)];
+                in[GRAD_OUT][((int64_t)b * c->sq + i) * width + d] = garbage[next++ % COUNT_OF(garbage)];
+            }
+        }
+        for (h = 0; h < c->heads && c->bias == BIAS_WHOLE; h++)
+            for (i = 0; i < c->sq; i++)
+                for (j = 0; j < c->sk; j++)
+                    if (!sees(c, b, i, j, decode))
+                        in[BIAS][bias_at(c, b, h, i, j)] = garbage[next++ % COUNT_OF(garbage)];
+    }
+}
+
 static void check_result(const masked_case *c, ignis_dtype dtype, const char *what, ignis_array array, const double *expected)
 {
     double *got = array_values(array), largest = 1; /* of less, what is left of differences of numbers of about 10 has this rounding */
@@ -188,7 +221,7 @@ typedef struct prepared {
     ignis_sdpa_desc desc;
 } prepared;
 
-static prepared prepare(const masked_case *c, ignis_dtype dtype, bool requires_grad)
+static prepared prepare_for(const masked_case *c, ignis_dtype dtype, bool requires_grad, bool decode, bool spoiled)
 {
     prepared p;
     int i;
@@ -200,13 +233,21 @@ static prepared prepare(const masked_case *c, ignis_dtype dtype, bool requires_g
             continue;
         p.in[i] = rounded_noise(shape_in(c, i), its, (uint64_t)(3 + i), 2);
         p.results[i] = (double *)calloc((size_t)shape_numel(shape_in(c, i)) + 1, sizeof *p.results[i]);
-        if (i < INPUTS)
-            p.inputs[i] = tensor_of(p.in[i], shape_in(c, i), its, requires_grad);
     }
+    if (spoiled)
+        spoil(c, p.in, decode);
+    for (i = 0; i < INPUTS; i++)
+        if (p.in[i])
+            p.inputs[i] = tensor_of(p.in[i], shape_in(c, i), i == BIAS && c->wide && dtype != IGNIS_F64 ? IGNIS_F32 : dtype, requires_grad);
     p.desc.bias = p.inputs[BIAS];
     if (c->lengths)
         p.desc.lengths = lengths_tensor(c);
     return p;
+}
+
+static prepared prepare(const masked_case *c, ignis_dtype dtype, bool requires_grad)
+{
+    return prepare_for(c, dtype, requires_grad, false, false);
 }
 
 static void discard(prepared *p)
@@ -218,10 +259,10 @@ static void discard(prepared *p)
     }
 }
 
-static void check_case(const masked_case *c, ignis_dtype dtype)
+static void check_case_of(const masked_case *c, ignis_dtype dtype, bool spoiled)
 {
     ignis_scope scope = ignis_scope_begin();
-    prepared p = prepare(c, dtype, true);
+    prepared p = prepare_for(c, dtype, true, false, spoiled);
     ignis_tensor output, weights;
     int i;
     reference(c, p.in, p.results, false);
@@ -237,6 +278,9 @@ static void check_case(const masked_case *c, ignis_dtype dtype)
     discard(&p);
     CHECK_OK(ignis_scope_end(scope));
 }
+
+static void check_case(const masked_case *c, ignis_dtype dtype) { check_case_of(c, dtype, false); }
+static void check_spoiled(const masked_case *c, ignis_dtype dtype) { check_case_of(c, dtype, true); }
 
 static ignis_desc desc_by(ignis_attention_by by)
 {
@@ -414,6 +458,81 @@ TEST(sdpa_with_a_window_of_all_is_sdpa_without)
     }
 }
 
+/* what nobody sees ---------------------------------------------------------------------------------------------- */
+
+/*  Lengths and windows that end within a tile of keys, at its border, one behind and one ahead; queries ahead of all keys; sequences without one. */
+static const masked_case unseen[] = {
+    {4, 2, 1, 64, 40, 80, IGNIS_MASK_NONE, 0, true, 0, NO_BIAS, false},
+    {4, 2, 2, 64, 97, 96, IGNIS_MASK_CAUSAL, 0, true, 0, NO_BIAS, false},
+    {4, 1, 1, 64, 97, 97, IGNIS_MASK_CAUSAL, 9, true, 2, NO_BIAS, false},
+    {0, 1, 1, 64, 130, 50, IGNIS_MASK_CAUSAL, 0, false, 0, NO_BIAS, false},
+    {0, 2, 1, 64, 35, 150, IGNIS_MASK_CAUSAL, 30, false, 0, NO_BIAS, false},
+    {2, 1, 1, 64, 33, 210, IGNIS_MASK_NONE, 65, true, 0, NO_BIAS, false},
+    {4, 2, 1, 64, 50, 77, IGNIS_MASK_CAUSAL, 20, true, 1.5, BIAS_WHOLE, true},
+    {3, 1, 1, 64, 70, 70, IGNIS_MASK_NONE, 0, true, 0, BIAS_HEADS, false},
+};
+
+TEST(sdpa_reads_nothing_that_is_not_seen)
+{
+    int i;
+    SETUP_MMA();
+    for (i = 0; i < COUNT_OF(unseen); i++) {
+        check_spoiled(&unseen[i], IGNIS_F64);
+        check_spoiled(&unseen[i], IGNIS_F32);
+        check_spoiled(&unseen[i], i % 2 ? IGNIS_F16 : IGNIS_BF16);
+    }
+    for (i = 0; i < COUNT_OF(ranges); i++)
+        check_spoiled(&ranges[i], i % 2 ? IGNIS_BF16 : IGNIS_F32);
+}
+
+/*  Every program, for sizes of heads that tensor cores have and have not. */
+TEST(sdpa_reads_nothing_that_is_not_seen_in_any_size_of_heads)
+{
+    static const struct {
+        int head_dim;
+        ignis_dtype dtype;
+    } sizes[] = {{24, IGNIS_BF16}, {96, IGNIS_F16}, {128, IGNIS_BF16}, {192, IGNIS_F16}, {256, IGNIS_BF16},
+                 {7, IGNIS_F16},   {72, IGNIS_F32}, {128, IGNIS_F64},  {256, IGNIS_F32}};
+    masked_case c = {2, 2, 1, 0, 45, 100, IGNIS_MASK_CAUSAL, 30, true, 0, NO_BIAS, false};
+    int i;
+    SETUP_MMA();
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        c.head_dim = sizes[i].head_dim;
+        check_spoiled(&c, sizes[i].dtype);
+    }
+}
+
+/*  In f32 and f64 a query reads nothing but what it sees itself. Key and value 20 are NaN: queries that do not see them have numbers. */
+TEST(sdpa_queries_read_what_they_see)
+{
+    enum { ROWS = 70, BAD = 20, DIM = 16 };
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_F64};
+    static const int windows[] = {0, 5};
+    int d, w, i;
+    SETUP(NULL);
+    for (d = 0; d < COUNT_OF(dtypes); d++)
+        for (w = 0; w < COUNT_OF(windows); w++) {
+            ignis_scope scope = ignis_scope_begin();
+            masked_case c = {0, 1, 1, DIM, ROWS, ROWS, IGNIS_MASK_CAUSAL, 0, false, 0, NO_BIAS, false};
+            prepared p;
+            ignis_tensor output;
+            double *out;
+            c.window = windows[w];
+            p = prepare(&c, dtypes[d], false);
+            for (i = 0; i < DIM; i++)
+                p.in[K][BAD * DIM + i] = p.in[V][BAD * DIM + i] = NAN;
+            p.inputs[K] = tensor_of(p.in[K], shape_in(&c, K), dtypes[d], false);
+            p.inputs[V] = tensor_of(p.in[V], shape_in(&c, V), dtypes[d], false);
+            output = ignis_sdpa(p.inputs[Q], p.inputs[K], p.inputs[V], &p.desc);
+            out = tensor_values(output);
+            for (i = 0; i < ROWS; i++)
+                CHECK(isfinite(out[i * DIM]) == (i < BAD || (c.window && i >= BAD + c.window)));
+            free(out);
+            discard(&p);
+            CHECK_OK(ignis_scope_end(scope));
+        }
+}
+
 /*  Whether all elements of a row are 0, and none of them is NaN. */
 static bool is_zero(const double *values, int64_t row, int width)
 {
@@ -483,6 +602,59 @@ TEST(sdpa_with_a_bias_of_infinity)
         discard(&p);
         CHECK_OK(ignis_scope_end(scope));
     }
+}
+
+/*  A large negative bias is a mask, too: every third key of each query but the first one, which has it for all keys, and is 0. There all keys count
+    alike; else those that are masked do not. */
+static void check_low_bias(const masked_case *c, ignis_dtype dtype, double value, bool decode)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_dtype its = c->wide && dtype != IGNIS_F64 ? IGNIS_F32 : dtype;
+    prepared p = prepare(c, dtype, true);
+    ignis_tensor output, weights;
+    int64_t i, k, numel = shape_numel(bias_shape(c));
+    for (i = 0; i < numel; i++)
+        if (i < c->sk || i % c->sk % 3 == 1)
+            p.in[BIAS][i] = value;
+    for (i = 0; i < c->heads * c->head_dim; i++)
+        p.in[Q][i] = 0;
+    p.inputs[Q] = tensor_of(p.in[Q], shape_in(c, Q), dtype, true);
+    p.inputs[BIAS] = p.desc.bias = tensor_of(p.in[BIAS], bias_shape(c), its, true);
+    reference(c, p.in, p.results, decode);
+    output = decode ? ignis_decode_sdpa_with(p.inputs[Q], p.inputs[K], p.inputs[V], &p.desc)
+                    : ignis_sdpa(p.inputs[Q], p.inputs[K], p.inputs[V], &p.desc);
+    check_result(c, dtype, names[OUT], ignis_tensor_data(output), p.results[OUT]);
+    if (!decode) {
+        weights = tensor_of(p.in[GRAD_OUT], shape_in(c, GRAD_OUT), dtype, false);
+        CHECK_OK(ignis_backward(output, ignis_tensor_data(weights)));
+        for (k = 0; k < INPUTS; k++)
+            check_result(c, dtype, names[k], ignis_tensor_grad(p.inputs[k]), p.results[k]);
+    }
+    discard(&p);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(sdpa_masks_by_a_low_bias)
+{
+    static const struct {
+        masked_case c;
+        bool decode;
+    } cases[] = {{{0, 2, 1, 64, 70, 70, IGNIS_MASK_NONE, 0, false, 0, BIAS_PLAIN, false}, false},
+                 {{0, 2, 1, 64, 70, 70, IGNIS_MASK_NONE, 0, false, 0, BIAS_PLAIN, true}, false},
+                 {{2, 1, 1, 24, 50, 90, IGNIS_MASK_NONE, 0, true, 2, BIAS_PLAIN, true}, false},
+                 {{0, 4, 2, 64, 1, 300, IGNIS_MASK_NONE, 0, false, 0, BIAS_PLAIN, true}, true},
+                 {{0, 2, 2, 40, 1, 100, IGNIS_MASK_NONE, 0, false, 2, BIAS_PLAIN, false}, true}};
+    static const double values[] = {-6e4, -1e9, -1e10, -1e20, -3.38e38, -3.40282346638528859e38, -1.79769313486231570e308};
+    int i, d, v;
+    SETUP_MMA();
+    for (i = 0; i < COUNT_OF(cases); i++)
+        for (d = 0; d < 4; d++)
+            for (v = 0; v < COUNT_OF(values); v++) {
+                ignis_dtype its = cases[i].c.wide && float_dtypes[d] != IGNIS_F64 ? IGNIS_F32 : float_dtypes[d];
+                double most = its == IGNIS_F16 ? 65504 : its == IGNIS_BF16 ? 3.39e38 : its == IGNIS_F32 ? 3.4028235e38 : HUGE_VAL;
+                if (-values[v] <= most)
+                    check_low_bias(&cases[i].c, float_dtypes[d], values[v], cases[i].decode);
+            }
 }
 
 /*  The bias alone is trained, or is not. */
@@ -663,6 +835,35 @@ TEST(sdpa_masks_by_wgmma_of_few_queries)
     CHECK_INT(not_by_wgmma(), 0);
 }
 
+/*  The same cases with what nobody sees spoiled, and queries ahead of all keys, which need no window. */
+TEST(sdpa_by_wgmma_reads_nothing_that_is_not_seen)
+{
+    static const masked_case more[] = {
+        {4, 2, 1, 64, 300, 299, IGNIS_MASK_CAUSAL, 0, true, 0, NO_BIAS, false},
+        {0, 1, 1, 64, 500, 200, IGNIS_MASK_CAUSAL, 0, false, 0, NO_BIAS, false},
+        {2, 2, 1, 128, 300, 100, IGNIS_MASK_CAUSAL, 0, false, 0, NO_BIAS, false},
+        {2, 1, 1, 192, 200, 90, IGNIS_MASK_CAUSAL, 0, false, 0, NO_BIAS, false},
+        {4, 1, 1, 72, 90, 128, IGNIS_MASK_NONE, 0, true, 1.5, NO_BIAS, false},
+        {4, 1, 1, 128, 90, 250, IGNIS_MASK_NONE, 0, true, 0, NO_BIAS, false},
+        {4, 1, 1, 192, 150, 150, IGNIS_MASK_CAUSAL, 0, true, 0, NO_BIAS, false},
+        {4, 1, 1, 256, 140, 150, IGNIS_MASK_NONE, 70, true, 0, NO_BIAS, false},
+        {4, 1, 1, 64, 77, 600, IGNIS_MASK_NONE, 0, true, 0, NO_BIAS, false},
+        {4, 1, 1, 72, 128, 700, IGNIS_MASK_CAUSAL, 140, true, 1.5, NO_BIAS, false},
+        {4, 1, 1, 128, 77, 700, IGNIS_MASK_NONE, 200, true, 0, NO_BIAS, false},
+        {4, 1, 1, 192, 40, 530, IGNIS_MASK_CAUSAL, 90, true, 0, NO_BIAS, false},
+        {2, 1, 1, 256, 100, 520, IGNIS_MASK_CAUSAL, 60, true, 0, NO_BIAS, false},
+        {1, 1, 1, 128, 200, 2100, IGNIS_MASK_CAUSAL, 0, true, 0, NO_BIAS, false},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(by_wgmma); i++)
+        if (by_wgmma[i].lengths || by_wgmma[i].window)
+            check_spoiled(&by_wgmma[i], i % 2 ? IGNIS_F16 : IGNIS_BF16);
+    for (i = 0; i < COUNT_OF(more); i++)
+        check_spoiled(&more[i], i % 2 ? IGNIS_BF16 : IGNIS_F16);
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
 TEST(sdpa_by_wgmma_of_sequences_without_keys)
 {
     SETUP_WGMMA();
@@ -723,10 +924,10 @@ TEST(sdpa_masks_by_wgmma_have_the_same_bits_in_any_order)
 
 /* decode -------------------------------------------------------------------------------------------------------- */
 
-static void check_decode(const masked_case *c, ignis_dtype dtype)
+static void check_decode_of(const masked_case *c, ignis_dtype dtype, bool spoiled)
 {
     ignis_scope scope = ignis_scope_begin();
-    prepared p = prepare(c, dtype, true);
+    prepared p = prepare_for(c, dtype, true, true, spoiled);
     ignis_tensor output;
     reference(c, p.in, p.results, true);
     output = ignis_decode_sdpa_with(p.inputs[Q], p.inputs[K], p.inputs[V], &p.desc);
@@ -737,6 +938,8 @@ static void check_decode(const masked_case *c, ignis_dtype dtype)
     discard(&p);
     CHECK_OK(ignis_scope_end(scope));
 }
+
+static void check_decode(const masked_case *c, ignis_dtype dtype) { check_decode_of(c, dtype, false); }
 
 /*  Each option alone, then together; splits that shorter sequences leave empty; groups of heads for each program. */
 TEST(decode_sdpa_masks)
@@ -756,6 +959,21 @@ TEST(decode_sdpa_masks)
         for (d = 0; d < 4; d++)
             if (d == 3 || i == 4 || i == 5)
                 check_decode(&decoded[i], float_dtypes[d]);
+}
+
+TEST(decode_sdpa_reads_nothing_that_is_not_seen)
+{
+    static const masked_case decoded[] = {
+        {4, 4, 1, 64, 1, 333, IGNIS_MASK_CAUSAL, 0, true, 0, NO_BIAS, false},
+        {4, 6, 2, 40, 1, 333, IGNIS_MASK_CAUSAL, 50, true, 3, BIAS_WHOLE, false},
+        {0, 2, 2, 200, 1, 100, IGNIS_MASK_CAUSAL, 33, false, 0, NO_BIAS, false},
+        {3, 3, 3, 31, 1, 67, IGNIS_MASK_CAUSAL, 7, true, 0, NO_BIAS, false},
+    };
+    int i, d;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(decoded); i++)
+        for (d = 0; d < 4; d++)
+            check_decode_of(&decoded[i], float_dtypes[d], true);
 }
 
 /*  Without options it is ignis_decode_sdpa, bit for bit; with a scale it is not. */
