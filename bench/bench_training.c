@@ -577,6 +577,8 @@ static void bench_attention(void)
         {"D128 causal S16384 window 4096 heads 32/8", 128, 32, 8, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 4096},
         {"D128 causal S16384 window 512", 128, 16, 16, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 512},
         {"D128 full S4096 lengths", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, true},
+        {"D128 full S4000 lengths", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, true},
+        {"D64 causal S1000 lengths", 64, 32, 32, 16, 1000, 1000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0, true},
         {"D256 causal S4096 softcap heads 16/8", 256, 16, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 50},
         {"D256 causal S8192 window 4096 softcap heads 16/8", 256, 16, 8, 2, 8192, 8192, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 4096, 50},
         {"D64 full S512 bias", 64, 12, 12, 32, 512, 512, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, false, 512},

@@ -242,6 +242,8 @@ def bench_attention():
         ("D128 causal S16384 window 4096 heads 32/8", 128, 32, 8, 1, 16384, True, dict(window=4096)),
         ("D128 causal S16384 window 512", 128, 16, 16, 1, 16384, True, dict(window=512)),
         ("D128 full S4096 lengths", 128, 16, 16, 4, 4096, False, dict(lengths=True)),
+        ("D128 full S4000 lengths", 128, 16, 16, 4, 4000, False, dict(lengths=True)),
+        ("D64 causal S1000 lengths", 64, 32, 32, 16, 1000, True, dict(lengths=True)),
         ("D256 causal S4096 softcap heads 16/8", 256, 16, 8, 4, 4096, True, dict(softcap=50)),
         ("D256 causal S8192 window 4096 softcap heads 16/8", 256, 16, 8, 2, 8192, True, dict(window=4096, softcap=50)),
         ("D64 full S512 bias", 64, 12, 12, 32, 512, False, dict(bias=512)),

@@ -485,6 +485,8 @@ static void attention_test_begin(attention_test *t, const cache_case *c, ignis_d
     step_end(&op);
     t->k = room(IGNIS_SHAPE(PAGES, c->kv_heads, 16, c->head_dim), dtype);
     t->v = room(IGNIS_SHAPE(PAGES, c->kv_heads, 16, c->head_dim), dtype);
+    CHECK_OK(ignis_array_fill(handle_of(t->k), NAN)); /* what pages have that were another's, and nobody may read */
+    CHECK_OK(ignis_array_fill(handle_of(t->v), NAN));
     if (c->normed) {
         t->q_weight = room_noise(IGNIS_SHAPE(c->head_dim), dtype, 11, 1, &t->q_norm);
         t->k_weight = room_noise(IGNIS_SHAPE(c->head_dim), dtype, 12, 1, &t->k_norm);
