@@ -184,7 +184,9 @@
         Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
         ($IGNIS_CACHE_DIR, else ~/.cache/ignis; beyond 256 MiB the least recently used are deleted). A cached kernel needs no
         compiler run. The version of NVRTC is part of the key, so that another one compiles anew; where there is none, what the last one has
-        left is used. Errors name your file and line (ignis_kernel_desc.name).
+        left is used. Errors name your file and line (ignis_kernel_desc.name). A folder or a file of it that is another user's, or that others may
+        write to, is not used, and the logger says so: what lies there could be anybody's program. The same holds for bundles and records that the
+        environment names. A program that has more rights than whoever starts it (setuid, capabilities of its file) reads no variable at all.
 
         #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
         (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
@@ -4444,6 +4446,9 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/auxv.h>
+#endif
 #if defined(__GLIBC__) ? !defined(__USE_XOPEN2K8) : defined(IGNIS__TOO_LATE)
 #error "ignis.h: with -std=c99 or c11, put #define _POSIX_C_SOURCE 200809L above the first #include of this file"
 #endif
@@ -4938,7 +4943,19 @@ static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
 #endif
 static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
-static const char *ignis__env(const char *name) { return getenv(name); }
+/*  The one place that reads the environment. Whoever starts a program that has more rights than they have - setuid, setgid, capabilities of its
+    file - says nothing by it: no library, no file, no folder. */
+static const char *ignis__env(const char *name)
+{
+#if defined(__linux__)
+    bool secure = getauxval(AT_SECURE) != 0;
+#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__) || defined(__DragonFly__)
+    bool secure = issetugid() != 0;
+#else
+    bool secure = getuid() != geteuid() || getgid() != getegid();
+#endif
+    return secure ? NULL : getenv(name);
+}
 
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
@@ -5175,8 +5192,9 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 
 /*  Files of tensors: read in parts, flushed and renamed when written. */
 
-/*  What a file to write to may be: a new one only; one that is added to; one that takes the place of what was there. */
-typedef enum ignis__file_how { IGNIS__FILE_NEW, IGNIS__FILE_APPEND, IGNIS__FILE_REPLACE } ignis__file_how;
+/*  What a file to write to may be: a new one only; one that is added to, which is no link; one that takes the place of what was there; a new one
+    that nobody else may read. */
+typedef enum ignis__file_how { IGNIS__FILE_NEW, IGNIS__FILE_APPEND, IGNIS__FILE_REPLACE, IGNIS__FILE_PRIVATE } ignis__file_how;
 
 #ifdef _WIN32
 
@@ -5213,7 +5231,7 @@ IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file)
 /*  A file to write to, or null. */
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
-    static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS};
+    static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
     HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE, IGNIS__SHARE_ALL,
                                        dispositions[how], FILE_ATTRIBUTE_NORMAL);
     int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle((intptr_t)handle, _O_WRONLY | _O_BINARY);
@@ -5228,6 +5246,10 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
 IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }
 /*  The same for the name of a file that was renamed, where the system can do it. */
 IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
+/*  Whether nobody else owns a file or may write to it: folders of a user are so on Windows. */
+static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
+static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
+static bool ignis__folder_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
 /*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
@@ -5278,8 +5300,8 @@ IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 /*  A file to write to, or null. */
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
-    static const int flags[] = {O_EXCL, O_APPEND, O_TRUNC};
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags[how], 0666);
+    static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL}, modes[] = {0666, 0644, 0666, 0600};
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags[how], modes[how]);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
         close(descriptor);
@@ -5304,6 +5326,34 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path
     (void)fsync(descriptor);
     close(descriptor);
 }
+/*  Whether a file or folder is this user's, or root's, and nobody else may write to it: else `why` says what is wrong. */
+IGNIS__COLD static bool ignis__stat_is_private(const struct stat *info, char *why, size_t size)
+{
+    *why = 0;
+    if (info->st_uid != geteuid() && info->st_uid != 0)
+        snprintf(why, size, "it is of user %lu, and we are user %lu", (unsigned long)info->st_uid, (unsigned long)geteuid());
+    else if (info->st_mode & 022)
+        snprintf(why, size, "others may write to it (mode 0%o); chmod go-w it", (unsigned)info->st_mode & 07777);
+    return *why == 0;
+}
+static bool ignis__file_is_private(int file, char *why, size_t size)
+{
+    struct stat info;
+    *why = 0;
+    if (fstat(file, &info) != 0)
+        snprintf(why, size, "%s", strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        snprintf(why, size, "it is no regular file");
+    return *why == 0 && ignis__stat_is_private(&info, why, size);
+}
+static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return ignis__file_is_private(fileno(file), why, size); }
+/*  The same of a folder; one that is not there is nobody's. */
+static bool ignis__folder_is_private(const char *path, char *why, size_t size)
+{
+    struct stat info;
+    *why = 0;
+    return stat(path, &info) != 0 || ignis__stat_is_private(&info, why, size);
+}
 /*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
@@ -5313,12 +5363,16 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 #endif
 
-/*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read. */
-IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
+/*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read, or where `why` is given, when others own it or may write to
+    it, which *why then says; else it is "". */
+IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, char *why, size_t why_size)
 {
     int64_t length = 0;
     int file = ignis__file_open(path, &length);
-    void *data = file < 0 ? NULL : ignis__alloc((size_t)length + 1);
+    bool taken = file >= 0 && (!why || ignis__file_is_private(file, why, why_size));
+    void *data = taken ? ignis__alloc((size_t)length + 1) : NULL;
+    if (why && file < 0)
+        *why = 0;
     *size = (size_t)length;
     if (data && ignis__file_read_at(file, 0, data, length) != length) {
         ignis__free(data);
@@ -5328,6 +5382,8 @@ IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
         ignis__file_close(file);
     return data;
 }
+
+IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size) { return ignis__file_read_as(path, size, NULL, 0); }
 
 /*  A name for a file that is to become `path` by renaming: in the same folder, and no other thread's or process's. The time tells processes of
     one number apart, as of two containers, or of one that is started again after it was killed. */
@@ -12051,7 +12107,8 @@ IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_
     snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0], (unsigned long long)key[1]);
 }
 
-IGNIS__COLD static void ignis__cache_warn(const char *what, const char *path)
+/*  why: "", or the reason. */
+IGNIS__COLD static void ignis__cache_warn(const char *what, const char *path, const char *why)
 {
     bool warned;
     ignis__mutex_lock(&ignis__kernels_state.lock);
@@ -12060,10 +12117,30 @@ IGNIS__COLD static void ignis__cache_warn(const char *what, const char *path)
     ignis__mutex_unlock(&ignis__kernels_state.lock);
     if (!warned)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CACHE_IO,
-                    "ignis_kernel_compile: cannot %s %s; kernels are compiled again in every process. ignis_desc.cache_dir or "
-                    "IGNIS_CACHE_DIR names "
-                    "another folder, \"off\" none",
-                    what, path);
+                    "ignis_kernel_compile: cannot %s %s%s%s; kernels are compiled again in every process. ignis_desc.cache_dir or "
+                    "IGNIS_CACHE_DIR names another folder, \"off\" none",
+                    what, path, *why ? ": " : "", why);
+}
+
+/*  Reads a file of the cache. One that others own or may write to is left alone: it could be anybody's program. */
+IGNIS__COLD static void *ignis__cache_read(const char *path, size_t *size)
+{
+    char why[160];
+    void *data = ignis__file_read_as(path, size, why, sizeof why);
+    if (*why)
+        ignis__cache_warn("use", path, why);
+    return data;
+}
+
+/*  Makes the folder of the cache; false, and a warning: it is not there, or others own it or may write to it. */
+IGNIS__COLD static bool ignis__cache_folder(void)
+{
+    const char *folder = ignis__kernels_state.cache_dir;
+    char why[160] = "";
+    if (ignis__folder_make_all(folder) && ignis__folder_is_private(folder, why, sizeof why))
+        return true;
+    ignis__cache_warn(*why ? "use the folder" : "make the folder", folder, why);
+    return false;
 }
 
 IGNIS__COLD static bool ignis__image_from_disk(ignis__image *image)
@@ -12075,7 +12152,7 @@ IGNIS__COLD static bool ignis__image_from_disk(ignis__image *image)
     if (!ignis__kernels_state.cache_dir[0])
         return false;
     ignis__cache_path(path, sizeof path, image->key);
-    file = (char *)ignis__file_read(path, &size);
+    file = (char *)ignis__cache_read(path, &size);
     if (!file)
         return false;
     if (size < sizeof header)
@@ -12105,15 +12182,24 @@ typedef struct ignis__cache_scan {
     char oldest[1024];
 } ignis__cache_scan;
 
+/*  Whether a file of the folder is the cache's own: the name of an image, 32 hexadecimal digits, or of what was to become one, or nvrtc.txt. */
+static bool ignis__cache_is_own(const char *name)
+{
+    size_t length = strlen(name), digits = strspn(name, "0123456789abcdef"), part = strlen(".ignis-part");
+    const char *behind = digits == 32 ? name + 32 : name;
+    if (digits == 32 && strcmp(behind, ".ignis") == 0)
+        return true;
+    return (digits == 32 ? strncmp(behind, ".ignis.", 7) == 0 : strncmp(name, "nvrtc.txt.", 10) == 0) && length > part &&
+           strcmp(name + length - part, ".ignis-part") == 0;
+}
+
 IGNIS__COLD static void ignis__cache_scan_file(void *context, const char *name)
 {
     ignis__cache_scan *scan = (ignis__cache_scan *)context;
     char path[1024];
     int64_t size, time;
-    const char *dot = strrchr(name, '.');
-    bool ours = dot && (strcmp(dot, ".ignis") == 0 || strcmp(dot, ".ignis-part") == 0);
     snprintf(path, sizeof path, "%s/%s", ignis__kernels_state.cache_dir, name);
-    if (!ours || !ignis__file_info(path, &size, &time))
+    if (!ignis__cache_is_own(name) || !ignis__file_info(path, &size, &time))
         return;
     scan->total += size;
     if (!scan->oldest[0] || time < scan->oldest_time) {
@@ -12150,7 +12236,7 @@ IGNIS__COLD static void ignis__cache_sign(void)
     snprintf(path, sizeof path, "%s/nvrtc.txt", ignis__kernels_state.cache_dir);
     snprintf(text, sizeof text, "%llx\n", (unsigned long long)release);
     part = ignis__file_part_path(path);
-    file = part ? ignis__file_create(part, IGNIS__FILE_NEW) : NULL;
+    file = part ? ignis__file_create(part, IGNIS__FILE_PRIVATE) : NULL;
     ok = file != NULL;
     if (ok) {
         ok = fwrite(text, strlen(text), 1, file) == 1;
@@ -12160,7 +12246,7 @@ IGNIS__COLD static void ignis__cache_sign(void)
     }
     ignis__free(part);
     if (!ok)
-        ignis__cache_warn("write", path);
+        ignis__cache_warn("write", path, "");
 }
 
 IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
@@ -12170,12 +12256,8 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
     size_t lowered_size = strlen(image->lowered) + 1;
     FILE *file;
     bool ok;
-    if (!ignis__kernels_state.cache_dir[0])
+    if (!ignis__kernels_state.cache_dir[0] || !ignis__cache_folder())
         return;
-    if (!ignis__folder_make_all(ignis__kernels_state.cache_dir)) {
-        ignis__cache_warn("make the folder", ignis__kernels_state.cache_dir);
-        return;
-    }
     memcpy(header.magic, ignis__cache_magic, sizeof header.magic);
     memcpy(header.key, image->key, sizeof header.key);
     header.lowered_size = lowered_size;
@@ -12183,9 +12265,9 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
     header.checksum = ignis__hash(ignis__hash(IGNIS__HASH_START, image->lowered, lowered_size), image->data, image->size);
     ignis__cache_path(path, sizeof path, image->key);
     part = ignis__file_part_path(path);
-    file = part ? ignis__file_create(part, IGNIS__FILE_NEW) : NULL;
+    file = part ? ignis__file_create(part, IGNIS__FILE_PRIVATE) : NULL;
     if (!file) {
-        ignis__cache_warn("write", part ? part : path);
+        ignis__cache_warn("write", part ? part : path, "");
         ignis__free(part);
         return;
     }
@@ -12195,7 +12277,7 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
     ok = ok && ignis__file_rename(part, path);
     if (!ok) {
         (void)ignis__file_remove(part);
-        ignis__cache_warn("write", path);
+        ignis__cache_warn("write", path, "");
     }
     ignis__free(part);
     ignis__cache_sign();
@@ -12449,7 +12531,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_there(const char *call)
 IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
 {
     struct ignis__loaded *nvrtc = &ignis__libraries[IGNIS_LIBRARY_NVRTC];
-    char path[1024], *text;
+    char path[1024], why[160] = "", *text;
     uint64_t release;
     size_t size = 0;
     if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) || ignis__nvrtc_there(call)))
@@ -12457,7 +12539,7 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     ignis__mutex_lock(&ignis__kernels_state.lock);
     if (!ignis__kernels_state.last_read && ignis__kernels_state.cache_dir[0]) {
         snprintf(path, sizeof path, "%s/nvrtc.txt", ignis__kernels_state.cache_dir);
-        text = (char *)ignis__file_read(path, &size);
+        text = (char *)ignis__file_read_as(path, &size, why, sizeof why);
         if (text) {
             text[size] = 0;
             ignis__kernels_state.last_release = (uint64_t)strtoull(text, NULL, 16);
@@ -12467,6 +12549,8 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     ignis__kernels_state.last_read = true;
     release = ignis__kernels_state.last_release;
     ignis__mutex_unlock(&ignis__kernels_state.lock);
+    if (*why)
+        ignis__cache_warn("use", path, why);
     return release;
 }
 
@@ -12703,10 +12787,11 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
 static struct {
     ignis__mutex lock;
     char path[1024]; /* "": nothing is recorded */
+    bool from_environment;
     uint64_t *lines; /* hashes of those that are written */
     int count, room;
     bool broken; /* a warning was given */
-} ignis__requests = {IGNIS__MUTEX_INIT, {0}, NULL, 0, 0, false};
+} ignis__requests = {IGNIS__MUTEX_INIT, {0}, false, NULL, 0, 0, false};
 
 #define IGNIS__EVERY_ARCH 999
 
@@ -12787,11 +12872,20 @@ IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__pro
     ignis__text_add(text, "\n");
 }
 
-/*  Adds a line to a file: one write, so that lines of several processes stay whole. */
-IGNIS__COLD static bool ignis__line_append(const char *path, const char *line)
+/*  Adds a line to a file: one write, so that lines of several processes stay whole. A link is not followed; is_private: nor is a file written that
+    others own or may write to. False: *why says the reason. */
+IGNIS__COLD static bool ignis__line_append(const char *path, const char *line, bool is_private, char *why, size_t size)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_APPEND);
-    bool ok = file && setvbuf(file, NULL, _IONBF, 0) == 0 && fwrite(line, strlen(line), 1, file) == 1;
+    bool ok;
+    *why = 0;
+    if (file && is_private && !ignis__stream_is_private(file, why, size)) {
+        fclose(file);
+        return false;
+    }
+    ok = file && setvbuf(file, NULL, _IONBF, 0) == 0 && fwrite(line, strlen(line), 1, file) == 1;
+    if (!ok)
+        ignis__system_error(why, size);
     return file && fclose(file) == 0 && ok;
 }
 
@@ -12820,7 +12914,7 @@ IGNIS__COLD static bool ignis__request_is_new(uint64_t hash)
 IGNIS__COLD static void ignis__request_add(const ignis__program *program, int first, int last)
 {
     ignis__text text;
-    char *line = NULL;
+    char *line = NULL, why[160] = "out of memory";
     size_t size = 0;
     int turn;
     if (!ignis__requests.path[0])
@@ -12832,10 +12926,11 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
             break;
     }
     ignis__mutex_lock(&ignis__requests.lock);
-    if (!line || (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) && !ignis__line_append(ignis__requests.path, line) &&
-                  !ignis__requests.broken)) {
+    if (!line ||
+        (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) &&
+         !ignis__line_append(ignis__requests.path, line, ignis__requests.from_environment, why, sizeof why) && !ignis__requests.broken)) {
         ignis__requests.broken = true;
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s", program->name, ignis__requests.path);
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name, ignis__requests.path, why);
     }
     ignis__mutex_unlock(&ignis__requests.lock);
     ignis__free(line);
@@ -13583,15 +13678,16 @@ static void ignis__bundle_close(void)
 IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc *desc)
 {
     const char *env = ignis__env("IGNIS_RECORD"), *path = desc->record ? desc->record : env ? env : "";
-    char line[32];
+    char line[32], why[160];
     ignis__requests.broken = false;
     if (strlen(path) >= sizeof ignis__requests.path)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the path of the record is longer than %d bytes",
                              (int)sizeof ignis__requests.path - 1);
     snprintf(ignis__requests.path, sizeof ignis__requests.path, "%s", path);
     snprintf(line, sizeof line, "ignis %d\n", IGNIS_VERSION);
-    if (*path && !ignis__line_append(path, line))
-        return ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "written") == IGNIS_OK;
+    ignis__requests.from_environment = !desc->record;
+    if (*path && !ignis__line_append(path, line, !desc->record, why, sizeof why))
+        return ignis__refuse(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s", desc->record ? "" : "IGNIS_RECORD: ", path, why);
     return true;
 }
 
@@ -13601,15 +13697,16 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
     const char *env = ignis__env("IGNIS_BUNDLE"), *path = desc->bundle ? NULL : desc->bundle_path ? desc->bundle_path : env;
     const void *data = desc->bundle;
     size_t size = desc->bundle_size;
-    char why[300];
+    char why[300] = "";
     ignis__text text;
     if (desc->bundle && desc->bundle_path)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle");
     if (!data && (!path || !*path))
         return true;
     snprintf(bundle->from, sizeof bundle->from, "%s", data ? "ignis_desc.bundle" : path);
-    if (!data && (data = bundle->memory = ignis__file_read(path, &size)) == NULL)
-        return ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "read") == IGNIS_OK;
+    if (!data && (data = bundle->memory = ignis__file_read_as(path, &size, desc->bundle_path ? NULL : why, sizeof why)) == NULL)
+        return *why ? ignis__refuse(IGNIS_DIAG_BUNDLE_IO, call, "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path, why)
+                    : ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "read") == IGNIS_OK;
     ignis__text_begin(&text, why, sizeof why);
     if (!ignis__bundle_open(bundle, data, size, &text))
         return ignis__refuse(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is damaged, or no bundle: %s", bundle->from, why);
@@ -15449,6 +15546,7 @@ IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
     char *dir = ignis__kernels_state.cache_dir;
     size_t size = sizeof ignis__kernels_state.cache_dir;
     static bool locks_made;
+    char why[160];
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__kernels_state.compiling) && !locks_made; i++)
         ignis__mutex_init(&ignis__kernels_state.compiling[i]);
@@ -15461,23 +15559,23 @@ IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
     dir[0] = 0;
     if (chosen && strcmp(chosen, "off") == 0)
         return;
-    if (chosen && strlen(chosen) < size) {
+    if (chosen && strlen(chosen) >= size)
+        ignis__cache_warn("use the folder (its name is too long)", chosen, "");
+    else if (chosen)
         snprintf(dir, size, "%s", chosen);
-        return;
-    }
-    if (chosen) {
-        ignis__cache_warn("use the folder (its name is too long)", chosen);
-        return;
-    }
 #ifdef _WIN32
-    if (ignis__env("LOCALAPPDATA") && strlen(ignis__env("LOCALAPPDATA")) + 16 < size)
+    else if (ignis__env("LOCALAPPDATA") && strlen(ignis__env("LOCALAPPDATA")) + 16 < size)
         snprintf(dir, size, "%s\\ignis\\kernels", ignis__env("LOCALAPPDATA"));
 #else
-    if (ignis__env("XDG_CACHE_HOME") && *ignis__env("XDG_CACHE_HOME") && strlen(ignis__env("XDG_CACHE_HOME")) + 16 < size)
+    else if (ignis__env("XDG_CACHE_HOME") && *ignis__env("XDG_CACHE_HOME") && strlen(ignis__env("XDG_CACHE_HOME")) + 16 < size)
         snprintf(dir, size, "%s/ignis", ignis__env("XDG_CACHE_HOME"));
     else if (ignis__env("HOME") && *ignis__env("HOME") && strlen(ignis__env("HOME")) + 16 < size)
         snprintf(dir, size, "%s/.cache/ignis", ignis__env("HOME"));
 #endif
+    if (dir[0] && !ignis__folder_is_private(dir, why, sizeof why)) {
+        ignis__cache_warn("use the folder", dir, why);
+        dir[0] = 0;
+    }
 }
 
 /*  Unloads Ignis' own kernels from a device; its context is current. */
@@ -23107,7 +23205,7 @@ IGNIS__COLD static void ignis__measured_read(void)
     if (ignis__measurements.is_read || !ignis__measured_path(path, sizeof path))
         return;
     ignis__measurements.is_read = true;
-    text = (char *)ignis__file_read(path, &size);
+    text = (char *)ignis__cache_read(path, &size);
     for (line = text; line && line < text + size; line++) {
         char *end = (char *)memchr(line, '\n', (size_t)(text + size - line)), *word;
         unsigned long long key;
@@ -23124,10 +23222,9 @@ IGNIS__COLD static void ignis__measured_read(void)
 
 IGNIS__COLD static void ignis__measured_write(const char *line)
 {
-    char path[1024];
-    if (ignis__measured_path(path, sizeof path) &&
-        !(ignis__folder_make_all(ignis__kernels_state.cache_dir) && ignis__line_append(path, line)))
-        ignis__cache_warn("write", path);
+    char path[1024], why[160];
+    if (ignis__measured_path(path, sizeof path) && ignis__cache_folder() && !ignis__line_append(path, line, true, why, sizeof why))
+        ignis__cache_warn("write", path, why);
 }
 
 /*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */

@@ -1182,6 +1182,58 @@ TEST(a_damaged_bundle_is_refused)
     free(copy_of);
 }
 
+#ifndef _WIN32
+/*  Bundles and records that the environment names are this user's, and nobody else may write to them; links are not followed to write. */
+TEST(the_environment_names_files_of_ones_own)
+{
+    static const struct {
+        unsigned mode, owner;
+        const char *said;
+    } ways[] = {{0666, 0, "others may write to it (mode 0666)"},
+                {0660, 0, "others may write to it (mode 0660)"},
+                {0, 12345, "it is of user 12345, and we are user "}};
+    ignis_desc desc = test_desc(NULL);
+    ignis_kernel_desc plus = plus_desc(step_five);
+    char target_of[300];
+    size_t size, before;
+    int i;
+    free(small_bundle(&size));
+    for (i = 0; i < COUNT_OF(ways); i++) {
+        const char *path;
+        if (ways[i].owner && geteuid() != 0)
+            continue;
+        for (path = bundle_file; path; path = path == bundle_file ? record : NULL) {
+            const char *variable = path == record ? "IGNIS_RECORD" : "IGNIS_BUNDLE";
+            CHECK_INT(ways[i].mode ? chmod(path, ways[i].mode) : chown(path, ways[i].owner, ways[i].owner), 0);
+            setenv(variable, path, 1);
+            CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_BUNDLE_IO);
+            CHECK_MESSAGE_HAS(variable);
+            CHECK_MESSAGE_HAS(path);
+            CHECK_MESSAGE_HAS(ways[i].said);
+            CHECK_INT(chmod(path, 0644), 0);
+            if (ways[i].owner)
+                CHECK_INT(chown(path, geteuid(), getegid()), 0);
+            SETUP(&desc);
+            CHECK(plus_adds(&plus, 5));
+            CHECK_OK(ignis_shutdown());
+            unsetenv(variable);
+        }
+    }
+    snprintf(target_of, sizeof target_of, "%s/target", test_folder);
+    test_write_file(target_of, "mine\n", 5);
+    remove(record);
+    CHECK_INT(symlink(target_of, record), 0);
+    for (i = 0; i < 2; i++) { /* whoever names it */
+        desc.record = i ? record : NULL;
+        setenv("IGNIS_RECORD", record, 1);
+        CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_BUNDLE_IO);
+        unsetenv("IGNIS_RECORD");
+    }
+    free(text_of(target_of, &before));
+    CHECK_INT(before, 5);
+}
+#endif
+
 TEST(a_bundle_of_another_version_is_told)
 {
     size_t size;

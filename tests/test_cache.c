@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
 enum { MAX_FILES = 32, PROCESSES = 8 };
 
 static char folder[256]; /* of the test that is running */
@@ -687,6 +689,102 @@ TEST(a_limit_below_one_file_keeps_the_folder_small)
     CHECK(!use(1));
     CHECK(!use(2));
     CHECK(cached().count <= 1);
+}
+
+/*  Only the cache's own files make room for others. */
+TEST(files_of_a_user_stay)
+{
+    static const char *const names[] = {"game.ignis",
+                                        "0123456789abcdef0123456789abcde.ignis",
+                                        "0123456789abcdef0123456789abcdef0.ignis",
+                                        "save.ignis-part",
+                                        "0123456789ABCDEF0123456789ABCDEF.ignis",
+                                        "0123456789abcdef0123456789abcdef.txt",
+                                        "notes.txt",
+                                        "0123456789abcdef0123456789abcdef-x.ignis",
+                                        "x.0123456789abcdef0123456789abcdef.ignis",
+                                        "products.txt",
+                                        "nvrtc.txt.old",
+                                        "game.ignis.1-2-3.ignis-part"};
+    static const char *const own[] = {"0123456789abcdef0123456789abcdef.ignis", "0123456789abcdef0123456789abcdef.ignis.1-2-3.ignis-part",
+                                      "nvrtc.txt.1-2-3.ignis-part"};
+    ignis_desc desc = test_desc(NULL);
+    char path[600];
+    int i;
+    setup_in("users");
+    CHECK_OK(ignis_shutdown());
+    for (i = 0; i < COUNT_OF(names) + COUNT_OF(own); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, i < COUNT_OF(names) ? names[i] : own[i - COUNT_OF(names)]);
+        test_write_file(path, "mine", 4);
+        set_age(path, 5000);
+    }
+    desc.cache_dir = folder;
+    desc.cache_limit = 1;
+    SETUP(&desc);
+    CHECK(!use(1));
+    for (i = 0; i < COUNT_OF(names) + COUNT_OF(own); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, i < COUNT_OF(names) ? names[i] : own[i - COUNT_OF(names)]);
+        CHECK_INT(access(path, F_OK), i < COUNT_OF(names) ? 0 : -1);
+    }
+}
+
+/* --- what others may have planted --------------------------------------------------------------------------------------- */
+
+/*  A folder or a file that others own or may write to is not used, and a warning says so. */
+TEST(what_others_may_write_is_not_used)
+{
+    static const struct {
+        bool is_folder;
+        unsigned mode, owner; /* 0: as it is */
+        const char *said;
+    } ways[] = {{true, 0777, 0, "others may write to it (mode 0777)"},      {true, 0770, 0, "others may write to it (mode 0770)"},
+                {true, 01777, 0, "others may write to it (mode 01777)"},    {false, 0666, 0, "others may write to it (mode 0666)"},
+                {false, 0660, 0, "others may write to it (mode 0660)"},     {true, 0, 12345, "it is of user 12345, and we are user 0"},
+                {false, 0, 12345, "it is of user 12345, and we are user 0"}};
+    char name[32], path[600];
+    files all;
+    int i, before;
+    NEEDS_POSIX("modes of folders");
+    for (i = 0; i < COUNT_OF(ways); i++) {
+        if (ways[i].owner && geteuid() != 0)
+            continue;
+        snprintf(name, sizeof name, "planted%d", i);
+        setup_in(name);
+        CHECK(!use(1));
+        CHECK_OK(ignis_shutdown());
+        all = cached();
+        REQUIRE(all.count == 1);
+        snprintf(path, sizeof path, "%s", ways[i].is_folder ? folder : all.path[0]);
+        CHECK_INT(ways[i].mode ? chmod(path, ways[i].mode) : chown(path, ways[i].owner, ways[i].owner), 0);
+        before = test_log_count(IGNIS_DIAG_CACHE_IO);
+        setup_in(NULL);
+        CHECK(!use(1)); /* compiled, and not what lies there */
+        CHECK_INT(test_log_count(IGNIS_DIAG_CACHE_IO), before + 1);
+        CHECK_HAS(test_log_text(IGNIS_DIAG_CACHE_IO), ways[i].said);
+        CHECK_HAS(test_log_text(IGNIS_DIAG_CACHE_IO), path);
+        CHECK_OK(ignis_shutdown());
+        setup_in(NULL);
+        CHECK(use(1) == !ways[i].is_folder); /* a file is replaced, a folder is not written to */
+        CHECK_OK(ignis_shutdown());
+    }
+}
+
+/*  Files that only this user may write, whatever their umask lets others do. */
+TEST(files_of_the_cache_are_closed_to_others)
+{
+    mode_t before = umask(0);
+    struct stat info;
+    files all;
+    NEEDS_POSIX("modes of files");
+    setup_in("umask");
+    CHECK(!use(1));
+    CHECK_OK(ignis_shutdown());
+    (void)umask(before);
+    all = cached();
+    REQUIRE(all.count == 1 && stat(all.path[0], &info) == 0);
+    CHECK_INT(info.st_mode & 077, 0);
+    setup_in(NULL);
+    CHECK(use(1));
 }
 
 int main(int argc, char **argv)

@@ -4,6 +4,8 @@
 
 #include "processes.h"
 
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
 static const char *const kernel_source = "extern \"C\" __global__ void one(float *x) { x[0] = 1.0f; }\n";
 
 /*  Sets an environment variable for one test; null unsets it. */
@@ -298,4 +300,81 @@ TEST(library_query_tells_cublaslt)
     check_library(IGNIS_LIBRARY_CUBLASLT, 11000);
 }
 
-int main(int argc, char **argv) { return process_role(argc, argv) ? search_for_driver() : test_run(argc, argv); }
+/* --- programs with more rights than whoever starts them ------------------------------------------------------------------- */
+
+/*  Variables that name a library, a file or a folder. */
+static const char *const paths_of_environment[] = {"IGNIS_CUDA_LIBRARY",
+                                                   "IGNIS_NVRTC_LIBRARY",
+                                                   "IGNIS_CUBLAS_LIBRARY",
+                                                   "IGNIS_NCCL_LIBRARY",
+                                                   "IGNIS_CACHE_DIR",
+                                                   "IGNIS_RECORD",
+                                                   "IGNIS_BUNDLE",
+                                                   "IGNIS_DRY_RUN",
+                                                   "IGNIS_COMM_DIR",
+                                                   "CUDA_PATH",
+                                                   "CUDA_HOME",
+                                                   "VIRTUAL_ENV",
+                                                   "CONDA_PREFIX",
+                                                   "XDG_CACHE_HOME",
+                                                   "XDG_RUNTIME_DIR",
+                                                   "TMPDIR",
+                                                   "HOME"};
+
+#ifndef _WIN32
+enum { SECURE_FAILED = 1, SECURE_NOT = 77 };
+
+/*  In a process that runs as another user than its caller: 0 when no variable is seen. */
+static int see_nothing(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    int i, seen = 0;
+    if (getuid() == geteuid())
+        return SECURE_NOT; /* the file system has no setuid */
+    for (i = 0; i < COUNT_OF(paths_of_environment); i++)
+        seen += ignis__env(paths_of_environment[i]) != NULL;
+    desc.dry_run = true; /* IGNIS_RECORD and IGNIS_BUNDLE name what cannot be written or read */
+    return seen || ignis_setup(&desc) != IGNIS_OK || ignis__kernels_state.cache_dir[0] || ignis_shutdown() != IGNIS_OK ? SECURE_FAILED : 0;
+}
+#endif
+
+TEST(more_rights_than_the_caller_read_no_environment)
+{
+#ifdef _WIN32
+    SKIP("Windows has no setuid");
+#else
+    char folder[] = "/tmp/ignis-setuid-XXXXXX", program[64], copy[400];
+    int status = 0, i;
+    pid_t child;
+    if (geteuid() != 0)
+        SKIP("only root can make a program of another user's");
+    REQUIRE(mkdtemp(folder) && chmod(folder, 0755) == 0);
+    snprintf(program, sizeof program, "%s/program", folder);
+    snprintf(copy, sizeof copy, "cp /proc/%ld/exe %s && chmod 4755 %s", (long)getpid(), program, program);
+    CHECK_INT(system(copy), 0);
+    child = fork();
+    if (child == 0) {
+        for (i = 0; i < COUNT_OF(paths_of_environment); i++)
+            setenv(paths_of_environment[i], "/nowhere/at/all", 1);
+        if (setgid(65534) == 0 && setuid(65534) == 0)
+            execl(program, program, "--role", "secure", (char *)NULL);
+        _exit(SECURE_FAILED);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    CHECK_INT(remove(program), 0);
+    CHECK_INT(rmdir(folder), 0);
+    if (WEXITSTATUS(status) == SECURE_NOT)
+        SKIP("programs run with the rights of their caller here");
+    CHECK_INT(WEXITSTATUS(status), 0);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    const char *role = process_role(argc, argv);
+#ifndef _WIN32
+    if (role && strcmp(role, "secure") == 0)
+        return see_nothing();
+#endif
+    return role ? search_for_driver() : test_run(argc, argv);
+}
