@@ -21913,7 +21913,7 @@ static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t
 /*  What is added to a variance; 0 is 1e-5. */
 static bool ignis__op_eps(ignis__op *op, double *eps)
 {
-    if (!(*eps >= 0))
+    if (!ignis__is_finite(*eps) || *eps < 0)
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
     if (*eps == 0)
         *eps = 1e-5;
@@ -27427,7 +27427,7 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
     int64_t blocks;
     int i;
     void *statistics[] = {&part_means, &squares, &x, &s}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &s},
-         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &s};
+         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &s, &x};
     for (i = 1; i < 3 && op->ok; i++)
         if (ignis__op_same_dtype(op, i, names[i]))
             ignis__op_is_row(op, i, names[i], s.channels);

@@ -166,16 +166,42 @@ __device__ inline Wide first_partial(const Wide *from, const ignis_channels &s, 
     return from[image * s.parts * s.channels + (group - image * s.groups) * ((int)s.channels / (int)s.groups)];
 }
 
+/*  The statistics of a group once more, whose squares do not fit: of numbers times scale, by which mean is so many times as large, too. */
+struct scaled {
+    Wide scale, mean, variance;
+};
+__device__ inline scaled statistics_again(const T *x, const ignis_channels &s, long long group)
+{
+    const long long image = group / s.groups;
+    const int width = (int)s.channels / (int)s.groups;
+    x += image * s.rows * s.channels + (group - image * s.groups) * width;
+    scaled again = {1, 0, 0};
+#pragma unroll 1
+    for (int walk = 0; walk < 3; walk++) { /* the largest, the mean, the squares */
+        Wide sum = 0;
+#pragma unroll 1
+        for (long long i = threadIdx.x % 32; i < s.rows * width; i += 32) {
+            const Wide v = Wide(x[i / width * s.channels + i % width]) * again.scale;
+            sum = walk == 0 ? max(sum, fabs(v)) : walk == 1 ? sum + v : sum + (v - again.mean) * (v - again.mean);
+        }
+        if (walk == 0)
+            again.scale = ignis_square_scale(ignis_warp_max(sum));
+        else
+            (walk == 1 ? again.mean : again.variance) = ignis_warp_sum(sum) / (Wide)(s.rows * width);
+    }
+    return again;
+}
+
 /*  mean and rstd [outer, groups], a warp for each, out of the parts' or, without them, out of the running ones. Running ones that are there besides
     move by the momentum towards those of x, the variance to that without bias. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     ignis_channel_finish(Wide *mean_out, Wide *rstd_out, const Wide *means, const Wide *squares, Wide *running_mean, Wide *running_var,
-                         double momentum, double eps, const ignis_channels s)
+                         double momentum, double eps, const ignis_channels s, const T *x)
 {
     const long long step = (long long)gridDim.x * WARPS;
     for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {
         const Wide n = (Wide)(s.rows * ((int)s.channels / (int)s.groups));
-        Wide mean = 0, variance = 0;
+        Wide mean = 0, variance = 0, scale = 1;
         if (means) {
             const Wide base = first_partial(means, s, group);
             each_partial(s, group, [&](long long at, long long, Wide rows) { mean += rows * (means[at] - base); });
@@ -185,13 +211,20 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
                 variance += squares[at] + rows * d * d;
             });
             variance = ignis_warp_sum(variance) / n;
+            if (!ignis_is_same<T, ignis_f16> && !ignis_squares_fit(variance + Wide(eps))) {
+                const scaled again = statistics_again(x, s, group);
+                scale = again.scale;
+                mean = again.mean / scale;
+                variance = again.variance;
+            }
         } else {
             mean = running_mean[group];
             variance = running_var[group];
         }
         if (threadIdx.x % 32 == 0) {
             mean_out[group] = mean;
-            rstd_out[group] = Wide(1) / sqrt(variance + Wide(eps));
+            rstd_out[group] = Wide(1) / sqrt(variance + Wide(eps) * scale * scale) * scale;
+            variance = variance / scale / scale;
             if (means && running_mean) {
                 const Wide m = Wide(momentum);
                 running_mean[group] = (1 - m) * running_mean[group] + m * mean;
@@ -256,9 +289,11 @@ __device__ inline void sums(Wide *grads, Wide *products, const T *dy, const T *x
         const ignis_item item = item_of<N>(s, i);
         const bool has = item.channel < s.channels;
         const long long image = item.image * s.rows * s.channels + item.channel;
-        Wide grad[N] = {}, product[N] = {}, mean[N] = {};
-        if (has)
+        Wide grad[N] = {}, product[N] = {}, mean[N] = {}, rstd[N] = {};
+        if (has) {
             load_groups(mean, means, s, item);
+            load_groups(rstd, rstds, s, item);
+        }
         for (long long row = item.begin + threadIdx.y; has && row < item.end; row += IN_FLIGHT * blockDim.y) {
             ignis_pack<T, N> gs[IN_FLIGHT], xs[IN_FLIGHT];
 #pragma unroll
@@ -273,19 +308,17 @@ __device__ inline void sums(Wide *grads, Wide *products, const T *dy, const T *x
 #pragma unroll
                     for (int e = 0; e < N; e++) {
                         grad[e] += ignis_wide_at(gs[k], e);
-                        product[e] += ignis_wide_at(gs[k], e) * (ignis_wide_at(xs[k], e) - mean[e]);
+                        product[e] += ignis_wide_at(gs[k], e) * ((ignis_wide_at(xs[k], e) - mean[e]) * rstd[e]);
                     }
         }
         add_rows(grad, shared);
         add_rows(product, shared);
         if (threadIdx.y == 0 && has) {
             const long long to = (item.image * s.parts + item.part) * s.channels + item.channel;
-            Wide rstd[N];
-            load_groups(rstd, rstds, s, item);
 #pragma unroll
             for (int e = 0; e < N; e++) {
                 grads[to + e] = grad[e];
-                products[to + e] = product[e] * rstd[e];
+                products[to + e] = product[e];
             }
         }
     }
@@ -355,6 +388,24 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     }
 }
 
+constexpr Wide smallest_rstd = sizeof(Wide) == 8 ? Wide(0x1p-480) : Wide(0x1p-50f);
+
+/*  dx of the n channels of an item, where the square of rstd is no number. */
+static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
+                                                   const Wide *average_g, const Wide *average_gh, const ignis_channels &s,
+                                                   const ignis_item &item)
+{
+    for (long long channel = item.channel; channel < item.channel + n; channel++) {
+        const long long group = item.image * s.groups + channel / (s.channels / s.groups);
+        const Wide mean = means[group], rstd = rstds[group], g = average_g[group], gh = average_gh[group], weight = Wide(w[channel]);
+#pragma unroll 1
+        for (long long row = item.begin + threadIdx.y; row < item.end; row += blockDim.y) {
+            const long long at = (item.image * s.rows + row) * s.channels + channel;
+            dx[at] = T(rstd * (Wide(dy[at]) * weight - g - (Wide(x[at]) - mean) * rstd * gh));
+        }
+    }
+}
+
 /*  dx; without averages where mean and rstd were given. */
 template <int N, bool given>
 __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
@@ -367,6 +418,16 @@ __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w
         const long long image = item.image * s.rows * s.channels + item.channel;
         Wide mean[N] = {}, scale[N], less[N] = {}, slope[N] = {}; /* dx = dy * scale - less - (x - mean) * slope */
         load_groups(scale, rstds, s, item);
+        if (!given && !ignis_is_same<T, ignis_f16>) { /* where scale^2 is no number, the same in another order */
+            bool fit = true;
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                fit = fit && scale[e] >= smallest_rstd && ignis_rstd_fits(scale[e]);
+            if (!fit) {
+                backward_again(N, dx, dy, x, w, means, rstds, average_g, average_gh, s, item);
+                continue;
+            }
+        }
         if (!given) {
             load_groups(mean, means, s, item);
             load_groups(less, average_g, s, item);

@@ -563,6 +563,23 @@ template <typename Op, typename T> __device__ inline T ignis_block_reduce(T x)
     return ignis_warp_reduce<Op>(lane < warps ? partial[lane] : Op::template start<T>());
 }
 
+/*  Squares of ordinary numbers may be none: 1e20 in float. Where a sum of squares, or its reciprocal root, is outside of these limits they are added
+    up once more, each number times a power of two that brings the largest one near 1. Below the lower limit squares of subnormals have counted. */
+__device__ inline bool ignis_squares_fit(float sum) { return sum >= 0x1p-120f && sum <= 0x1.fffffep127f; }
+__device__ inline bool ignis_squares_fit(double sum) { return sum >= 0x1p-1016 && sum <= 0x1.fffffffffffffp1023; }
+__device__ inline bool ignis_rstd_fits(float rstd) { return rstd > 0 && rstd <= 0x1p60f; }
+__device__ inline bool ignis_rstd_fits(double rstd) { return rstd > 0 && rstd <= 0x1p508; }
+
+/*  That power of two, for numbers of which `most` is the largest; between 2^-126 and 2^100, 2^-1022 and 2^1000. */
+__device__ inline float ignis_square_scale(float most)
+{
+    return __uint_as_float((uint32_t)min(max(254 - (int)(__float_as_uint(most) >> 23), 1), 227) << 23);
+}
+__device__ inline double ignis_square_scale(double most)
+{
+    return __longlong_as_double((long long)min(max(2046 - (int)(__double_as_longlong(most) >> 52), 1), 2023) << 52);
+}
+
 template <typename T> __device__ inline T ignis_warp_sum(T x) { return ignis_warp_reduce<ignis_sum>(x); }
 template <typename T> __device__ inline T ignis_warp_max(T x) { return ignis_warp_reduce<ignis_max>(x); }
 template <typename T> __device__ inline T ignis_block_sum(T x) { return ignis_block_reduce<ignis_sum>(x); }
@@ -817,6 +834,7 @@ struct ignis_warp_team {
     static __device__ long long first() { return (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
     static __device__ long long count() { return (long long)gridDim.x * (blockDim.x / 32); }
     template <typename Op, typename T> static __device__ T reduce(T x) { return ignis_warp_reduce<Op>(x); }
+    static __device__ void wait() { __syncwarp(); }
 };
 
 struct ignis_block_team {
@@ -826,6 +844,7 @@ struct ignis_block_team {
     static __device__ long long first() { return blockIdx.x; }
     static __device__ long long count() { return gridDim.x; }
     template <typename Op, typename T> static __device__ T reduce(T x) { return ignis_block_reduce<Op>(x); }
+    static __device__ void wait() { __syncthreads(); }
 };
 
 /*  A block with rows that need one round of ignis_row only, as a warp's do: for the compiler to leave out the code for more, which

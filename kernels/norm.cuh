@@ -73,6 +73,84 @@ template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array,
 
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
+/*  Whether a team has had rows whose squares do not fit; those of f16 always do. A block keeps it in shared memory, for the loop over rows has no
+    register to spare. */
+template <typename Team> struct unfit_rows {
+    static constexpr bool always_fit = ignis_is_same<T, ignis_f16>;
+    bool of_warp = false;
+
+    static __device__ int &of_block()
+    {
+        __shared__ int found;
+        return found;
+    }
+    __device__ unfit_rows()
+    {
+        if (!always_fit && Team::is_block && Team::thread() == 0)
+            of_block() = 0;
+    }
+    /*  For the first thread of the team. */
+    __device__ void look(Wide rstd)
+    {
+        if (always_fit || ignis_rstd_fits(rstd))
+            return;
+        if (Team::is_block)
+            of_block() = 1;
+        else
+            of_warp = true;
+    }
+    /*  For all of them, behind the last row: what they have written is there. */
+    __device__ bool found()
+    {
+        if (always_fit)
+            return false;
+        Team::wait();
+        return Team::is_block ? of_block() != 0 : __any_sync(0xffffffff, of_warp) != 0;
+    }
+};
+
+/*  Rows whose squares did not fit once more, though their norms may be ordinary ones: behind all others, so that they take no register of those. x is
+    what is normalized, as it is in memory; a team has had `group` rows that follow each other at a time. */
+template <bool rms, typename Team>
+static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
+                              int group = 1)
+{
+#pragma unroll 1
+    for (long long i = 0, r; (r = (Team::first() + i / group * Team::count()) * group + i % group) < rows; i++) {
+        if (ignis_rstd_fits(rstds[r]))
+            continue;
+        const T *const from = x + r * n;
+        T *const to = y + r * n;
+        const int end = (int)n;
+        Wide scale = 1, mean = 0, sum = 0;
+#pragma unroll 1
+        for (int walk = 0; walk < 3; walk++) { /* the largest, the mean, the squares */
+            sum = 0;
+#pragma unroll 1
+            for (int i = Team::thread(); i < end; i += Team::size()) {
+                const Wide x = Wide(from[i]) * scale;
+                sum = walk == 0 ? max(sum, fabs(x)) : walk == 1 ? sum + x : sum + (x - mean) * (x - mean);
+            }
+            if (walk == 0)
+                scale = ignis_square_scale(Team::template reduce<ignis_max>(sum));
+            else
+                sum = Team::template reduce<ignis_sum>(sum) / Wide(n);
+            if (walk == 1 && !rms)
+                mean = sum;
+        }
+        const Wide rstd = Wide(1) / sqrt(sum + eps * scale * scale);
+#pragma unroll 1
+        for (int i = Team::thread(); i < end; i += Team::size())
+            to[i] = T((Wide(from[i]) * scale - mean) * rstd * Wide(w[i]) + (rms ? Wide(0) : Wide(b[i])));
+        Team::wait(); /* all have read rstds[r] */
+        if (Team::thread() == 0) {
+            rstds[r] = rstd * scale;
+            if (!rms)
+                means[r] = mean / scale;
+        }
+    }
+}
+
 /*  The squares are summed around the mean that is known by then: one walk with sums of x and x^2 would cancel.
 
     add: what is normalized is not x but x + other, rounded, which goes to sum. */
@@ -80,6 +158,7 @@ template <bool rms, bool add, typename Team, int N>
 __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps, int kept,
                         T *sum_out = nullptr, const T *other = nullptr)
 {
+    unfit_rows<Team> unfit;
     for (long long r = Team::first(); r < rows; r += Team::count()) {
         const T *from = (add ? sum_out : x) + r * n;
         T *to = y + r * n;
@@ -138,6 +217,7 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
         const Wide rstd = Wide(1) / sqrt(square + eps);
         if (Team::thread() == 0) {
             rstds[r] = rstd;
+            unfit.look(rstd);
             if (!rms)
                 means[r] = mean;
         }
@@ -172,6 +252,8 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
                 xs);
         }
     }
+    if (unfit.found())
+        forward_again<rms, Team>(y, means, rstds, add ? sum_out : x, w, b, rows, n, eps);
 }
 
 /*  The same for packed rows, of which each thread of a block has so many packs at most: as the words of memory, which are taken apart for each
@@ -181,6 +263,7 @@ __device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T 
                             T *sum_out = nullptr, const T *other = nullptr)
 {
     const auto column_of = [](int p) { return (p * (int)blockDim.x + (int)threadIdx.x) * PACK; };
+    unfit_rows<ignis_block_team> unfit;
     for (long long r = blockIdx.x; r < rows; r += gridDim.x) {
         uint4 words[packs];
         Wide mean = 0;
@@ -222,6 +305,7 @@ __device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T 
         const Wide square = add_up([&](Wide x) { return (x - mean) * (x - mean); }) / Wide(n), rstd = Wide(1) / sqrt(square + eps);
         if (threadIdx.x == 0) {
             rstds[r] = rstd;
+            unfit.look(rstd);
             if (!rms)
                 means[r] = mean;
         }
@@ -240,6 +324,8 @@ __device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T 
             ignis_store(y + r * n + column, ignis_pack_round<T>(values));
         });
     }
+    if (unfit.found())
+        forward_again<rms, ignis_block_team>(y, means, rstds, add ? sum_out : x, w, b, rows, n, eps);
 }
 
 #endif /* IGNIS_NORM_CUH */

@@ -18,6 +18,7 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
     ignis_batch<T, PACK, packs> xs[count];
     ignis_pack<T, 1> next_xs[count], next_others[count];
     int turn = 0;
+    unfit_rows<Team> unfit;
     const auto fetch_rows = [&](int ahead) {
 #pragma unroll
         for (int j = 0; j < count; j++)
@@ -102,6 +103,7 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
             sums[j] = rsqrt(sums[j] * over_n + eps);
             if (Team::thread() == 0 && share.has(j)) {
                 rstds[share.r + j * share.step] = sums[j];
+                unfit.look(sums[j]);
                 if (!rms)
                     means[share.r + j * share.step] = mean[j];
             }
@@ -124,6 +126,8 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
             }
         });
     }
+    if (unfit.found())
+        forward_again<rms, Team>(y, means, rstds, other ? sum : x, w, b, rows, n, eps);
 }
 
 /*  The same for even rows. */
@@ -138,6 +142,7 @@ __device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T
     ignis_pack<T, PACK> xs[FLIGHT];
     long long r = (long long)blockIdx.x * FLIGHT;
     int turn = 0;
+    unfit_rows<ignis_block_team> unfit;
     const auto fetch_rows = [&](long long r) {
         const int left = rows_left(r, rows);
         fetch_even(x, 0, r, left, n);
@@ -191,6 +196,7 @@ __device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T
             const Wide rstd = rsqrt(sums[j] * over_n + eps);
             if (threadIdx.x == 0 && j < left) {
                 rstds[r + j] = rstd;
+                unfit.look(rstd);
                 if (!rms)
                     means[r + j] = mean[j];
             }
@@ -205,6 +211,8 @@ __device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T
                 ignis_store(y + (r + j) * n + column, ignis_pack_round<T>(values));
         }
     }
+    if (unfit.found())
+        forward_again<rms, ignis_block_team>(y, means, rstds, other ? sum : x, w, b, rows, n, eps, FLIGHT);
 }
 
 #define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                                            \

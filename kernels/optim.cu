@@ -370,7 +370,16 @@ template <int N> __device__ inline Wide sum_of_squares(const T *grad, long long 
     return sum;
 }
 
-/*  squares[block] = the sum of squares of the block's gradients. With a state, only where their norm is not known. */
+__device__ inline Wide largest(const T *grad, long long at, long long end)
+{
+    Wide most = 0;
+    for (; at < end; at += THREADS)
+        most = max(most, fabs(Wide(grad[at])));
+    return most;
+}
+
+/*  squares[block] = the sum of squares of the block's gradients; where that is no number, minus its root. With a state, only where their norm is
+    not known. */
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_grad_squares(double *squares, const ignis_parameter *table, int count, const double *state)
 {
@@ -385,22 +394,46 @@ ignis_grad_squares(double *squares, const ignis_parameter *table, int count, con
     Wide sum = sum_of_squares<N>(grad, c.start + threadIdx.x * N, body);
     sum += sum_of_squares<1>(grad, body + threadIdx.x, end);
     sum = ignis_block_sum(sum);
+    double result = (double)sum;
+    if (!ignis_is_same<T, ignis_f16> && !ignis_squares_fit(sum)) { /* once more, in double, or times a power of two: then it is minus the norm */
+        const double scale = sizeof(T) < 8 ? 1 : ignis_square_scale((double)ignis_block_max(largest(grad, c.start + threadIdx.x, end)));
+        result = 0;
+        for (long long at = c.start + threadIdx.x; at < end; at += THREADS)
+            result += (double)Wide(grad[at]) * scale * ((double)Wide(grad[at]) * scale);
+        result = ignis_block_sum(result);
+        if (sizeof(T) == 8)
+            result = -sqrt(result) / scale;
+    }
     if (threadIdx.x == 0)
-        squares[blockIdx.x] = (double)sum;
+        squares[blockIdx.x] = result;
 }
 
 /*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. 0 for it: the norm alone, where it is not known. */
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_clip(double *state, const double *squares, long long count, double max_norm)
 {
     ignis_grid_dependency();
-    double sum = 0;
+    double sum = 0, scale = 1;
+    bool roots = false;
     if (max_norm == 0 && state[CHECKED] != 0)
         return;
-    for (long long i = threadIdx.x; i < count; i += THREADS)
+    for (long long i = threadIdx.x; i < count; i += THREADS) {
         sum += squares[i];
+        roots = roots || squares[i] < 0;
+    }
     sum = ignis_block_sum(sum);
+    if (__syncthreads_or(roots) || (sum != 0 && !ignis_squares_fit(sum))) {
+        const auto root = [=](long long i) { return squares[i] < 0 ? -squares[i] : sqrt(squares[i]); };
+        double most = 0;
+        for (long long i = threadIdx.x; i < count; i += THREADS)
+            most = max(most, root(i));
+        scale = ignis_square_scale(ignis_block_max(most));
+        sum = 0;
+        for (long long i = threadIdx.x; i < count; i += THREADS)
+            sum += root(i) * scale * (root(i) * scale);
+        sum = ignis_block_sum(sum);
+    }
     if (threadIdx.x == 0) {
-        const double norm = sqrt(sum) / state[SCALE];
+        const double norm = sqrt(sum) / scale / state[SCALE];
         state[NORM] = norm;
         state[CHECKED] = 1;
         state[CLIP_NEXT] = max_norm == 0 ? 1 : norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;

@@ -257,6 +257,107 @@ TEST(norms_of_odd_rows)
     check_norm(true, IGNIS_F32, 3, 8000, 0, 0);
 }
 
+/* --- what is far from 1 ----------------------------------------------------------------------------------------------- */
+
+/*  The norm of rows whose numbers, all but those of each third row, are 2^power times as large: squares of these are no numbers. Held against that of
+    rows that are not, with an eps that is as much smaller. add: what is normalized is a sum. offset: elements in front of x in its memory. */
+static void check_far_norm(bool rms, bool add, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, int power)
+{
+    double eps = power > 0 ? 1e-3 : ldexp(1, 2 * power - 3), own = dtype == IGNIS_F64 ? eps : (double)(float)eps;
+    double *xs = rounded_noise(IGNIS_SHAPE(rows, n), dtype, 3, 1), *ws, *bs, *grads, *got, tolerance = 2 * rounding_of(dtype);
+    double *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n), *db = numbers(n);
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, 3, 0, 1, offset, true), half = noise_at(IGNIS_SHAPE(rows, n), dtype, 3, 0, 1, offset, false);
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, 0, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true), y;
+    int64_t r, i;
+    for (i = 0; i < rows * n; i++)
+        xs[i] = ldexp(xs[i], i / n % 3 == 2 ? 0 : power - add);
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(x), xs, IGNIS_F64, rows * n));
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(half), xs, IGNIS_F64, rows * n));
+    for (i = 0; i < rows * n; i++)
+        xs[i] = ldexp(xs[i], i / n % 3 == 2 ? add : add - power + add);
+    for (i = 0; add && i < rows * n; i++)
+        xs[i] = i / n % 3 == 2 ? xs[i] : xs[i] / 2;
+    ws = tensor_values(w), bs = tensor_values(b);
+    y = add && rms ? ignis_add_rms_norm(x, half, w, eps, NULL)
+        : add      ? ignis_add_layer_norm(x, half, w, b, eps, NULL)
+        : rms      ? ignis_rms_norm(x, w, eps)
+                   : ignis_layer_norm(x, w, b, eps);
+    grads = backward_from(y, dtype, 13, offset);
+    for (r = 0; r < rows; r++)
+        norm_reference(rms, xs + r * n, grads + r * n, ws, bs, 1, n, r % 3 == 2 ? own : ldexp(own, -2 * power), expected + r * n, dx + r * n, dw, db);
+    got = tensor_values(y);
+    CHECK_ALL("a far norm", dtype, n, got, expected, rows * n, tolerance, 1);
+    free(got);
+    got = array_values(ignis_tensor_grad(x));
+    for (i = 0; i < rows * n; i++)
+        got[i] = ldexp(got[i], i / n % 3 == 2 ? 0 : power);
+    if (power < (dtype == IGNIS_F64 ? 1000 : 110)) /* else they are subnormal */
+        CHECK_ALL("dx of a far norm", dtype, n, got, dx, rows * n, tolerance, largest(dx, rows * n) * 0.3);
+    free(got);
+    got = array_values(ignis_tensor_grad(w));
+    CHECK_ALL("dw of a far norm", dtype, n, got, dw, n, tolerance, largest(dw, n) * 0.3 + 1e-3);
+    free(got), free(xs), free(ws), free(bs), free(grads), free(expected), free(dx), free(dw), free(db);
+    let_go(x), let_go(half), let_go(w), let_go(b), let_go(y);
+}
+
+/*  Every kernel: rows of a warp, of a block, even and odd ones, long ones, and those that are added up first. */
+TEST(norms_of_rows_far_from_one)
+{
+    static const int64_t sizes[][2] = {{7, 8},    {7, 5},    {40, 31},  {7, 64},   {7, 257},  {7, 768},  {300, 768}, {7, 1000}, {7, 1024},
+                                       {5, 1031}, {5, 2056}, {4, 4096}, {4, 4111}, {3, 8192}, {3, 12291}, {3, 40000}, {1, 20000}};
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F64};
+    static const int powers[][2] = {{66, 520}, {100, 1000}, {126, 1022}, {-70, -520}, {-110, -1000}};
+    int i, d, k = 0;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(sizes); i++)
+        for (d = 0; d < 3; d++)
+            for (k = 0; k < 4; k++)
+                check_far_norm(k % 2, k > 1, dtypes[d], sizes[i][0], sizes[i][1], (i + k + d) % 3 == 1, powers[(i + 2 * d + k) % 5][d == 2]);
+    for (d = 0; d < 3; d++)
+        for (i = 0; i < 5; i++)
+            for (k = 0; k < 4; k++)
+                check_far_norm(k % 2, k > 1, dtypes[d], 4, 72, 0, powers[i][d == 2]);
+}
+
+/*  The largest numbers there are, whose sum and differences overflow, too; and rows of infinities and NaN, which stay what they are. */
+TEST(norms_of_the_largest_numbers)
+{
+    static const int64_t lengths[] = {8, 31, 264, 1000, 5000, 16384};
+    int i, d, k, r;
+    SETUP(NULL);
+    for (d = 0; d < 2; d++)
+        for (i = 0; i < 6; i++)
+            for (k = 0; k < 2; k++) {
+                ignis_dtype dtype = d ? IGNIS_F64 : IGNIS_F32;
+                int64_t n = lengths[i], c;
+                double most = d ? 1.7976931348623157e308 : 3.4028234663852886e38, *xs = numbers(5 * n), *ys;
+                ignis_tensor x, w, b, y;
+                for (c = 0; c < n; c++) {
+                    xs[c] = most, xs[n + c] = c % 4 ? -most : most;
+                    xs[2 * n + c] = c ? 1 : INFINITY, xs[3 * n + c] = c ? 1 : NAN, xs[4 * n + c] = c % 2 ? 1 : -1;
+                }
+                x = tensor_of(xs, IGNIS_SHAPE(5, n), dtype, false);
+                for (c = 0; c < n; c++)
+                    xs[c] = 1;
+                w = tensor_of(xs, IGNIS_SHAPE(n), dtype, false), b = ignis_tensor_zeros(IGNIS_SHAPE(n), NULL);
+                if (d)
+                    let_go(b), b = tensor_of(xs + 5 * n - n, IGNIS_SHAPE(n), dtype, false), b = ignis_scale(b, 0);
+                y = k ? ignis_rms_norm(x, w, 0) : ignis_layer_norm(x, w, b, 0);
+                ys = tensor_values(y);
+                for (c = 0; c < n; c++) {
+                    double high = (double)((n + 3) / 4) / (double)n, mean = k ? 0 : 2 * high - 1, root = sqrt(k ? 1 : 1 - mean * mean);
+                    if (k)
+                        CHECK_CLOSE(ys[c], 1, 1e-4);
+                    CHECK_CLOSE(ys[n + c], ((c % 4 ? -1 : 1) - mean) / root, 1e-4);
+                    for (r = 2; r < 4; r++)
+                        CHECK(ys[r * n + c] != ys[r * n + c] || (r == 2 && c > 0 && k && ys[r * n + c] == 0));
+                }
+                CHECK_CLOSE(ys[4 * n], n % 2 && !k ? (-1 + 1.0 / (double)n) / sqrt(1 - 1.0 / (double)(n * n)) : -1, 1e-4);
+                free(xs), free(ys);
+                ignis_tensor_release(x), ignis_tensor_release(w), ignis_tensor_release(b), ignis_tensor_release(y);
+            }
+}
+
 /*  The bits of the gradients, twice. */
 TEST(norm_gradients_are_deterministic)
 {
