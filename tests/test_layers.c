@@ -471,6 +471,76 @@ TEST(norms_of_numbers_far_from_zero)
     check_norm(&cases[1], IGNIS_F32);
 }
 
+/*  Channels of each second group are 2^power times as large, whose squares are no numbers: held against the same without, with an eps that is as much
+    smaller. */
+static void check_far_norm(const norm_case *k, ignis_dtype dtype, int power)
+{
+    int64_t numel = k->outer * k->rows * k->channels, channels = k->channels, i, width = k->groups ? channels / k->groups : 1;
+    ignis_tensor x = noise_at(IGNIS_SHAPE(k->outer, k->rows, channels), dtype, (uint64_t)numel, 0, 1, k->offset, true),
+                 w = noise_at(IGNIS_SHAPE(channels), dtype, 3, 1, 0.5, 0, true),
+                 b = noise_at(IGNIS_SHAPE(channels), dtype, 4, 0, 1, 0, true), y;
+    double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *far = numbers(numel), *dx;
+    double eps = power > 0 ? 1e-3 : ldexp(1, 2 * power - 3), rows;
+    ignis_batch_norm_desc desc;
+    norm_reference n[2];
+    int f;
+#define IS_FAR(at) ((at) % channels / width % 2 == 0)
+    for (i = 0; i < numel; i++)
+        far[i] = ldexp(xs[i], IS_FAR(i) ? power : 0);
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(x), far, IGNIS_F64, numel));
+    memset(&desc, 0, sizeof desc), memset(n, 0, sizeof n);
+    desc.eps = eps;
+    y = k->groups ? ignis_group_norm(x, k->groups, w, b, eps) : ignis_batch_norm(x, w, b, &desc);
+    CHECK_OK(ignis_status_last());
+    n[0].dy = n[1].dy = backward_from(y, dtype, 9, k->offset);
+    for (f = 0; f < 2; f++) { /* as it is, and what is far */
+        n[f].outer = k->groups ? k->outer : 1;
+        n[f].rows = k->groups ? k->rows : k->outer * k->rows;
+        n[f].channels = channels;
+        n[f].groups = k->groups ? k->groups : channels;
+        n[f].eps = ldexp(dtype == IGNIS_F64 ? eps : (double)(float)eps, f ? -2 * power : 0);
+        n[f].x = xs, n[f].w = ws, n[f].b = bs;
+        n[f].y = numbers(numel), n[f].dx = numbers(numel), n[f].dw = numbers(channels), n[f].db = numbers(channels);
+        n[f].mean = numbers(n[f].outer * n[f].groups), n[f].var = numbers(n[f].outer * n[f].groups);
+        norm_run(&n[f]);
+    }
+    dx = array_values(ignis_tensor_grad(x));
+    for (i = 0; i < numel; i++) {
+        int which = IS_FAR(i);
+        far[i] = n[which].y[i];
+        n[0].dx[i] = n[which].dx[i];
+        dx[i] = ldexp(dx[i], which ? power : 0);
+        if (i < channels)
+            n[0].dw[i] = n[which].dw[i];
+    }
+    rows = 1 + (double)n[0].rows / (dtype < IGNIS_F32 ? 100 : 1);
+    CHECK_ARRAY("a far norm", dtype, ignis_tensor_data(y), far, numel, 1);
+    CHECK_ARRAY("dw of it", dtype, ignis_tensor_grad(w), n[0].dw, channels, rows);
+    if (power < (dtype == IGNIS_F64 ? 1000 : 110)) { /* else they are subnormal */
+        CHECK_OK(ignis_array_from_host(ignis_tensor_grad(x), dx, IGNIS_F64, numel));
+        CHECK_ARRAY("dx of it", dtype, ignis_tensor_grad(x), n[0].dx, numel, n[1].largest / (dtype < IGNIS_F32 ? 10 : 1));
+    }
+    for (f = 0; f < 2; f++)
+        free(n[f].y), free(n[f].dx), free(n[f].dw), free(n[f].db), free(n[f].mean), free(n[f].var);
+    free(xs), free(ws), free(bs), free(far), free(dx), free((void *)n[0].dy);
+    let_go(x), let_go(w), let_go(b), let_go(y);
+}
+
+TEST(norms_of_channels_far_from_one)
+{
+    static const norm_case cases[] = {{2, 35, 8, 0, false, 0, 0, 0},   {3, 7, 5, 0, false, 0, 0, 1},   {1, 700, 64, 0, false, 0, 0, 0},
+                                      {2, 20, 8, 2, false, 0, 0, 0},   {3, 13, 12, 3, false, 0, 0, 0}, {2, 7, 33, 3, false, 0, 0, 1},
+                                      {1, 300, 16, 1, false, 0, 0, 0}, {4, 1, 32, 4, false, 0, 0, 0},  {1, 2049, 3, 0, false, 0, 0, 0}};
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F64};
+    static const int powers[][2] = {{66, 520}, {100, 1000}, {126, 1022}, {-70, -520}, {-110, -530}};
+    int i, d, k;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cases); i++)
+        for (d = 0; d < 3; d++)
+            for (k = 0; k < 5; k++)
+                check_far_norm(&cases[i], dtypes[d], powers[k][d == 2]);
+}
+
 /*  What does not vary is b; and one huge element at the beginning, around which the first sums are, spoils no others. */
 TEST(norms_of_extremes)
 {

@@ -570,6 +570,69 @@ TEST(clipping_with_a_scale)
     CHECK_OK(ignis_optimizer_free(optimizer));
 }
 
+/*  Gradients whose squares are no numbers have a norm all the same, beside those of other parameters; they are clipped to it, and a loss scale skips
+    nothing. What is not finite is still found. */
+TEST(norms_of_gradients_far_from_one)
+{
+    static const struct {
+        ignis_dtype dtype;
+        int rows, columns, power;
+        bool other; /* another parameter with a gradient of ordinary numbers */
+    } table[] = {{IGNIS_F32, 3, 5, 66, false},    {IGNIS_F32, 3, 5, 66, true},       {IGNIS_F32, 100, 100, 100, true},
+                 {IGNIS_F32, 40, 40, 120, false}, {IGNIS_F32, 4, 7, -90, false},     {IGNIS_F32, 30, 70, -120, false},
+                 {IGNIS_BF16, 30, 70, 80, true},  {IGNIS_BF16, 1, 3, -100, false},   {IGNIS_F64, 30, 70, 600, true},
+                 {IGNIS_F64, 1, 3, 1000, false},  {IGNIS_F64, 90, 100, -600, false}, {IGNIS_F64, 3, 5, -1000, false},
+                 {IGNIS_F64, 3, 5, 505, true},    {IGNIS_F32, 90, 100, 62, false},   {IGNIS_F16, 3, 5, 15, true},
+                 {IGNIS_F32, 3, 5, 0, true}};
+    ignis_loss_scale_desc scale = scaled(1, 1000);
+    int k, i, s;
+    SETUP(NULL);
+    for (k = 0; k < (int)(sizeof table / sizeof table[0]); k++)
+        for (s = 0; s < 2; s++) {
+            ignis_optimizer optimizer = make_optimizer(SGD, s ? &scale : NULL, false, NULL);
+            double *grad, *values, square = 0, norm;
+            parameter p[2];
+            static const double bad[] = {INFINITY, NAN};
+            p[0] = new_parameter(optimizer, table[k].rows, table[k].columns, table[k].dtype, false, k % 2 != 0);
+            p[1] = new_parameter(optimizer, 10, 10, IGNIS_F32, false, false);
+            give_gradient(&p[0], 3, 1);
+            if (table[k].other)
+                give_gradient(&p[1], 4, 1);
+            grad = array_values(ignis_tensor_grad(p[0].tensor));
+            for (i = 0; i < p[0].count; i++) {
+                square += grad[i] * grad[i];
+                grad[i] = ldexp(grad[i], table[k].power);
+            }
+            CHECK_OK(ignis_array_from_host(ignis_tensor_grad(p[0].tensor), grad, IGNIS_F64, p[0].count));
+            if (table[k].other) {
+                values = array_values(ignis_tensor_grad(p[1].tensor));
+                for (i = 0; i < 100; i++)
+                    square += ldexp(values[i] * values[i], -2 * table[k].power);
+                free(values);
+            }
+            norm = sqrt(square); /* times 2^power */
+            CHECK_OK(ignis_clip_grad_norm(optimizer, ldexp(norm, table[k].power - 1)));
+            CHECK_CLOSE(ldexp(standing_of(optimizer).grad_norm, -table[k].power), norm, 1e-5 * norm);
+            CHECK_OK(ignis_clip_grad_norm(optimizer, 1));
+            CHECK_OK(ignis_optimizer_step(optimizer));
+            CHECK_INT(standing_of(optimizer).step, 1);
+            CHECK_INT(standing_of(optimizer).skipped, 0);
+            values = tensor_values(p[0].tensor);
+            for (i = 0; i < p[0].count && ldexp(norm, table[k].power) > 1; i++)
+                CHECK_CLOSE(values[i], p[0].value[i] - LR * ldexp(grad[i], -table[k].power) / norm,
+                            table[k].dtype == IGNIS_BF16 ? 1.0 / 128 : 1.0 / 1024 * (table[k].dtype == IGNIS_F16 ? 1 : 1e-2));
+            for (i = 0; s && i < 2; i++) {
+                grad[0] = bad[i];
+                CHECK_OK(ignis_array_from_host(ignis_tensor_grad(p[0].tensor), grad, IGNIS_F64, p[0].count));
+                CHECK_OK(ignis_optimizer_step(optimizer));
+                CHECK_INT(standing_of(optimizer).skipped, i + 1);
+            }
+            free(grad), free(values);
+            end_parameter(&p[0]), end_parameter(&p[1]);
+            CHECK_OK(ignis_optimizer_free(optimizer));
+        }
+}
+
 /*  A whole step: what overflows is given by a tensor, so that a graph's launches differ. */
 static void whole_step(ignis_optimizer optimizer, const parameter *p, ignis_tensor factor)
 {
