@@ -53,7 +53,7 @@
         grouped_mma.cu             282 lines   14084 bytes
         hopper.cuh                 494 lines   29076 bytes
         image.cuh                   63 lines    2688 bytes
-        map.cuh                    352 lines   14922 bytes
+        map.cuh                    365 lines   15384 bytes
         mma.cuh                    124 lines    6055 bytes
         norm.cu                    209 lines   12969 bytes
         norm.cuh                   331 lines   14554 bytes
@@ -5722,6 +5722,19 @@ static const char *const ignis__lines_map_cuh[] = {
     "DI u32 to_u8(double x) { return x != x ? 0 : min(__double2uint_rz(x), 255u); }",
     "DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }",
     "",
+    "/*  Rounded to odd, so that it rounds on to fewer bits as if it were rounded once: see ignis_round_to_odd in ignis.cuh. */",
+    "DI float map_odd(float x) { return x; }",
+    "DI float map_odd(double x)",
+    "{",
+    "    const float cut = __double2float_rz(x);",
+    "    return (double)cut == x ? cut : __uint_as_float(__float_as_uint(cut) | 1);",
+    "}",
+    "DI float map_odd(i64 x)",
+    "{",
+    "    const float cut = __ll2float_rz(x);",
+    "    return (i64)cut == x ? cut : __uint_as_float(__float_as_uint(cut) | 1);",
+    "}",
+    "",
     "/*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Those of 16 bits are set two at a",
     "    time. */",
     "#define GET_f16(w, e) from_f16((u16)((w)[(e) / 2] >> 16 * ((e)&1)))",
@@ -5742,8 +5755,8 @@ static const char *const ignis__lines_map_cuh[] = {
     "#define ONE_u8(p) ((int)*(const u8 *)(p))",
     "#define ONE_f8_e4m3(p) ignis_e4m3_value(*(const u8 *)(p))",
     "#define ONE_f8_e5m2(p) ignis_e5m2_value(*(const u8 *)(p))",
-    "#define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16((float)(x), (float)(y))",
-    "#define TWO_bf16(o, e, x, y) (o)[(e) / 2] = pair_bf16((float)(x), (float)(y))",
+    "#define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16(map_odd(x), map_odd(y))",
+    "#define TWO_bf16(o, e, x, y) (o)[(e) / 2] = pair_bf16(map_odd(x), map_odd(y))",
     "#define SET_f32(o, e, x) (o)[e] = __float_as_uint((float)(x))",
     "#define SET_f64(o, e, x) SET_i64(o, e, __double_as_longlong((double)(x)))",
     "#define SET_i32(o, e, x) (o)[e] = (u32)to_i32(x)",
@@ -5754,8 +5767,8 @@ static const char *const ignis__lines_map_cuh[] = {
     "        (o)[2 * (e) + 1] = (u32)(word >> 32); \\",
     "    }",
     "#define SET_u8(o, e, x) (o)[(e) / 4] |= to_u8(x) << 8 * ((e)&3)",
-    "#define SET_f8_e4m3(o, e, x) (o)[(e) / 4] |= ignis_e4m3_bits((float)(x)) << 8 * ((e)&3)",
-    "#define SET_f8_e5m2(o, e, x) (o)[(e) / 4] |= ignis_e5m2_bits((float)(x)) << 8 * ((e)&3)",
+    "#define SET_f8_e4m3(o, e, x) (o)[(e) / 4] |= ignis_e4m3_bits(map_odd(x)) << 8 * ((e)&3)",
+    "#define SET_f8_e5m2(o, e, x) (o)[(e) / 4] |= ignis_e5m2_bits(map_odd(x)) << 8 * ((e)&3)",
     "",
     "/* >>functions --------------------------------------------------------------------------------------------------- */",
     "",
@@ -22000,7 +22013,7 @@ static const ignis__source ignis__sources[] = {
     {"grouped_mma.cu", 0x61d39754128bc8e6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_grouped_mma_cu, 282)},
     {"hopper.cuh", 0x818965ac45fe6e69ULL, ignis__lines_hopper_cuh, 494},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
-    {"map.cuh", 0xcdfed1b32835d78bULL, ignis__lines_map_cuh, 352},
+    {"map.cuh", 0x21fabe18c70177b8ULL, ignis__lines_map_cuh, 365},
     {"mma.cuh", 0x68bb0e77bc6812cbULL, ignis__lines_mma_cuh, 124},
     {"norm.cu", 0xaa15890d5d2caa43ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
     {"norm.cuh", 0x5de9b229673052a2ULL, ignis__lines_norm_cuh, 331},

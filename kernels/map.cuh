@@ -86,6 +86,19 @@ DI u32 to_u8(float x) { return x != x ? 0 : min(__float2uint_rz(x), 255u); }
 DI u32 to_u8(double x) { return x != x ? 0 : min(__double2uint_rz(x), 255u); }
 DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
 
+/*  Rounded to odd, so that it rounds on to fewer bits as if it were rounded once: see ignis_round_to_odd in ignis.cuh. */
+DI float map_odd(float x) { return x; }
+DI float map_odd(double x)
+{
+    const float cut = __double2float_rz(x);
+    return (double)cut == x ? cut : __uint_as_float(__float_as_uint(cut) | 1);
+}
+DI float map_odd(i64 x)
+{
+    const float cut = __ll2float_rz(x);
+    return (i64)cut == x ? cut : __uint_as_float(__float_as_uint(cut) | 1);
+}
+
 /*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Those of 16 bits are set two at a
     time. */
 #define GET_f16(w, e) from_f16((u16)((w)[(e) / 2] >> 16 * ((e)&1)))
@@ -106,8 +119,8 @@ DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
 #define ONE_u8(p) ((int)*(const u8 *)(p))
 #define ONE_f8_e4m3(p) ignis_e4m3_value(*(const u8 *)(p))
 #define ONE_f8_e5m2(p) ignis_e5m2_value(*(const u8 *)(p))
-#define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16((float)(x), (float)(y))
-#define TWO_bf16(o, e, x, y) (o)[(e) / 2] = pair_bf16((float)(x), (float)(y))
+#define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16(map_odd(x), map_odd(y))
+#define TWO_bf16(o, e, x, y) (o)[(e) / 2] = pair_bf16(map_odd(x), map_odd(y))
 #define SET_f32(o, e, x) (o)[e] = __float_as_uint((float)(x))
 #define SET_f64(o, e, x) SET_i64(o, e, __double_as_longlong((double)(x)))
 #define SET_i32(o, e, x) (o)[e] = (u32)to_i32(x)
@@ -118,8 +131,8 @@ DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
         (o)[2 * (e) + 1] = (u32)(word >> 32); \
     }
 #define SET_u8(o, e, x) (o)[(e) / 4] |= to_u8(x) << 8 * ((e)&3)
-#define SET_f8_e4m3(o, e, x) (o)[(e) / 4] |= ignis_e4m3_bits((float)(x)) << 8 * ((e)&3)
-#define SET_f8_e5m2(o, e, x) (o)[(e) / 4] |= ignis_e5m2_bits((float)(x)) << 8 * ((e)&3)
+#define SET_f8_e4m3(o, e, x) (o)[(e) / 4] |= ignis_e4m3_bits(map_odd(x)) << 8 * ((e)&3)
+#define SET_f8_e5m2(o, e, x) (o)[(e) / 4] |= ignis_e5m2_bits(map_odd(x)) << 8 * ((e)&3)
 
 /* >>functions --------------------------------------------------------------------------------------------------- */
 
