@@ -2594,12 +2594,16 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal);
 /* >>ops.norm ---------------------------------------------------------------------------------------------------- */
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
-    A row of nothing but -infinity becomes zeros; one with NaN or +infinity becomes NaN.
+    ignis_log_softmax - its logarithm, x - log(sum of exp(x)), which keeps its digits where softmax has none left
+    One walk over memory each, and one for the gradient. A row of nothing but -infinity becomes zeros, and their logarithm stays -infinity, with
+    a gradient of 0; one with NaN or +infinity becomes NaN. What all of a row have in common changes nothing, however large.
+    Shapes: x [..., n], of a floating dtype, which the result has, too.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (a last dimension of 2^30 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
+IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor x);
 
 /*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last dimension
     ignis_rms_norm - x / sqrt(mean of x^2 + eps) * w
@@ -2879,7 +2883,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
 
 /*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
     A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in
-    ignis_cross_entropy; label_smoothing has to be 0. desc may be null for all defaults.
+    ignis_cross_entropy; label_smoothing has to be 0. desc may be null for all defaults. ignis_log_softmax gives such x.
     Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result is [...], or [1].
     Returns: the tensor, or no handle.
     Errors: those of ignis_cross_entropy; UNSUPPORTED (label_smoothing).
@@ -14775,6 +14779,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
     X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
+    X(LOG_SOFTMAX_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_warp")                              \
+    X(LOG_SOFTMAX_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_block")                            \
+    X(LOG_SOFTMAX_LONG, LOG_SOFTMAX_CU, "ignis_log_softmax_long")                              \
+    X(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_warp")            \
+    X(LOG_SOFTMAX_BACKWARD_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_block")          \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                              \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
@@ -14858,6 +14867,8 @@ static const struct {
     IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD),
     IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG),
     IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK),
+    IGNIS__PART(LOG_SOFTMAX_WARP, LOG_SOFTMAX_LONG),
+    IGNIS__PART(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_BACKWARD_BLOCK),
     IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_BLOCK),
     IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
     IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
@@ -14939,6 +14950,7 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_GEMM_CU:
     case IGNIS__SOURCE_GEMM_HOPPER_CU:
     case IGNIS__SOURCE_GEMM_MMA_CU:
+    case IGNIS__SOURCE_LOG_SOFTMAX_CU:
     case IGNIS__SOURCE_NORM_CU:
     case IGNIS__SOURCE_NORM_ADD_CU:
     case IGNIS__SOURCE_NORM_GRAD_CU:
@@ -26603,6 +26615,54 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
                        op.in[0]->dtype, params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
+}
+
+/*  Saved: x, log_sums. */
+static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *dx;
+    ignis__address to, grad, x, log_sums;
+    ignis__rows plan;
+    int64_t rows, n;
+    void *params[] = {&to, &grad, &x, &log_sums, &rows, &n, &plan.packed, &plan.kept};
+    if (!ignis__op_begin_backward(&op, "ignis_log_softmax", args))
+        return ignis__failed();
+    ignis__op_rows(&op, op.in[1], &rows, &n);
+    dx = ignis__op_new_like(&op, op.in[1]);
+    grad = ignis__op_read(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[1]);
+    log_sums = ignis__op_read(&op, op.in[2]);
+    to = ignis__op_write(&op, dx);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == x % 16 && to % 16 == grad % 16, 2, 1);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype,
+                       params);
+    return ignis__op_give(&op, args, 1, &dx);
+}
+
+IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
+{
+    ignis__op op;
+    ignis__array *out, *sums = NULL;
+    ignis__address x, y, log_sums;
+    ignis__rows plan;
+    int64_t rows, n;
+    void *params[] = {&y, &log_sums, &x, &rows, &n, &plan.packed, &plan.kept};
+    if (!ignis__op_begin(&op, "ignis_log_softmax", 1, &tensor))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "x");
+    if (ignis__op_rows(&op, op.in[0], &rows, &n))
+        sums = ignis__op_new_rows(&op, 2, rows, ignis__wide_dtype(op.in[0]->dtype));
+    out = ignis__op_new_like(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[0]);
+    y = ignis__op_write(&op, out);
+    log_sums = ignis__op_write(&op, sums);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_WARP,
+                       plan.kept ? IGNIS__BUILTIN_LOG_SOFTMAX_LONG : IGNIS__BUILTIN_LOG_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, sums);
+    return ignis__op_end_recorded(&op, out, "log_softmax", ignis__log_softmax_backward, NULL, 0);
 }
 
 /* >>ops.norm - layer_norm, rms_norm ---------------------------------------------------------------------------------------- */
@@ -50789,6 +50849,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_tril(...) IGNIS__AT(ignis_tril(__VA_ARGS__))
 #define ignis_triu(...) IGNIS__AT(ignis_triu(__VA_ARGS__))
 #define ignis_softmax(...) IGNIS__AT(ignis_softmax(__VA_ARGS__))
+#define ignis_log_softmax(...) IGNIS__AT(ignis_log_softmax(__VA_ARGS__))
 #define ignis_layer_norm(...) IGNIS__AT(ignis_layer_norm(__VA_ARGS__))
 #define ignis_rms_norm(...) IGNIS__AT(ignis_rms_norm(__VA_ARGS__))
 #define ignis_add_layer_norm(...) IGNIS__AT(ignis_add_layer_norm(__VA_ARGS__))

@@ -4,104 +4,18 @@
         softmax        y = exp(x - max) / sum of exp(x - max)             dx = y * (dy - sum of y * dy)
         cross-entropy  loss = max - x[target] + log(sum of exp(x - max))  dx = softmax(x) - (1 at the target)
 
-    The maximum and the sum come out of one walk over the row (Milakov, Gimelshein: Online normalizer calculation for softmax,
-    2018). A row of nothing but -infinity has no probability anywhere: zeros, and zero gradients. NaN and +infinity make the
-    whole row NaN.
+    A row of nothing but -infinity has no probability anywhere: zeros, and zero gradients. NaN and +infinity make the whole row NaN.
 
-    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Rows are shorter than 2^30.
-    See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers, and
-    packed; _block takes any, in blocks of 32 to 512 threads, with kept rounds in dynamic shared memory; _long is for packed rows of
-    several rounds. Any grid will do.
-    packed: the rows of all arrays begin at the same addresses modulo 16.
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Names of kernels as in softmax.cuh.
 */
-#include "ignis.cuh"
+#include "softmax.cuh"
 
-typedef ignis_type<IGNIS_T> T;
-typedef ignis_wide<T> Wide;
+#define EXACT 2 /* packed, and all rows are whole packs; the host knows it, too */
 
-#define PACK (16 / (int)sizeof(T)) /* elements */
-#define EXACT 2                    /* packed, and all rows are whole packs; the host knows it, too */
-
-/* Registers for so many blocks on a multiprocessor; wider types need more. */
-#define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
 #define ROUND_BLOCKS (sizeof(T) == 8 ? 4 : 8)
 #define LOSS_RESIDENT (sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 640 : __CUDA_ARCH__ < 1000 ? 1280 : 960) /* threads on a multiprocessor, */
 #define LOSS_WARP_THREADS 640 /* in blocks of so many for rows that a warp has: few have something to hand over; the host knows it, too */
 #define LOSS_THREADS 256      /* and for those that a block has; the host knows it, too */
-#define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 2 : 1) /* for rows that need all threads */
-
-/* >>sums -------------------------------------------------------------------------------------------------------- */
-
-/*  What is subtracted from elements before exp: their maximum; but -infinity less itself would be NaN. */
-__device__ inline Wide shift_of(Wide max) { return max == -ignis_infinity<Wide>() ? Wide(0) : max; }
-
-struct exponentials {
-    Wide shift; /* the maximum of the row, mostly */
-    Wide sum;   /* of exp(x - shift) */
-};
-
-/*  Those of all lanes together. A lane without elements has the shift -infinity, and the sum 0 at any rate. */
-__device__ inline exponentials of_warp(exponentials mine)
-{
-    exponentials all;
-    all.shift = ignis_warp_max(mine.shift);
-    all.sum = ignis_warp_sum(mine.sum * ignis_exp_less<T>(shift_of(all.shift))(mine.shift));
-    return all;
-}
-
-/*  A thread that has rows to itself, and so nobody to ask. */
-struct thread_team {
-    static constexpr bool is_block = false, one_round = true;
-    static __device__ int size() { return 1; }
-    static __device__ int thread() { return 0; }
-    static __device__ long long first() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
-    static __device__ long long count() { return gridDim.x * (long long)blockDim.x; }
-};
-
-/*  Of a row, for all threads of its team. The batch has the row's round 0, and is left with its round last. */
-template <typename Team, int N, bool exact, int packs>
-__device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact, packs> &row, ignis_batch<T, N, packs> &xs, const T *from, int &last)
-{
-    Wide max = -ignis_infinity<Wide>(), sum = 0;
-    last = 0;
-    for (int round = 0; row.has(round); round++) {
-        if (round)
-            row.load(xs, from, round);
-        row.keep(xs, round);
-        Wide now = max;
-        row.each(
-            round,
-            [&](int, auto &x) {
-                now = ignis_max::combine(now, ignis_pack_max(x));
-            },
-            xs);
-        const ignis_exp_less<T> exp_of(shift_of(now));
-        sum *= exp_of(max);
-        row.each(
-            round,
-            [&](int, auto &x) {
-#pragma unroll
-                for (int i = 0; i < x.count; i++)
-                    sum += exp_of(ignis_wide_at(x, i));
-            },
-            xs);
-        max = now;
-        last = round;
-    }
-    exponentials all = {max, sum};
-    if constexpr (!ignis_is_same<Team, thread_team>)
-        all = of_warp(all);
-    if constexpr (Team::is_block) {
-        __shared__ exponentials of_warps[32];
-        __syncthreads(); /* the block may still be reading those of its row before */
-        if (threadIdx.x % 32 == 0)
-            of_warps[threadIdx.x / 32] = all;
-        __syncthreads();
-        all = of_warp(threadIdx.x % 32 < blockDim.x / 32 ? of_warps[threadIdx.x % 32] : exponentials{-ignis_infinity<Wide>(), 0});
-    }
-    all.shift = shift_of(all.shift);
-    return all;
-}
 
 /* >>softmax ----------------------------------------------------------------------------------------------------- */
 

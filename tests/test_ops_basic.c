@@ -1027,6 +1027,7 @@ TWO(tril, ignis_tril(h, 1))
 TWO(topk, ignis_topk(h, 3, 1, true, NULL))
 TWO(matmul_spread, ignis_matmul(h, wanted_of(IGNIS_SHAPE(2, 8, 3))))
 TWO(softmax, ignis_softmax(h))
+TWO(log_softmax, ignis_log_softmax(h))
 TWO(layer_norm, ignis_layer_norm(h, wanted_of(IGNIS_SHAPE(8)), wanted_of(IGNIS_SHAPE(8)), 1e-5))
 TWO(rms_norm, ignis_rms_norm(h, wanted_of(IGNIS_SHAPE(8)), 1e-5))
 TWO(embedding, ignis_embedding(h, ids_of(3, 1)))
@@ -1114,6 +1115,7 @@ static const struct {
                  {"topk", two_topk},
                  {"matmul, spread", two_matmul_spread},
                  {"softmax", two_softmax},
+                 {"log_softmax", two_log_softmax},
                  {"layer_norm", two_layer_norm},
                  {"rms_norm", two_rms_norm},
                  {"rope", two_rope},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  test_ops_rows.c - softmax, layer_norm, rms_norm, rope, embedding and cross_entropy against double references, forward and backward */
+/*  test_ops_rows.c - softmax, log_softmax, layer_norm, rms_norm, rope, embedding and cross_entropy against double references, forward and backward */
 #include "near.h"
 
 #include <math.h>
@@ -86,6 +86,49 @@ TEST(softmax_of_many_lengths)
     }
 }
 
+/*  The gradient is dy - softmax(x) * sum of dy, rounded once: not made of the rounded result. */
+static void check_log_softmax(ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset)
+{
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 0, 6, offset, true), y = ignis_log_softmax(x);
+    double *xs = tensor_values(x), *ys = tensor_values(y), *expected = numbers(rows * n), *shares = numbers(rows * n), *grads, *dx;
+    int64_t r, i;
+    for (r = 0; r < rows; r++) {
+        softmax_reference(xs + r * n, shares + r * n, n);
+        for (i = r * n; i < (r + 1) * n; i++)
+            expected[i] = log(shares[i]);
+    }
+    CHECK_INT(tensor_info(y).dtype, dtype);
+    CHECK_ALL("log_softmax", dtype, n, ys, expected, rows * n, rounding_of(dtype), dtype == IGNIS_F64 ? 1 : 0.1);
+    grads = backward_from(y, dtype, 7, offset);
+    for (r = 0; r < rows; r++) {
+        double sum = 0;
+        for (i = r * n; i < (r + 1) * n; i++)
+            sum += grads[i];
+        for (i = r * n; i < (r + 1) * n; i++)
+            expected[i] = grads[i] - shares[i] * sum;
+    }
+    dx = array_values(ignis_tensor_grad(x));
+    CHECK_ALL("gradient of log_softmax", dtype, n, dx, expected, rows * n, rounding_of(dtype), 0.1);
+    free(xs), free(ys), free(expected), free(shares), free(grads), free(dx);
+    let_go(x), let_go(y);
+}
+
+TEST(log_softmax_of_many_lengths)
+{
+    ignis_dtype dtype;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(lengths); i++) {
+        check_log_softmax(dtype, lengths[i] > 2000 ? 2 : 9, lengths[i], 0);
+        if (i % 3 == 0)
+            check_log_softmax(dtype, 3, lengths[i], 1);
+    }
+    EACH_FLOAT(dtype)
+    check_log_softmax(dtype, 1, 200000, 0);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 TEST(softmax_of_200000)
 {
     ignis_dtype dtype;
@@ -98,29 +141,38 @@ TEST(softmax_of_200000)
     }
 }
 
-TEST(softmax_of_infinities)
+/*  A row of nothing but -infinity, of one number beside it, with an infinity, and with NaN. */
+static void check_infinities(ignis_tensor (*function)(ignis_tensor), double certain, double impossible)
 {
     double x[4 * 40], *y, *dx;
     ignis_dtype dtype;
     ignis_tensor tensor, result;
     int i;
-    SETUP(NULL);
     EACH_FLOAT(dtype)
     {
         for (i = 0; i < 160; i++)
             x[i] = i < 40 ? -INFINITY : i < 80 ? (i == 47 ? 3 : -INFINITY) : i < 120 ? (i == 90 ? INFINITY : 1) : (i == 130 ? NAN : 1);
         tensor = tensor_of(x, IGNIS_SHAPE(4, 40), dtype, true);
-        result = ignis_softmax(tensor);
+        result = function(tensor);
         y = tensor_values(result);
         for (i = 0; i < 160; i++)
-            CHECK(i < 80 ? y[i] == (i == 47 ? 1 : 0) : isnan(y[i]));
+            CHECK(i < 80 ? y[i] == (i == 47 ? certain : impossible) : isnan(y[i]));
         free(backward_from(result, dtype, 3, 0));
         dx = array_values(ignis_tensor_grad(tensor));
-        for (i = 0; i < 80; i++)
+        for (i = 0; i < (certain == 1 ? 80 : 40); i++)
             CHECK(dx[i] == 0);
+        for (i = 40; i < 80; i++)
+            CHECK(isfinite(dx[i]));
         free(y), free(dx);
         let_go(tensor), let_go(result);
     }
+}
+
+TEST(softmax_of_infinities)
+{
+    SETUP(NULL);
+    check_infinities(ignis_softmax, 1, 0);
+    check_infinities(ignis_log_softmax, 0, -INFINITY);
 }
 
 /*  exp of an element less the maximum of others would overflow: of a lane without an element, say. */
@@ -1267,7 +1319,17 @@ static double offset_at(int64_t r, int64_t i, int64_t n, double most)
     return within(offset + (kind == 1 ? 4 * noise((uint64_t)r, i) : kind == 2 && i == r % n ? step : 0), most);
 }
 
-typedef enum edge_kind { EDGE_SOFTMAX, EDGE_LOSS, EDGE_GRADIENT, EDGE_LINEAR, EDGE_EACH, EDGE_SMOOTH, EDGE_KINDS } edge_kind;
+typedef enum edge_kind {
+    EDGE_SOFTMAX,
+    EDGE_LOSS,
+    EDGE_GRADIENT,
+    EDGE_LINEAR,
+    EDGE_EACH,
+    EDGE_SMOOTH,
+    EDGE_LOGS,
+    EDGE_NLL,
+    EDGE_KINDS
+} edge_kind;
 
 typedef struct edge_case {
     edge_kind kind;
@@ -1299,17 +1361,19 @@ static ignis_tensor edge_loss(const double *x, const edge_case *e, ignis_tensor 
     memset(&desc, 0, sizeof desc);
     desc.label_smoothing = e->kind == EDGE_SMOOTH ? 0.1 : 0;
     desc.reduction = e->kind == EDGE_EACH ? IGNIS_REDUCTION_NONE : IGNIS_REDUCTION_MEAN;
+    if (e->kind == EDGE_NLL)
+        return ignis_nll_loss(ignis_log_softmax(logits), targets, NULL);
     return e->kind == EDGE_LINEAR ? edge_linear(x, e, targets, into) : ignis_cross_entropy(logits, targets, &desc);
 }
 
 static void check_edge(const edge_case *e)
 {
-    static const char *const names[] = {"softmax at the edges",  "loss at the edges",
-                                        "gradient at the edges", "linear_cross_entropy at the edges",
-                                        "losses at the edges",   "smooth at the edges"};
+    static const char *const names[] = {
+        "softmax at the edges", "loss at the edges",   "gradient at the edges",    "linear_cross_entropy at the edges",
+        "losses at the edges",  "smooth at the edges", "log_softmax at the edges", "nll at the edges"};
     int64_t count = e->rows * e->n, *indices = (int64_t *)calloc((size_t)e->rows, sizeof *indices), r, i;
-    double *x = numbers(count), *share = numbers(count), *losses = numbers(e->rows), *xs, *got, *turned, sum = 0,
-           scale = 1 / (double)e->rows, smooth = e->kind == EDGE_SMOOTH ? 0.1 : 0;
+    double *x = numbers(count), *share = numbers(count), *losses = numbers(e->rows), *maxima = numbers(e->rows), *rests = numbers(e->rows),
+           *xs, *got, *turned, sum = 0, scale = 1 / (double)e->rows, smooth = e->kind == EDGE_SMOOTH ? 0.1 : 0;
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor logits, targets, result = ignis_value(0), into;
     for (r = 0; r < e->rows; r++)
@@ -1328,7 +1392,8 @@ static void check_edge(const edge_case *e)
             indices[r] = r * 7 % e->n;
         for (i = 0; i < e->n; i++)
             exps += exp(row[i] - max);
-        losses[r] = (1 - smooth) * (max - row[indices[r]]) + log(exps);
+        maxima[r] = max, rests[r] = log(exps);
+        losses[r] = (1 - smooth) * (max - row[indices[r]]) + rests[r];
         for (i = 0; i < e->n && smooth != 0; i++)
             losses[r] += smooth / (double)e->n * (max - row[i]);
         sum += losses[r];
@@ -1338,6 +1403,13 @@ static void check_edge(const edge_case *e)
         got = tensor_values(ignis_softmax(logits));
         CHECK_ALL(names[e->kind], e->dtype, e->n, got, share, count, 2 * rounding_of(e->dtype), e->dtype == IGNIS_F16 ? 1e-4 : 1e-9);
         free(got);
+    } else if (e->kind == EDGE_LOGS) {
+        turned = numbers(count);
+        for (i = 0; i < count; i++)
+            turned[i] = xs[i] - maxima[i / e->n] - rests[i / e->n];
+        got = tensor_values(ignis_log_softmax(logits));
+        CHECK_ALL(names[e->kind], e->dtype, e->n, got, turned, count, rounding_of(e->dtype), 1);
+        free(got), free(turned);
     } else {
         result = edge_loss(x, e, logits, targets, &into);
     }
@@ -1347,8 +1419,12 @@ static void check_edge(const edge_case *e)
         free(got);
         result = ignis_mean(result);
     }
-    if (e->kind != EDGE_SOFTMAX)
-        CHECK_CLOSE(ignis_item(result), sum * scale, e->dtype == IGNIS_F64 ? 1e-12 : 4e-6);
+    if (e->kind == EDGE_SOFTMAX || e->kind == EDGE_LOGS) {
+        CHECK_OK(ignis_scope_end(scope));
+        free(indices), free(x), free(share), free(losses), free(maxima), free(rests), free(xs);
+        return;
+    }
+    CHECK_CLOSE(ignis_item(result), sum * scale, e->kind == EDGE_NLL ? rounding_of(e->dtype) : e->dtype == IGNIS_F64 ? 1e-12 : 4e-6);
     if (e->kind > EDGE_LOSS) {
         for (r = 0; r < e->rows; r++) {
             share[r * e->n + indices[r]] -= 1 - smooth;
@@ -1364,7 +1440,7 @@ static void check_edge(const edge_case *e)
                   e->dtype == IGNIS_F16 ? 1e-4 : 0.1 * scale);
         free(got), free(turned);
     }
-    free(indices), free(x), free(share), free(losses), free(xs);
+    free(indices), free(x), free(share), free(losses), free(maxima), free(rests), free(xs);
     CHECK_OK(ignis_scope_end(scope));
 }
 
@@ -1380,8 +1456,9 @@ static void check_edges(double (*at)(int64_t r, int64_t i, int64_t n, double mos
         for (i = 0; i < COUNT_OF(columns); i++) {
             e.kind = (edge_kind)kind;
             e.n = columns[i];
-            e.rows = e.n == 37 || e.n == 1000 ? 150 : 36;                                         /* one block has up to 128 */
-            if (kind < EDGE_LINEAR || (e.n <= 1000 && !(kind == EDGE_SMOOTH && at == masked_at))) /* whose losses are beyond f32 */
+            e.rows = e.n == 37 || e.n == 1000 ? 150 : 36; /* one block has up to 128 */
+            if (kind < EDGE_LINEAR || kind == EDGE_LOGS ||
+                (e.n <= 1000 && !(kind == EDGE_SMOOTH && at == masked_at))) /* whose losses are beyond f32 */
                 check_edge(&e);
         }
 }
@@ -1704,6 +1781,12 @@ static ignis_tensor softmax_of(const ignis_tensor *inputs, int count, void *user
     (void)count, (void)user_data;
     return ignis_softmax(inputs[0]);
 }
+
+static ignis_tensor log_softmax_of(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_log_softmax(inputs[0]);
+}
 static ignis_tensor layer_norm_of(const ignis_tensor *inputs, int count, void *user_data)
 {
     (void)count, (void)user_data;
@@ -1759,6 +1842,8 @@ TEST(gradients_by_finite_differences)
         ignis_shape shape = IGNIS_SHAPE(2, 2, lasts[i]), last = IGNIS_SHAPE(lasts[i]);
         inputs[0] = tensor_noise(shape, IGNIS_F64, 1, true);
         check_gradients(softmax_of, NULL, inputs, 1);
+        inputs[0] = tensor_noise(shape, IGNIS_F64, 1, true);
+        check_gradients(log_softmax_of, NULL, inputs, 1);
         inputs[0] = tensor_noise(shape, IGNIS_F64, 1, lasts[i] > 1);
         inputs[1] = tensor_noise(last, IGNIS_F64, 2, true);
         inputs[2] = tensor_noise(last, IGNIS_F64, 3, true);
@@ -1822,6 +1907,7 @@ TEST(wrong_arguments_of_norms)
     let_go(freed);
     CHECK_REFUSED(0, ignis_rms_norm(x, freed, 1e-5).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     CHECK_REFUSED(0, ignis_softmax(freed).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_REFUSED(0, ignis_log_softmax(freed).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     let_go(x), let_go(w), let_go(w4), let_go(half);
 }
 
@@ -1906,6 +1992,8 @@ TEST(wrong_arguments_with_indices)
     CHECK_REFUSED(0, ignis_embedding(flat, ids).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_REFUSED(0, ignis_embedding(x, deep).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK);
     CHECK_REFUSED(0, ignis_softmax(ids).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_log_softmax(ids).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_MESSAGE_HAS("ignis_log_softmax");
     CHECK_REFUSED(0, ignis_cross_entropy(x, ids, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_MESSAGE_HAS("one target is needed for each of 2 rows");
     CHECK_REFUSED(0, ignis_cross_entropy(none, two, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);

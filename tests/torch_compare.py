@@ -258,6 +258,11 @@ def softmax_cases(m):
     yield Case("softmax", [m.normal(2, m.random.choice([3000, 9001]), scale=3)], lambda x: torch.softmax(x, -1), note="long")
 
 
+def log_softmax_cases(m):
+    yield Case("log_softmax", [m.normal(*m.lead(), m.size(), m.size(400), scale=3)], lambda x: torch.log_softmax(x, -1))
+    yield Case("log_softmax", [m.normal(2, m.random.choice([3000, 9001]), scale=3)], lambda x: torch.log_softmax(x, -1), note="long")
+
+
 def layer_norm_cases(m):
     for n in (m.size(400), m.random.choice([768, 2048, 5001])):
         w, b = m.normal(n) + 1, m.normal(n)

@@ -166,6 +166,7 @@ static void run_gelu_exact(job *j) { one(j, ignis_gelu_exact(j->in[0])); }
 static void run_silu(job *j) { one(j, ignis_silu(j->in[0])); }
 static void run_silu_mul(job *j) { one(j, ignis_silu_mul(j->in[0], j->in[1])); }
 static void run_softmax(job *j) { one(j, ignis_softmax(j->in[0])); }
+static void run_log_softmax(job *j) { one(j, ignis_log_softmax(j->in[0])); }
 static void run_layer_norm(job *j) { one(j, ignis_layer_norm(j->in[0], j->in[1], j->in[2], j->doubles[0])); }
 static void run_rms_norm(job *j) { one(j, ignis_rms_norm(j->in[0], j->in[1], j->doubles[0])); }
 static void run_transpose(job *j) { one(j, ignis_transpose(j->in[0], (int)j->ints[0], (int)j->ints[1])); }
@@ -593,6 +594,7 @@ static const struct {
     {"silu", run_silu},
     {"silu_mul", run_silu_mul},
     {"softmax", run_softmax},
+    {"log_softmax", run_log_softmax},
     {"layer_norm", run_layer_norm},
     {"rms_norm", run_rms_norm},
     {"max_pool", run_max_pool},

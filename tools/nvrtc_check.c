@@ -483,6 +483,7 @@ static const struct {
     {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_QUANTIZE_CU, every_float, 0, 0, {0, 0, 4}}, /* sm_100: quantize_largest of f32 */
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, {0, 0, 56}}, /* sm_120: cross_entropy_warp of f64 */
+    {IGNIS__SOURCE_LOG_SOFTMAX_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, {0}},
     {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, {0}},
