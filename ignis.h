@@ -135,7 +135,8 @@
         A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept until
         ignis_status_clear: its status, a numbered diagnostic, the call, and a sentence that says what was expected and what came. A call
         that is given handle 0 fails quietly when a failure is recorded already: so a chain of calls is checked once, at its end, and the
-        message is that of the first thing that went wrong; ignis_status_latest_message has that of the latest one. What fails in a function
+        message is that of the first thing that went wrong; ignis_status_latest_message has that of the latest one. To free or release no handle,
+        or null, does nothing and is OK, at any time. ignis_status_begin and _end enclose a job that has failures of its own. What fails in a function
         of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, else to
         stderr: none is dropped silently. Whatever fails leaves everything else as it was: the library keeps working.
 
@@ -885,6 +886,22 @@ IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
     Ownership: frees the texts of the failure, and that of ignis_status_latest_message.
     Threads: any; each has its own. */
 IGNIS_API void ignis_status_clear(void);
+
+/*  ignis_status_begin - put the thread's failure aside, so that a job which runs in a thread of others can ask for its own
+    Until ignis_status_end the thread is as after ignis_status_clear: ignis_status_last, _message and _query are about what fails in between. Such
+    pairs may be nested.
+    Returns: nothing.
+    Errors: none. Where there is no memory to put a failure aside, it stays the thread's first.
+    Ownership: texts of the failure that is put aside live on.
+    Threads: any; each has its own. Begin and end in one thread. */
+IGNIS_API void ignis_status_begin(void);
+
+/*  ignis_status_end - forget what has failed since ignis_status_begin, and have back what had failed before it
+    Returns: the status of the first failure in between, IGNIS_OK for none.
+    Errors: ARGUMENT (nothing was begun in this thread).
+    Ownership: frees the texts of the failures in between.
+    Threads: any; each has its own. */
+IGNIS_API ignis_status ignis_status_end(void);
 
 /*  ignis_status_name - "IGNIS_ERROR_SHAPE" for IGNIS_ERROR_SHAPE
     Returns: a constant string, "unknown status" for a number that is none.
@@ -5433,6 +5450,14 @@ typedef struct ignis__record {
     char text[256];  /* the message, or its beginning */
 } ignis__record;
 
+/*  A failure that ignis_status_begin has put aside. */
+typedef struct ignis__aside {
+    int depth; /* of which one */
+    ignis__record record;
+    char *latest_message;
+    struct ignis__aside *outer;
+} ignis__aside;
+
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
 typedef struct ignis__outer_call {
     const char *call;
@@ -5445,6 +5470,9 @@ typedef struct ignis__thread {
     ignis__record record;            /* the first failure */
     ignis_status latest;             /* of the last one, recorded or not */
     char *latest_message;            /* from malloc; null: it is that of the first, or there was no memory for it */
+    ignis__aside *aside;             /* from malloc, the innermost one */
+    int depth;                       /* ignis_status_begin calls that have not ended */
+    int stuck;                       /* from this one on there was no memory to put the failure aside; 0: there was */
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
     bool called_back;                /* it runs a function given to ignis_stream_call */
@@ -5478,6 +5506,7 @@ static struct {
     uint64_t ready;  /* between ignis_setup and ignis_shutdown */
     uint64_t forked; /* this process is a child of the one that called ignis_setup */
     uint64_t setups; /* how many there were */
+    uint64_t refused; /* calls since ignis_setup was last called, or ignis_shutdown, while nothing was set up: the first is logged */
     bool verbose;
     bool dry_run;
     ignis_logger logger;
@@ -5576,6 +5605,17 @@ static void ignis__thread_unlist(ignis__thread *thread)
     ignis__mutex_unlock(&ignis__threads.lock);
 }
 
+static void ignis__aside_free(ignis__thread *thread)
+{
+    while (thread->aside) {
+        ignis__aside *aside = thread->aside;
+        thread->aside = aside->outer;
+        free(aside->record.message);
+        free(aside->latest_message);
+        free(aside);
+    }
+}
+
 static void ignis__attached_free(ignis__thread *thread)
 {
     free(thread->attached[0]);
@@ -5593,6 +5633,7 @@ IGNIS__COLD static void ignis__thread_exit(void *pointer)
     thread->ended = true;
     ignis__record_drop(thread);
     ignis__latest_drop(thread);
+    ignis__aside_free(thread);
     ignis__attached_free(thread);
     if (thread->tensors_end && !forked)
         thread->tensors_end();
@@ -5618,10 +5659,11 @@ IGNIS__COLD static void ignis__thread_watch(ignis__thread *thread)
     ignis__mutex_unlock(&ignis__threads.lock);
 }
 
-/*  Frees a thread's messages: of the first failure's its beginning stays. */
+/*  Frees a thread's messages, and what it has put aside: of the first failure's its beginning stays. */
 static void ignis__messages_cut(ignis__thread *thread)
 {
     ignis__latest_drop(thread);
+    ignis__aside_free(thread);
     free(thread->record.message);
     thread->record.message = NULL;
     thread->record.log = "";
@@ -5865,6 +5907,22 @@ IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, co
 /*  The status of the failure that was just reported, for the caller of what reported it. */
 IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
+/*  Fails for what each call fails for until ignis_setup has succeeded: only the first goes to the log. */
+IGNIS__COLD static void ignis__refuse_once(ignis_diagnostic diagnostic, const char *call, const char *why)
+{
+    ignis__record cause = IGNIS__ZERO;
+    if (ignis__atomic_add(&ignis__global.refused, 1) == 1) {
+        ignis__fail(diagnostic, call, "%s", why);
+        return;
+    }
+    cause.status = ignis__diagnostics[diagnostic].status;
+    cause.diagnostic = diagnostic;
+    cause.call = call;
+    cause.driver_name = cause.log = "";
+    snprintf(cause.text, sizeof cause.text, "%s: %s", call, why);
+    (void)ignis__record_adopt(&cause);
+}
+
 /*  Why Ignis cannot be called here. */
 IGNIS__COLD static void ignis__enter_refuse(const char *call)
 {
@@ -5874,10 +5932,10 @@ IGNIS__COLD static void ignis__enter_refuse(const char *call)
             "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can be "
             "called");
     else if (ignis__atomic_load(&ignis__global.forked))
-        ignis__fail(IGNIS_DIAG_FORKED, call,
-                    "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
+        ignis__refuse_once(IGNIS_DIAG_FORKED, call,
+                           "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
+        ignis__refuse_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
     else /* most likely ignis_setup has failed and said why: one message is enough for all calls after it */
         ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
 }
@@ -5927,6 +5985,48 @@ IGNIS__COLD IGNIS_API void ignis_status_clear(void)
 {
     ignis__record_drop(&ignis__this_thread);
     ignis__latest_drop(&ignis__this_thread);
+}
+
+IGNIS__COLD IGNIS_API void ignis_status_begin(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__aside *aside;
+    thread->depth++;
+    if (thread->record.status == IGNIS_OK)
+        return;
+    aside = (ignis__aside *)malloc(sizeof *aside);
+    if (!aside) {
+        thread->stuck = thread->stuck ? thread->stuck : thread->depth;
+        return;
+    }
+    aside->depth = thread->depth;
+    aside->record = thread->record;
+    aside->latest_message = thread->latest_message;
+    aside->outer = thread->aside;
+    thread->aside = aside;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->latest_message = NULL;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_status_end(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__aside *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
+    ignis_status status = thread->record.status;
+    if (thread->depth == 0)
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "there is no ignis_status_begin in this thread that has not ended");
+    if (aside) {
+        ignis_status_clear();
+        thread->record = aside->record;
+        thread->latest_message = aside->latest_message;
+        thread->aside = aside->outer;
+        free(aside);
+    } else if (!thread->stuck || thread->depth < thread->stuck) {
+        ignis_status_clear();
+    }
+    if (--thread->depth < thread->stuck)
+        thread->stuck = 0;
+    return status;
 }
 
 IGNIS_API const char *ignis_status_name(ignis_status status)
@@ -8151,8 +8251,11 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
 IGNIS_API ignis_status ignis_event_free(ignis_event handle)
 {
     static const char call[] = "ignis_event_free";
-    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    ignis__event *event;
     bool live;
+    if (!handle.id)
+        return IGNIS_OK;
+    event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
     if (!event)
         return ignis__failed();
     live = ignis__handle_kill(event);
@@ -9441,10 +9544,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
     ignis__pinned *pinned = NULL, **link;
     ignis_status status;
     int i;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
     if (!memory)
         return IGNIS_OK;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
     if (ignis__capture_refuses(call))
         return ignis__failed();
     for (i = 0; !pinned && i < ignis__device_total; i++) {
@@ -10598,10 +10701,13 @@ IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const i
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
-    ignis__array *array = ignis__array_enter_reaped(call, handle, true);
+    ignis__array *array;
     ignis_owner owner;
     int ref_count = 0;
     bool ok = false;
+    if (!handle.id)
+        return IGNIS_OK;
+    array = ignis__array_enter_reaped(call, handle, true);
     if (!array)
         return ignis__failed();
     if (!ignis__owner_valid(call, as))
@@ -11659,7 +11765,9 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
     ignis_status status = IGNIS_OK;
     bool found = !created;
     int i;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "stream", stream))
+    if (!stream)
+        return IGNIS_OK;
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
         return ignis__failed();
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
@@ -11824,8 +11932,11 @@ IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_release";
-    ignis__array *array = ignis__array_enter_reaped(call, handle, false);
+    ignis__array *array;
     bool ok;
+    if (!handle.id)
+        return IGNIS_OK;
+    array = ignis__array_enter_reaped(call, handle, false);
     if (!array)
         return ignis__failed();
     ok = ignis__owner_valid(call, by);
@@ -14120,8 +14231,11 @@ IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
 IGNIS__COLD IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
 {
     static const char call[] = "ignis_kernel_free";
-    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
+    ignis__kernel *kernel;
     bool live;
+    if (!handle.id)
+        return IGNIS_OK;
+    kernel = ignis__kernel_hold(call, handle);
     if (!kernel)
         return ignis__failed();
     if (ignis__capture_refuses(call)) {
@@ -19476,8 +19590,11 @@ static bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
 IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
 {
     static const char call[] = "ignis_tensor_release";
-    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__tensor *tensor;
     ignis_status status = IGNIS_OK;
+    if (!handle.id)
+        return IGNIS_OK;
+    tensor = ignis__tensor_hold(call, handle);
     if (!tensor)
         return ignis__failed();
     if (!ignis__tensor_end_handle(call, tensor))
@@ -30484,8 +30601,11 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
 IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
 {
     static const char call[] = "ignis_optimizer_free";
-    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis__optimizer *optimizer;
     bool live;
+    if (!handle.id)
+        return IGNIS_OK;
+    optimizer = ignis__optimizer_hold(call, handle);
     if (!optimizer)
         return ignis__failed();
     live = ignis__handle_kill(optimizer);
@@ -31272,8 +31392,11 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 IGNIS__COLD IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_free";
-    ignis__graph *graph = ignis__graph_hold(call, handle);
+    ignis__graph *graph;
     ignis_status status = IGNIS_OK;
+    if (!handle.id)
+        return IGNIS_OK;
+    graph = ignis__graph_hold(call, handle);
     if (!graph)
         return ignis__failed();
     if (ignis__capture_refuses(call))
@@ -36336,7 +36459,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenize
 {
     static const char call[] = "ignis_tokenizer_free";
     ignis_status status = IGNIS_OK;
-    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    ignis__tokenizer *held;
+    if (!tokenizer.id)
+        return IGNIS_OK;
+    held = ignis__tokenizer_hold(call, tokenizer);
     if (!held)
         return ignis__failed();
     if (!ignis__handle_kill(held))
@@ -44134,8 +44260,11 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
 IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
 {
     static const char call[] = "ignis_model_free";
-    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model *model;
     bool live;
+    if (!handle.id)
+        return IGNIS_OK;
+    model = ignis__model_hold(call, handle);
     if (!model)
         return ignis__failed();
     live = ignis__handle_kill(model);
@@ -45549,8 +45678,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_merge(ignis_lora handle)
 IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
 {
     static const char call[] = "ignis_lora_free";
-    ignis__lora *lora = ignis__lora_hold(call, handle);
+    ignis__lora *lora;
     bool live;
+    if (!handle.id)
+        return IGNIS_OK;
+    lora = ignis__lora_hold(call, handle);
     if (!lora)
         return ignis__failed();
     live = ignis__lora_end(lora);
@@ -47994,8 +48126,11 @@ IGNIS_API ignis_status ignis_sequence_grammar(ignis_sequence sequence, const cha
 IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
 {
     static const char call[] = "ignis_sequence_free";
-    ignis__sequence *s = ignis__sequence_hold(call, sequence);
+    ignis__sequence *s;
     bool live;
+    if (!sequence.id)
+        return IGNIS_OK;
+    s = ignis__sequence_hold(call, sequence);
     if (!s)
         return ignis__failed();
     live = ignis__handle_kill(s);
@@ -49205,8 +49340,11 @@ IGNIS_API ignis_status ignis_fence_signal(ignis_fence fence, uint64_t value)
 IGNIS__COLD IGNIS_API ignis_status ignis_fence_free(ignis_fence handle)
 {
     static const char call[] = "ignis_fence_free";
-    ignis__fence *fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);
+    ignis__fence *fence;
     bool live;
+    if (!handle.id)
+        return IGNIS_OK;
+    fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);
     if (!fence)
         return ignis__failed();
     live = ignis__handle_kill(fence);
@@ -49424,8 +49562,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unregister";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
+    ignis__gl_buffer *buffer;
     bool ok = false;
+    if (!handle.id)
+        return IGNIS_OK;
+    buffer = ignis__gl_enter(call, handle, &binding, true);
     if (!buffer)
         return ignis__failed();
     if (buffer->storage) {
@@ -50453,7 +50594,11 @@ IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
    >>setup - bringing all layers up, and down.
    =============================================================================================================== */
 
-static void ignis__forked(void) { ignis__atomic_store(&ignis__global.forked, 1); }
+static void ignis__forked(void)
+{
+    ignis__atomic_store(&ignis__global.forked, 1);
+    ignis__atomic_store(&ignis__global.refused, 0);
+}
 
 /*  What a caller says of the device of a dry run: no fact is below 0. */
 IGNIS__COLD static bool ignis__dry_device_check(const char *call, const ignis_device_info *info)
@@ -50612,6 +50757,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
         status = ignis__fail(IGNIS_DIAG_ALREADY_SETUP, call, "Ignis is set up already; call ignis_shutdown first");
     } else {
         status = ignis__setup(call, desc ? desc : &defaults);
+        ignis__atomic_store(&ignis__global.refused, 0);
         if (status == IGNIS_OK)
             ignis__atomic_store(&ignis__global.ready, 1);
         else
@@ -50742,6 +50888,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     ignis__threads_close();
     ignis__atomic_store(&ignis__global.ready, 0);
+    ignis__atomic_store(&ignis__global.refused, 0);
     ignis__give_back_lent();
     status = ignis__this_thread.record.status;
     if (before.status != IGNIS_OK) { /* an earlier failure of the thread stays the first */

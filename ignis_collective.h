@@ -2041,7 +2041,10 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
 IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
 {
     static const char call[] = "ignis_vmm_free";
-    ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    ignis__vmm *vmm;
+    if (!handle.id)
+        return IGNIS_OK;
+    vmm = ignis__vmm_hold(call, handle);
     if (!vmm)
         return ignis__failed();
     return ignis__vmm_done(call, vmm, ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed"));
@@ -2150,8 +2153,11 @@ static ignis_status ignis__range_end(const char *call, ignis__range_use *use, bo
 IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
 {
     static const char call[] = "ignis_vmm_unreserve";
-    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__range *range;
     bool ok;
+    if (!handle.id)
+        return IGNIS_OK;
+    range = ignis__range_hold(call, handle);
     if (!range)
         return ignis__failed();
     ok = ignis__range_lock(call, range);
@@ -2425,9 +2431,8 @@ IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle
 
 IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
 {
-    static const char call[] = "ignis_vmm_handle_close";
     if (!handle)
-        return ignis__fail_null(call, "handle");
+        return IGNIS_OK;
     ignis__vmm_handle_close(handle);
     memset(handle, 0, sizeof *handle);
     return IGNIS_OK;
@@ -5210,8 +5215,11 @@ IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_i
 IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
 {
     static const char call[] = "ignis_channel_close";
-    ignis__channel *channel = ignis__channel_hold(call, handle);
+    ignis__channel *channel;
     ignis_status status = IGNIS_OK;
+    if (!handle.id)
+        return IGNIS_OK;
+    channel = ignis__channel_hold(call, handle);
     if (!channel)
         return ignis__failed();
     if (!ignis__channel_kill(channel))
@@ -6472,7 +6480,10 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
 IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
 {
     static const char call[] = "ignis_transport_destroy";
-    ignis__transport *transport = ignis__transport_hold(call, handle);
+    ignis__transport *transport;
+    if (!handle.id)
+        return IGNIS_OK;
+    transport = ignis__transport_hold(call, handle);
     if (!transport)
         return ignis__failed();
     return ignis__transport_done(transport, ignis__transport_end(call, transport) ||
@@ -6810,7 +6821,7 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
 {
     if (!handle)
-        return ignis__fail_null("ignis_transport_handle_close", "handle");
+        return IGNIS_OK;
     ignis__handle_close(handle);
     return IGNIS_OK;
 }
@@ -11929,8 +11940,11 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_destroy";
     ignis__record before;
-    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis__comm *comm;
     ignis_status status;
+    if (!handle.id)
+        return IGNIS_OK;
+    comm = ignis__comm_hold(call, handle);
     if (!comm)
         return ignis__failed();
     if (ignis__capture_refuses(call) ||
@@ -12456,8 +12470,11 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_paralle
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
 {
     static const char call[] = "ignis_parallel_free";
-    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    ignis__parallel_state *parallel;
     bool live, ok;
+    if (!handle.id)
+        return IGNIS_OK;
+    parallel = ignis__parallel_hold(call, handle);
     if (!parallel)
         return ignis__failed();
     if (ignis__capture_refuses(call)) {

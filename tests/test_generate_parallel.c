@@ -600,6 +600,70 @@ TEST(processes)
     test_remove_folder(test_path("meet"));
 }
 
+/*  What frees, in all headers, with nothing to free. */
+static void free_nothing(void)
+{
+    static const ignis_array no_array = {0};
+    static const ignis_event no_event = {0};
+    static const ignis_kernel no_kernel = {0};
+    static const ignis_tensor no_tensor = {0};
+    static const ignis_optimizer no_optimizer = {0};
+    static const ignis_graph no_graph = {0};
+    static const ignis_tokenizer no_tokenizer = {0};
+    static const ignis_model no_model = {0};
+    static const ignis_lora no_lora = {0};
+    static const ignis_sequence no_sequence = {0};
+    static const ignis_fence no_fence = {0};
+    static const ignis_gl_buffer no_gl_buffer = {0};
+    static const ignis_vmm no_vmm = {0};
+    static const ignis_vmm_range no_range = {0};
+    static const ignis_channel no_channel = {0};
+    static const ignis_transport no_transport = {0};
+    static const ignis_comm no_comm = {0};
+    static const ignis_parallel no_parallel = {0};
+    ignis_status before = ignis_status_last();
+    CHECK_INT(ignis_stream_forget(NULL), IGNIS_OK);
+    CHECK_INT(ignis_stream_free(NULL), IGNIS_OK);
+    CHECK_INT(ignis_event_free(no_event), IGNIS_OK);
+    CHECK_INT(ignis_host_free(NULL), IGNIS_OK);
+    CHECK_INT(ignis_array_free(no_array), IGNIS_OK);
+    CHECK_INT(ignis_array_free_as(no_array, IGNIS_OWNER_NVCCL), IGNIS_OK);
+    CHECK_INT(ignis_array_free_as(no_array, IGNIS_OWNER_IGNIS), IGNIS_OK);
+    CHECK_INT(ignis_contract_release(no_array, IGNIS_OWNER_NVCCL), IGNIS_OK);
+    CHECK_INT(ignis_kernel_free(no_kernel), IGNIS_OK);
+    CHECK_INT(ignis_tensor_release(no_tensor), IGNIS_OK);
+    CHECK_INT(ignis_optimizer_free(no_optimizer), IGNIS_OK);
+    CHECK_INT(ignis_graph_free(no_graph), IGNIS_OK);
+    CHECK_INT(ignis_tokenizer_free(no_tokenizer), IGNIS_OK);
+    CHECK_INT(ignis_model_free(no_model), IGNIS_OK);
+    CHECK_INT(ignis_lora_free(no_lora), IGNIS_OK);
+    CHECK_INT(ignis_sequence_free(no_sequence), IGNIS_OK);
+    CHECK_INT(ignis_fence_free(no_fence), IGNIS_OK);
+    CHECK_INT(ignis_gl_unregister(no_gl_buffer), IGNIS_OK);
+    CHECK_INT(ignis_vmm_free(no_vmm), IGNIS_OK);
+    CHECK_INT(ignis_vmm_unreserve(no_range), IGNIS_OK);
+    CHECK_INT(ignis_vmm_handle_close(NULL), IGNIS_OK);
+    CHECK_INT(ignis_channel_close(no_channel), IGNIS_OK);
+    CHECK_INT(ignis_transport_handle_close(NULL), IGNIS_OK);
+    CHECK_INT(ignis_transport_destroy(no_transport), IGNIS_OK);
+    CHECK_INT(ignis_comm_destroy(no_comm), IGNIS_OK);
+    CHECK_INT(ignis_parallel_free(no_parallel), IGNIS_OK);
+    CHECK_INT(ignis_status_last(), before);
+}
+
+TEST(freeing_nothing_is_fine)
+{
+    free_nothing(); /* before ignis_setup */
+    SETUP(NULL);
+    free_nothing();
+    CHECK(ignis_device_use(-7) == IGNIS_ERROR_DEVICE);
+    free_nothing(); /* what has failed before stays */
+    ignis_status_clear();
+    CHECK_INT(test_log_count(IGNIS_DIAG_ARRAY_FREED), 0);
+    CHECK_OK(ignis_shutdown());
+    free_nothing();
+}
+
 int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);

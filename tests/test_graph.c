@@ -1289,7 +1289,6 @@ TEST(graphs_need_a_setup)
     CHECK_STATUS(ignis_graph_begin(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_STATUS(ignis_graph_launch(none), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
-    CHECK_STATUS(ignis_graph_free(none), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
 }
 
 /*  After a fault the devices are gone, and what a graph holds of the host's memory goes all the same. */

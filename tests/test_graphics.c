@@ -451,7 +451,7 @@ TEST(mistakes_with_fences_are_refused)
     CHECK_STATUS(ignis_fence_free(fence), IGNIS_ERROR_FREED, IGNIS_DIAG_FENCE_FREED);
     CHECK_STATUS(ignis_fence_wait(fence, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_FENCE_FREED);
     CHECK_STATUS(ignis_fence_signal(fence, 12), IGNIS_ERROR_FREED, IGNIS_DIAG_FENCE_FREED);
-    CHECK_STATUS(ignis_fence_free((ignis_fence){0}), IGNIS_ERROR_FREED, IGNIS_DIAG_FENCE_FREED);
+    CHECK_STATUS(ignis_fence_free((ignis_fence){1}), IGNIS_ERROR_FREED, IGNIS_DIAG_FENCE_FREED);
     check_nothing_imported();
     CHECK_INT(open_files(), files - 1);
     close(memory.fd);

@@ -286,11 +286,11 @@ static void use_and_fail(void)
 {
     ignis_array a = test_array(2, 3);
     CHECK_OK(ignis_scope_end(ignis_scope_begin()));
-    CHECK(ignis_array_free(IGNIS_NO_ARRAY) != IGNIS_OK);
-    CHECK_HAS(ignis_status_message(), "ignis_array_free: ");
+    CHECK(ignis_array_zero(IGNIS_NO_ARRAY) != IGNIS_OK);
+    CHECK_HAS(ignis_status_message(), "ignis_array_zero: ");
     ignis_status_clear();
     CHECK_OK(ignis_array_free(a));
-    CHECK(ignis_array_free(IGNIS_NO_ARRAY) != IGNIS_OK); /* and left so */
+    CHECK(ignis_array_zero(IGNIS_NO_ARRAY) != IGNIS_OK); /* and left so */
 }
 
 static DWORD WINAPI thread_of_windows(void *context)
