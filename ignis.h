@@ -1782,7 +1782,8 @@ typedef struct ignis_kernel_desc {
     const char *source; /* CUDA C++ text, unless there is an image; #include "ignis.cuh" gives it types and helpers of Ignis' kernels */
     const char *name;   /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
     const char *entry;  /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>";
-                                   in an image as the image has it, mangled unless extern "C" */
+                                   in an image as the image has it, mangled unless extern "C". Several of one program: "advance; count<int>",
+                                   of which the handle launches the first, and ignis_kernel_entry gives the others */
     const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
     const ignis_kernel_header *headers; /* headers in memory, found before any file (none beside those of Ignis) */
@@ -1798,6 +1799,9 @@ typedef struct ignis_launch {
     bool dependent; /* the kernel may begin before what is ahead of it on the stream has ended, as it waits for that itself: all of its
                              threads call ignis_grid_dependency_wait, of ignis.cuh, before they touch what any other work touches. For compute
                              capability 9.0 and up with a driver of 12.3 and up; elsewhere it begins behind the others, as without (false) */
+    bool
+        cooperative; /* all blocks run at once, so that they may wait for each other: no more of them than ignis_kernel_occupancy says. Needs
+                             a driver of 12.3 and up (false) */
 } ignis_launch;
 
 /*  What kind of argument an ignis_arg is; set by ignis_arg_array and its like. */
@@ -1835,6 +1839,13 @@ typedef struct ignis_kernel_info {
     bool from_cache;   /* true: no compiler ran for the device that is current */
 } ignis_kernel_info;
 
+/*  How many blocks of a kernel run at once. */
+typedef struct ignis_occupancy {
+    int block;  /* threads of a block */
+    int blocks; /* of a multiprocessor */
+    int grid;   /* of the device: the most that a cooperative launch may have */
+} ignis_occupancy;
+
 /*  ignis_kernel_compile - compile CUDA source for the current device, or take it from the cache
     The kernel runs on every device: on one of another architecture it is compiled again at its first launch there. With an image
     (ignis_kernel_desc.image) nothing is compiled: its tables are checked to lie inside of it, and the driver takes it or refuses it.
@@ -1862,16 +1873,41 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_laun
     Threads: any. */
 IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info *info);
 
+/*  ignis_kernel_entry - another __global__ function of a kernel's program, as a handle of its own
+    It shares the program: one compilation, and one set of variables on each device. entry is one of those that ignis_kernel_desc.entry names, or
+    one that the program has under just this name, as it is extern "C". ignis_kernel_reload of any handle replaces the program of all.
+    Returns: the kernel, or no handle.
+    Errors: FREED, ARGUMENT, COMPILE (the program has no such entry), LIBRARY, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_kernel_free. The program lives as long as one of its handles does.
+    Threads: any. */
+IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel kernel, const char *entry);
+
+/*  ignis_kernel_occupancy - how many blocks of a kernel run at once on the current device; with a block of 0 threads, of which size
+    block: threads of a block; 0: the size of which most threads run at once, and of several such the largest. shared_bytes: as in ignis_launch.
+    Returns: IGNIS_OK, and *out filled. Its blocks are 0 where not even one fits.
+    Errors: FREED, ARGUMENT (null, a block or shared_bytes outside the limits of device and kernel), LIBRARY, COMPILE, CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel kernel, int block, int64_t shared_bytes, ignis_occupancy *out);
+
 /*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current device
-    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each kernel handle has
-    variables of its own, on each device, with the values of the source at first.
+    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each program that was compiled has
+    variables of its own, on each device, with the values of the source at first; handles of ignis_kernel_entry share them.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: data may be reused when the call returns.
     Threads: any. Streams: queued on the current stream: what other streams launch is not ordered with it. */
 IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel kernel, const char *name, const void *data, int64_t size);
 
+/*  ignis_kernel_get_symbol - read a __constant__ or __device__ variable of a kernel's program on the current device; see ignis_kernel_set_symbol
+    Returns: IGNIS_OK, and data filled; zeros in a dry run.
+    Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: nothing to free.
+    Threads: any. Streams: waits for the current one: what other streams write is not waited for. */
+IGNIS_API ignis_status ignis_kernel_get_symbol(ignis_kernel kernel, const char *name, void *data, int64_t size);
+
 /*  ignis_kernel_reload - compile another program in the background, and let a kernel be that one when it is ready
+    Handles of ignis_kernel_entry for the same program take it, too: it has to have their entries, and names in desc those that are not extern "C".
     Launches go on with the old program meanwhile, and for ever if the new one does not compile: then the logger gets the compiler's log,
     and ignis_ticket_wait the failure. Threads may launch the kernel all the time; each launch, and each capture, takes what is the newest
     then. Variables of the new program (ignis_kernel_set_symbol) have the values of its source. Of several reloads the one that was asked for
@@ -12796,22 +12832,72 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
     return status;
 }
 
-/*  Copies the lowered name and the image of a compiled program out of NVRTC. */
+/*  The next name of a list with ; between names, and its length without the blanks around it; null: there is none. */
+IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *length)
+{
+    const char *name = *list ? *list + strspn(*list, " \t\n") : "";
+    if (!*name)
+        return NULL;
+    *length = strcspn(name, ";");
+    *list = name + *length + (name[*length] == ';');
+    while (*length > 0 && strchr(" \t\n", name[*length - 1]))
+        --*length;
+    return name;
+}
+
+/*  Where a name is in a list, from 0 on; -1: it is not there. */
+IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
+{
+    size_t length;
+    const char *name;
+    int i;
+    for (i = 0; (name = ignis__entry_next(&list, &length)) != NULL; i++)
+        if (length == strlen(wanted) && memcmp(name, wanted, length) == 0)
+            return i;
+    return -1;
+}
+
+/*  A name of a list by its place, in memory of ignis__alloc. Null, and reported: there is no memory. */
+IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, int index)
+{
+    size_t length = 0;
+    const char *name = ignis__entry_next(&list, &length);
+    char *copy;
+    while (index-- > 0)
+        name = ignis__entry_next(&list, &length);
+    copy = (char *)ignis__alloc_for(call, length + 1);
+    if (copy && name)
+        memcpy(copy, name, length);
+    return copy;
+}
+
+/*  Copies the lowered names, in a list as the entries are, and the image of a compiled program out of NVRTC. */
 IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
 {
-    const char *lowered = "";
-    size_t lowered_size;
-    if ((program->entry && !IGNIS__NVRTC_OK(call, nvrtcGetLoweredName, (handle, program->entry, &lowered))) ||
-        !(is_ptx ? IGNIS__NVRTC_OK(call, nvrtcGetPTXSize, (handle, &image->size))
-                 : IGNIS__NVRTC_OK(call, nvrtcGetCUBINSize, (handle, &image->size))))
-        return false;
-    lowered_size = strlen(lowered) + 1;
-    image->memory = (char *)ignis__alloc_for(call, lowered_size + image->size);
-    if (!image->memory)
+    const char *list, *lowered, *name;
+    size_t size = 1, length;
+    bool ok = is_ptx ? IGNIS__NVRTC_OK(call, nvrtcGetPTXSize, (handle, &image->size))
+                     : IGNIS__NVRTC_OK(call, nvrtcGetCUBINSize, (handle, &image->size));
+    ignis__text names;
+    int round, i;
+    for (round = 0; ok && round < 2; round++) { /* the first one measures */
+        if (round == 1 && (image->memory = (char *)ignis__alloc_for(call, size + image->size)) == NULL)
+            return false;
+        ignis__text_begin(&names, image->memory, round == 1 ? size : 0);
+        list = program->entry;
+        for (i = 0; ok && (name = ignis__entry_next(&list, &length)) != NULL; i++) {
+            char *entry = ignis__entry_copy(call, program->entry, i);
+            ok = entry && IGNIS__NVRTC_OK(call, nvrtcGetLoweredName, (handle, entry, &lowered));
+            if (ok)
+                ignis__text_add(&names, "%s%s", i == 0 ? "" : ";", lowered);
+            ignis__free(entry);
+        }
+        size = names.length + 1;
+    }
+    if (!ok)
         return false;
     image->lowered = image->memory;
-    memcpy(image->lowered, lowered, lowered_size);
-    image->data = image->lowered + lowered_size;
+    image->data = image->memory + size;
     return is_ptx ? IGNIS__NVRTC_OK(call, nvrtcGetPTX, (handle, (char *)image->data))
                   : IGNIS__NVRTC_OK(call, nvrtcGetCUBIN, (handle, (char *)image->data));
 }
@@ -12866,15 +12952,21 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
     ignis__headers headers;
+    const char *list;
+    size_t length;
     void *handle = NULL;
-    int error, count;
+    int error, count, i;
     bool ok;
     if (!ignis__headers_gather(call, program, &headers))
         return false;
     count = ignis__options_gather(program, arch, options);
-    ok =
-        IGNIS__NVRTC_OK(call, nvrtcCreateProgram, (&handle, program->source, program->name, headers.count, headers.texts, headers.names)) &&
-        (!program->entry || IGNIS__NVRTC_OK(call, nvrtcAddNameExpression, (handle, program->entry)));
+    ok = IGNIS__NVRTC_OK(call, nvrtcCreateProgram, (&handle, program->source, program->name, headers.count, headers.texts, headers.names));
+    list = program->entry;
+    for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
+        char *entry = ignis__entry_copy(call, program->entry, i);
+        ok = entry && IGNIS__NVRTC_OK(call, nvrtcAddNameExpression, (handle, entry));
+        ignis__free(entry);
+    }
     if (ok) {
         error = IGNIS__NVRTC(nvrtcCompileProgram, (handle, count, options));
         ok = ignis__compile_log(call, program, options[0], handle, error) == IGNIS_OK &&
@@ -13955,13 +14047,20 @@ typedef struct ignis__kernel_code {
     int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    bool waits; /* for what is ahead of it, if it asks for that */
+    bool waits;  /* for what is ahead of it, if it asks for that */
+    char *entry; /* which function it is */
+    uint64_t
+        entries; /* ignis__kernel_code * of other entries of the module, which is this one's: the newest, a list by `entries` of each */
 } ignis__kernel_code;
 
 typedef struct ignis__kernel {
     ignis__slot slot;
     char *memory; /* of all that the program points to */
     ignis__program program;
+    char *entry;                  /* the first of the program, or what ignis_kernel_entry has asked for */
+    struct ignis__kernel *shares; /* whose program it is then, held; null: its own */
+    const char *file;             /* where the caller has made it, as ignis_call_site says; null: it does not */
+    int line;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
     uint64_t newest; /* what has replaced the program, as an ignis__kernel * that is in no pool; 0: nothing has. Its lock is the slot's */
     struct ignis__kernel
@@ -13978,11 +14077,22 @@ static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
     return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
-/*  What launches of a held kernel run. */
+/*  The program that launches of a held kernel run. */
 static ignis__kernel *ignis__kernel_newest(ignis__kernel *kernel)
 {
-    ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest);
-    return newest ? newest : kernel;
+    ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
+    ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&owner->newest);
+    return newest ? newest : owner;
+}
+
+IGNIS__COLD static void ignis__kernel_code_free(ignis__kernel_code *code)
+{
+    while (code) {
+        ignis__kernel_code *next = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&code->entries);
+        ignis__free(code->entry);
+        ignis__free(code);
+        code = next;
+    }
 }
 
 IGNIS__COLD static void ignis__kernel_unload(const char *call, ignis__kernel *kernel)
@@ -13992,14 +14102,15 @@ IGNIS__COLD static void ignis__kernel_unload(const char *call, ignis__kernel *ke
         ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&kernel->code[i]);
         if (code)
             ignis__module_unload_when_idle(call, &ignis__devices[i], &code->module);
-        ignis__free(code);
+        ignis__kernel_code_free(code);
     }
     ignis__free(kernel->memory);
+    ignis__free(kernel->entry);
 }
 
 IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
 {
-    ignis__kernel *version = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest), *older;
+    ignis__kernel *version = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest), *older, *shares = kernel->shares;
     for (; version; version = older) {
         older = version->older;
         ignis__kernel_unload(call, version);
@@ -14007,6 +14118,8 @@ IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *k
     }
     ignis__kernel_unload(call, kernel);
     ignis__pool_give(&ignis__kernels, kernel);
+    if (shares && ignis__pool_drop(shares))
+        ignis__kernel_destroy(call, shares); /* which shares nobody's */
 }
 
 IGNIS__ONE_COPY static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
@@ -14017,11 +14130,12 @@ IGNIS__ONE_COPY static void ignis__kernel_drop(const char *call, ignis__kernel *
 
 static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
 
-IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
+IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
+                                           ignis__kernel_code *code)
 {
     size_t offset;
     int error = 0;
-    if (!ignis__function_get(call, device, &code->module, code->module.lowered, &code->function) ||
+    if (!ignis__function_get(call, device, unit, name, &code->function) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)) ||
         !ignis__function_waits(call, device, code->function, &code->waits))
@@ -14037,6 +14151,31 @@ IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *devi
            ignis__cuda_check(call, device, "cuFuncGetParamInfo", error) == IGNIS_OK;
 }
 
+/*  The function that code->entry names: one of those that were asked for when the program was compiled, or that the module has by this name. */
+IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device *device, const ignis__kernel *program,
+                                                 const ignis__module *unit, ignis__kernel_code *code)
+{
+    int index = unit->lowered ? ignis__entry_index(program->program.entry, code->entry) : -1, error = 0;
+    char *name = index >= 0 ? ignis__entry_copy(call, unit->lowered, index) : code->entry;
+    bool ok = name != NULL;
+    void *function;
+    if (ok)
+        error = IGNIS__CUDA(cuModuleGetFunction, (&function, unit->module, name));
+    if (ok && error == IGNIS__CU_NOT_FOUND && index >= 0)
+        ok = ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "%s has no __global__ function (or not exactly one) that is called '%s'",
+                           program->program.image ? "desc.image" : program->program.name, code->entry);
+    else if (ok && error == IGNIS__CU_NOT_FOUND)
+        ok = ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call,
+                           "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or make it extern \"C\"",
+                           program->entry, code->entry, program->entry, code->entry);
+    ok = ok && ignis__kernel_read(call, device, unit, name, code);
+    if (ok)
+        ignis__function_name(code->function, code->entry); /* as the caller has written it */
+    if (name != code->entry)
+        ignis__free(name);
+    return ok;
+}
+
 /*  The kernel's code on a device that is entered, loaded at the first use there. Null on failure. */
 IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
@@ -14047,9 +14186,12 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, 
     made = (ignis__kernel_code *)ignis__alloc_for(call, sizeof *made);
     if (!made)
         return NULL;
-    if (ignis__module_make(call, device, &kernel->program, &made->module) && ignis__kernel_read(call, device, made)) {
-        ignis__function_name(made->function, kernel->program.entry); /* as the caller has written it */
-        ignis__mutex_lock(&kernel->slot.lock);                       /* another thread may have been as fast, and its code be in use */
+    made->entry = ignis__copy_string(kernel->entry);
+    if (!made->entry)
+        ignis__fail_host_memory(call, strlen(kernel->entry) + 1);
+    else if (ignis__module_make(call, device, &kernel->program, &made->module) &&
+             ignis__kernel_read_entry(call, device, kernel, &made->module, made)) {
+        ignis__mutex_lock(&kernel->slot.lock); /* another thread may have been as fast, and its code be in use */
         code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place);
         if (!code) {
             ignis__atomic_store(place, (uint64_t)(uintptr_t)made);
@@ -14059,9 +14201,48 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, 
     }
     if (code != made) {
         ignis__module_unload(&made->module);
-        ignis__free(made);
+        ignis__kernel_code_free(made);
     }
     return code;
+}
+
+/*  Another entry of a program, whose code is there. Null on failure. */
+IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char *call, ignis__device *device, ignis__kernel *program,
+                                                                     ignis__kernel_code *code, const char *entry)
+{
+    ignis__kernel_code *made = (ignis__kernel_code *)ignis__alloc_for(call, sizeof *made);
+    if (!made)
+        return NULL;
+    made->entry = ignis__copy_string(entry);
+    if (!made->entry)
+        ignis__fail_host_memory(call, strlen(entry) + 1);
+    if (!made->entry || !ignis__kernel_read_entry(call, device, program, &code->module, made)) {
+        ignis__kernel_code_free(made);
+        return NULL;
+    }
+    ignis__mutex_lock(&program->slot.lock); /* two threads may both add it: both stay */
+    made->entries = ignis__atomic_load(&code->entries);
+    ignis__atomic_store(&code->entries, (uint64_t)(uintptr_t)made);
+    ignis__mutex_unlock(&program->slot.lock);
+    return made;
+}
+
+/*  That entry, looked for first. */
+static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__device *device, ignis__kernel *program,
+                                                    ignis__kernel_code *code, const char *entry)
+{
+    ignis__kernel_code *found = code;
+    while (found && strcmp(found->entry, entry) != 0)
+        found = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&found->entries);
+    return found ? found : ignis__kernel_code_make_entry(call, device, program, code, entry);
+}
+
+/*  What launches of a held kernel run on a device that is entered, and its program. Null on failure. */
+static ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
+{
+    ignis__kernel *program = ignis__kernel_newest(kernel);
+    ignis__kernel_code *code = ignis__kernel_code_get(call, device, program);
+    return code && kernel->shares ? ignis__kernel_code_entry(call, device, program, code, kernel->entry) : code;
 }
 
 static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
@@ -14079,6 +14260,28 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
     return program;
 }
 
+/*  Entries have names, each once. */
+IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const ignis_kernel_desc *desc)
+{
+    const char *list = desc->entry, *name;
+    size_t length = 0;
+    int i, same;
+    if (!ignis__given(call, "desc.entry", desc->entry))
+        return false;
+    for (i = 0; (name = ignis__entry_next(&list, &length)) != NULL && length > 0; i++) {
+        char *copy = ignis__entry_copy(call, desc->entry, i);
+        if (!copy)
+            return false;
+        same = ignis__entry_index(desc->entry, copy);
+        ignis__free(copy);
+        if (same != i)
+            return ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice", desc->entry);
+    }
+    if (i == 0 || name)
+        return ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing", desc->entry);
+    return true;
+}
+
 /*  A kernel whose image is given: it is looked at where a zero is behind it. */
 IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_kernel_desc *desc)
 {
@@ -14087,7 +14290,7 @@ IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_
     if (desc->source || desc->option_count || desc->header_count)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
                              "desc.image is set, and desc.source, options or headers are; it is one or the other");
-    if (!ignis__given(call, "desc.entry", desc->entry))
+    if (!ignis__kernel_entries_check(call, desc))
         return false;
     copy = desc->image_size < IGNIS__BUNDLE_IMAGE ? (char *)ignis__alloc(desc->image_size + 1) : NULL;
     if (!copy)
@@ -14125,7 +14328,7 @@ IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_k
         return false;
     if (desc->image)
         return ignis__kernel_image_check(call, desc);
-    if (!ignis__given(call, "desc.source", desc->source) || !ignis__given(call, "desc.entry", desc->entry))
+    if (!ignis__given(call, "desc.source", desc->source) || !ignis__kernel_entries_check(call, desc))
         return false;
     if (desc->option_count < 0 || desc->option_count > IGNIS__MAX_OPTIONS)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count,
@@ -14168,9 +14371,13 @@ IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kern
         size += strlen(program.options[i]) + 1;
     for (i = 0; i < program.header_count; i++)
         size += strlen(program.headers[i].name) + strlen(program.headers[i].text) + 2;
-    kernel->memory = at = (char *)ignis__alloc_for(call, size);
-    if (!at)
+    kernel->entry = ignis__entry_copy(call, program.entry, 0);
+    kernel->memory = at = kernel->entry ? (char *)ignis__alloc_for(call, size) : NULL;
+    if (!at) {
+        ignis__free(kernel->entry);
+        kernel->entry = NULL;
         return false;
+    }
     options = (const char **)(void *)at;
     headers = (ignis_kernel_header *)(void *)(at + option_bytes);
     at += option_bytes + header_bytes;
@@ -14211,6 +14418,8 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
     if (kernel && !ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {
         ignis__pool_give(&ignis__kernels, kernel);
     } else if (kernel) {
+        kernel->file = ignis__this_thread.file;
+        kernel->line = ignis__this_thread.line;
         if (ignis__kernel_code_get(call, device, kernel))
             handle.id = ignis__pool_publish(&ignis__kernels, kernel);
         else
@@ -14220,10 +14429,49 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
     return handle;
 }
 
+/*  A handle for an entry of a held kernel's program, not published yet. */
+IGNIS__COLD static ignis__kernel *ignis__kernel_make_entry(const char *call, ignis__kernel *kernel, const char *entry)
+{
+    ignis__kernel *made = (ignis__kernel *)ignis__pool_take_zeroed(call, &ignis__kernels);
+    if (!made)
+        return NULL;
+    made->shares = kernel->shares ? kernel->shares : kernel;
+    (void)ignis__pool_hold_more(made->shares);
+    made->file = ignis__this_thread.file;
+    made->line = ignis__this_thread.line;
+    made->entry = ignis__copy_string(entry);
+    if (made->entry)
+        return made;
+    ignis__fail_host_memory(call, strlen(entry) + 1);
+    ignis__kernel_destroy(call, made);
+    return NULL;
+}
+
+IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel handle, const char *entry)
+{
+    static const char call[] = "ignis_kernel_entry";
+    ignis_kernel result = IGNIS__ZERO;
+    ignis__kernel *kernel = ignis__kernel_hold(call, handle), *made;
+    ignis__binding binding;
+    ignis__device *device;
+    if (!kernel)
+        return result;
+    if (ignis__given(call, "entry", entry) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
+        made = ignis__kernel_make_entry(call, kernel, entry);
+        if (made && ignis__kernel_code_of(call, device, made))
+            result.id = ignis__pool_publish(&ignis__kernels, made);
+        else if (made)
+            ignis__kernel_destroy(call, made);
+        ignis__device_leave(&binding);
+    }
+    ignis__kernel_drop(call, kernel);
+    return result;
+}
+
 IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
 {
     ignis__mutex_lock(&kernel->slot.lock);
-    ignis__former_write(&kernel->former, &kernel->slot, 0, kernel->program.entry);
+    ignis__former_write(&kernel->former, &kernel->slot, 0, kernel->entry);
     ignis__mutex_unlock(&kernel->slot.lock);
     return ignis__handle_kill(kernel);
 }
@@ -14253,7 +14501,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
 {
     static const char call[] = "ignis_kernel_query";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
-    ignis__kernel *newest;
     ignis__kernel_code *code;
     ignis__device *device;
     ignis__binding binding;
@@ -14261,16 +14508,15 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
     if (!kernel)
         return ignis__failed();
     if (ignis__given(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
-        newest = ignis__kernel_newest(kernel);
-        code = ignis__kernel_code_get(call, device, newest);
+        code = ignis__kernel_code_of(call, device, kernel);
         ok = code && !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
              !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
         if (ok) {
-            info->entry = newest->program.entry;
+            info->entry = code->entry;
             info->parameters = code->params;
             info->shared_bytes = code->static_shared;
             info->max_threads = code->max_threads;
-            info->from_cache = code->module.from_cache;
+            info->from_cache = ignis__kernel_code_get(call, device, ignis__kernel_newest(kernel))->module.from_cache;
         }
         ignis__device_leave(&binding);
     }
@@ -14278,41 +14524,121 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD static bool ignis__symbol_set(const ignis__work *work, ignis__kernel *kernel, const char *name, const void *data, int64_t size)
+/*  Whether a block can have so many threads, and so much shared memory that is not static. */
+static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code, int64_t threads,
+                               int64_t shared_bytes)
 {
-    ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, kernel);
+    int64_t shared_limit = device->info.shared_per_block - code->static_shared;
+    if (threads > code->max_threads)
+        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call, "a block of %lld threads is more than the %d that kernel %s can have",
+                             (long long)threads, code->max_threads, code->entry);
+    if (shared_bytes < 0 || shared_bytes > shared_limit)
+        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call,
+                             "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
+                             (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
+    return true;
+}
+
+/*  How many blocks of so many threads run at once on a multiprocessor. */
+static bool ignis__kernel_resident(const char *call, ignis__device *device, const ignis__kernel_code *code, int threads,
+                                   int64_t shared_bytes, int *blocks)
+{
+    return !IGNIS__CUDA_FAILED(call, device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                               (blocks, code->function, threads, (size_t)shared_bytes));
+}
+
+IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device *device, const ignis__kernel_code *code, int block,
+                                                int64_t shared_bytes, ignis_occupancy *out)
+{
+    int threads = block, warp = device->info.warp_size, blocks;
+    if (block < 0)
+        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call, "block is %d, below 0", block);
+    if (!ignis__block_check(call, device, code, block, shared_bytes))
+        return false;
+    out->block = block;
+    out->blocks = 0;
+    if (block > 0 && !ignis__kernel_resident(call, device, code, block, shared_bytes, &out->blocks))
+        return false;
+    for (threads = code->max_threads / warp * warp; block == 0 && threads > 0; threads -= warp) {
+        if (!ignis__kernel_resident(call, device, code, threads, shared_bytes, &blocks))
+            return false;
+        if (out->block == 0 || blocks * threads > out->blocks * out->block) {
+            out->block = threads;
+            out->blocks = blocks;
+        }
+    }
+    out->grid = out->blocks * device->info.multiprocessors;
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, int block, int64_t shared_bytes, ignis_occupancy *out)
+{
+    static const char call[] = "ignis_kernel_occupancy";
+    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
+    ignis__kernel_code *code;
+    ignis__device *device;
+    ignis__binding binding;
+    bool ok = false;
+    if (!kernel)
+        return ignis__failed();
+    if (ignis__given(call, "out", out) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
+        code = ignis__kernel_code_of(call, device, kernel);
+        ok = code && ignis__kernel_occupancy(call, device, code, block, shared_bytes, out);
+        ignis__device_leave(&binding);
+    }
+    ignis__kernel_drop(call, kernel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Copies to a variable of a program from data, or from it to out; the other one is null. */
+IGNIS__COLD static bool ignis__symbol_copy(const ignis__work *work, ignis__kernel *program, const char *name, const void *data, void *out,
+                                           int64_t size)
+{
+    ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, program);
     ignis__address address = 0;
     size_t bytes = 0;
     int error = code && !ignis__global.dry_run ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
-    if (!code || ignis__global.dry_run) /* which knows no variables */
+    if (code && ignis__global.dry_run && out && size > 0) /* which knows no variables */
+        memset(out, 0, (size_t)size);
+    if (!code || ignis__global.dry_run)
         return code != NULL;
     if (error == IGNIS__CU_NOT_FOUND)
         ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call, "the program of kernel %s has no __constant__ or __device__ variable '%s'",
-                    kernel->program.entry, name);
+                    program->entry, name);
     else if (ignis__cuda_check(work->call, work->device, "cuModuleGetGlobal_v2", error) == IGNIS_OK && (int64_t)bytes != size)
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, work->call, "'%s' has %lld bytes, the call says %lld", name, (long long)bytes,
                     (long long)size);
     else if (error == 0)
-        return ignis__copy_from_host(work, address, data, size);
+        return out ? ignis__copy_to_host(work, out, address, size) : ignis__copy_from_host(work, address, data, size);
     return false;
 }
 
-IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel handle, const char *name, const void *data, int64_t size)
+IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_kernel handle, const char *name, const void *data, void *out,
+                                                     int64_t size)
 {
-    static const char call[] = "ignis_kernel_set_symbol";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
     ignis__device *device;
     ignis__work work;
     bool ok = false;
     if (!kernel)
         return ignis__failed();
-    if (ignis__given(call, "name", name) && ignis__given(call, "data", data) && !ignis__capture_refuses(call) &&
+    if (ignis__given(call, "name", name) && ignis__given(call, "data", data ? data : out) && !ignis__capture_refuses(call) &&
         (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL && ignis__work_begin(call, device, &work)) {
-        ok = ignis__symbol_set(&work, ignis__kernel_newest(kernel), name, data, size);
+        ok = ignis__symbol_copy(&work, ignis__kernel_newest(kernel), name, data, out, size);
         ignis__work_end(&work);
     }
     ignis__kernel_drop(call, kernel);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel kernel, const char *name, const void *data, int64_t size)
+{
+    return ignis__kernel_symbol("ignis_kernel_set_symbol", kernel, name, data, NULL, size);
+}
+
+IGNIS_API ignis_status ignis_kernel_get_symbol(ignis_kernel kernel, const char *name, void *data, int64_t size)
+{
+    return ignis__kernel_symbol("ignis_kernel_get_symbol", kernel, name, NULL, data, size);
 }
 
 /* --- reloading -------------------------------------------------------------------------------------------------------- */
@@ -14335,6 +14661,17 @@ IGNIS__COLD static void ignis__reload_drop(ignis__reload *reload)
     ignis__free(reload);
 }
 
+/*  Whether the new program has all entries of those that handles launch. */
+IGNIS__COLD static bool ignis__reload_entries(ignis__device *device, ignis__kernel *before, ignis__kernel *version)
+{
+    ignis__kernel_code *code = ignis__kernel_code_get(ignis__reload_call, device, version), *old;
+    old = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&before->code[device - ignis__devices]);
+    while (code && old && (old = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&old->entries)) != NULL)
+        if (!ignis__kernel_code_entry(ignis__reload_call, device, version, code, old->entry))
+            return false;
+    return code != NULL;
+}
+
 /*  Compiles for all devices, and puts the result before those that were asked for earlier. */
 IGNIS__COLD static void ignis__reload_run(void *context)
 {
@@ -14345,7 +14682,7 @@ IGNIS__COLD static void ignis__reload_run(void *context)
     int i;
     for (i = 0; ok && i < ignis__device_total; i++) {
         if (reload->device[i] && (ok = ignis__device_enter(ignis__reload_call, &ignis__devices[i], &binding)) == true) {
-            ok = ignis__kernel_code_get(ignis__reload_call, &ignis__devices[i], version) != NULL;
+            ok = ignis__reload_entries(&ignis__devices[i], ignis__kernel_newest(kernel), version);
             ignis__device_leave(&binding);
         }
     }
@@ -14368,13 +14705,17 @@ IGNIS__COLD static void ignis__reload_run(void *context)
 IGNIS__COLD IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel handle, const ignis_kernel_desc *desc)
 {
     ignis_ticket result = IGNIS__ZERO;
-    ignis__kernel *kernel = ignis__kernel_hold(ignis__reload_call, handle);
+    ignis__kernel *held = ignis__kernel_hold(ignis__reload_call, handle), *kernel = held && held->shares ? held->shares : held;
     ignis__device *device = kernel ? ignis__device_get(ignis__reload_call, ignis__thread_now()->device) : NULL;
     ignis__ticket *ticket = NULL;
     ignis__reload *reload;
     int i;
     if (!kernel)
         return result;
+    if (kernel != held) {
+        (void)ignis__pool_hold_more(kernel);
+        ignis__kernel_drop(ignis__reload_call, held);
+    }
     if (!device || !ignis__kernel_desc_check(ignis__reload_call, desc)) {
         ignis__kernel_drop(ignis__reload_call, kernel);
         return result;
@@ -14468,22 +14809,21 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
     return true;
 }
 
-static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args,
-                               int count, ignis__launch_args *launch)
+static bool ignis__args_gather(const ignis__work *work, const ignis__kernel_code *code, const ignis_arg *args, int count,
+                               ignis__launch_args *launch)
 {
     int i;
     launch->array_count = 0;
     if (count < 0 || count > IGNIS__MAX_PARAMS || (code->params >= 0 && count != code->params))
-        return ignis__refuse(IGNIS_DIAG_ARG_COUNT, work->call, "kernel %s has %d parameters, the call gives %d arguments",
-                             kernel->program.entry, code->params >= 0 ? code->params : IGNIS__MAX_PARAMS, count);
+        return ignis__refuse(IGNIS_DIAG_ARG_COUNT, work->call, "kernel %s has %d parameters, the call gives %d arguments", code->entry,
+                             code->params >= 0 ? code->params : IGNIS__MAX_PARAMS, count);
     for (i = 0; i < count; i++) {
         if (args[i].type < IGNIS_ARG_ARRAY || args[i].type > IGNIS_ARG_BYTES)
             return ignis__refuse(IGNIS_DIAG_BAD_ENUM, work->call, "argument %d has type %d; make it with an ignis_arg_ function", i,
                                  (int)args[i].type);
         if (code->params >= 0 && ignis__arg_size(&args[i]) != code->param_size[i])
             return ignis__refuse(IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i,
-                                 kernel->program.entry, (unsigned long long)ignis__arg_size(&args[i]),
-                                 (unsigned long long)code->param_size[i]);
+                                 code->entry, (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
         if (args[i].type == IGNIS_ARG_BYTES && !args[i].value.bytes)
             return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, work->call, "argument %d has no bytes", i);
         /* The driver only reads parameters; its prototype has no const. */
@@ -14497,14 +14837,32 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *ker
     return true;
 }
 
+/*  Whether all blocks of a launch can run at once, the kernel alone on the device. */
+IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch,
+                                                     const unsigned grid[3], int threads)
+{
+    int64_t wanted = (int64_t)grid[0] * grid[1] * grid[2], room;
+    int blocks = 0;
+    if (!ignis__cuda.cuLaunchKernelEx)
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, work->call, "cooperative launches need a driver of CUDA 12.3 or newer");
+    if (!ignis__kernel_resident(work->call, work->device, code, threads, launch->shared_bytes, &blocks))
+        return false;
+    room = (int64_t)blocks * work->device->info.multiprocessors;
+    return wanted <= room ||
+           ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call,
+                         "a cooperative launch of %lld blocks of %d threads: kernel %s has room for %lld on device %d, %d on each of its "
+                         "%d multiprocessors (ignis_kernel_occupancy)",
+                         (long long)wanted, threads, code->entry, (long long)room, work->device->info.device, blocks,
+                         work->device->info.multiprocessors);
+}
+
 /*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed. */
-static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, ignis__kernel_code *code, const ignis_launch *launch,
-                                unsigned grid[3], unsigned block[3])
+static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch, unsigned grid[3],
+                                unsigned block[3])
 {
     static const int64_t grid_limit[3] = {INT32_MAX, 65535, 65535};
     static const int block_limit[3] = {1024, 1024, 64};
-    const ignis_device_info *info = &work->device->info;
-    int64_t threads = 1, shared_limit = info->shared_per_block - code->static_shared;
+    int64_t threads = 1;
     int i;
     for (i = 0; i < 3; i++) {
         int64_t blocks = launch->grid[i] == 0 && i > 0 ? 1 : launch->grid[i];
@@ -14519,14 +14877,8 @@ static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, 
         block[i] = (unsigned)size;
         threads *= size;
     }
-    if (threads > code->max_threads)
-        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call, "a block of %lld threads is more than the %d that kernel %s can have",
-                             (long long)threads, code->max_threads, kernel->program.entry);
-    if (launch->shared_bytes < 0 || launch->shared_bytes > shared_limit)
-        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call,
-                             "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
-                             (long long)launch->shared_bytes, (long long)shared_limit, info->device, code->static_shared);
-    return true;
+    return ignis__block_check(work->call, work->device, code, threads, launch->shared_bytes) &&
+           (!launch->cooperative || ignis__launch_check_together(work, code, launch, grid, (int)threads));
 }
 
 /*  dependent: the kernel waits by itself for what is ahead of it on the stream, and may begin earlier (programmatic dependent launch). together: its
@@ -14569,7 +14921,6 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
                                          int count)
 {
     ignis__launch_args gathered;
-    ignis__kernel *newest;
     ignis__kernel_code *code;
     ignis__work work;
     ignis__capture *capture;
@@ -14579,15 +14930,13 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     if (!device || !ignis__work_begin(call, device, &work))
         return ignis__failed();
     capture = ignis__capture_on(device);
-    newest = ignis__kernel_newest(kernel);
-    code = ignis__kernel_code_get(call, work.device, newest);
+    code = ignis__kernel_code_of(call, work.device, kernel);
     ok = code != NULL;
     if (ok) {
-        ok = ignis__args_gather(&work, newest, code, args, count, &gathered) &&
-             ignis__launch_check(&work, newest, code, launch, grid, block) &&
+        ok = ignis__args_gather(&work, code, args, count, &gathered) && ignis__launch_check(&work, code, launch, grid, block) &&
              (!capture || ignis__capture_hold(call, capture, kernel, &kernel->slot.state, ignis__kernel_drop_held)) &&
              (grid[0] == 0 || ignis__launch_as(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params,
-                                               launch->dependent && code->waits, false));
+                                               launch->dependent && code->waits, launch->cooperative));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
     ignis__work_end(&work);
@@ -50804,7 +51153,12 @@ static void ignis__kernels_close(const char *call)
     ignis__kernel *kernel;
     uint64_t index = 0;
     while ((kernel = (ignis__kernel *)ignis__pool_next(&ignis__kernels, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s", ignis__label_write("kernel", 0, kernel->program.entry).text);
+        if (kernel->file)
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s, made at %s:%d", ignis__label_write("kernel", 0, kernel->entry).text,
+                               kernel->file, kernel->line);
+        else
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s of '%s'", ignis__label_write("kernel", 0, kernel->entry).text,
+                               (kernel->shares ? kernel->shares : kernel)->program.name);
         ignis__kernel_kill(kernel);
         ignis__kernel_drop(call, kernel);
     }
@@ -50941,6 +51295,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_array_reshape(...) IGNIS__AT(ignis_array_reshape(__VA_ARGS__))
 #define ignis_array_cast(...) IGNIS__AT(ignis_array_cast(__VA_ARGS__))
 #define ignis_kernel_compile(...) IGNIS__AT(ignis_kernel_compile(__VA_ARGS__))
+#define ignis_kernel_entry(...) IGNIS__AT(ignis_kernel_entry(__VA_ARGS__))
 #define ignis_kernel_reload(...) IGNIS__AT(ignis_kernel_reload(__VA_ARGS__))
 #define ignis_warmup_record(...) IGNIS__AT(ignis_warmup_record(__VA_ARGS__))
 #define ignis_tensor_from_host(...) IGNIS__AT(ignis_tensor_from_host(__VA_ARGS__))

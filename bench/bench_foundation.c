@@ -132,7 +132,7 @@ static const char axpy_source[] = "extern \"C\" __global__ void axpy(float *y, c
 
 static void launch_ignis(work *w)
 {
-    ignis_launch launch = {{4, 0, 0}, {256, 0, 0}, 0, false};
+    ignis_launch launch = {{4, 0, 0}, {256, 0, 0}, 0, false, false};
     ignis_arg args[4];
     args[0] = ignis_arg_array(w->to);
     args[1] = ignis_arg_array(w->a);

@@ -497,14 +497,69 @@ static void print_message(sim_buffer *log, const char *message, const char *asm_
     free(instruction);
 }
 
-/* g++'s "x.cu:3:7: error: ..." -> "x.cu(3): error: ...". Returns 1 for an error. */
-static int print_diagnostic(sim_buffer *log, char *line, const char *asm_names)
+/* What was printed of g++'s messages so far. */
+typedef struct diagnosis {
+    sim_buffer *log;
+    const char *asm_names;
+    int errors;
+    char last[512];      /* the last name expression, or "kernel table", of which an error was printed: one is enough */
+    char signature[300]; /* "file:line" of a function whose parameters have a type that there is not: g++ calls it a variable then */
+    int signature_told;
+} diagnosis;
+
+/* Whether a message says again, in g++'s way, what another one has said or says of the same line, or is about the simulator's own text. */
+static int is_echo(diagnosis *d, const char *file, int number, const char *message)
+{
+    char place[300];
+    snprintf(place, sizeof place, "%.200s:%d", file, number);
+    if (strncmp(message, "error: variable or field '", 26) == 0 && strstr(message, "' declared void")) {
+        snprintf(d->signature, sizeof d->signature, "%s", place);
+        d->signature_told = 0;
+        return 1;
+    }
+    if (strcmp(place, d->signature) == 0 && strncmp(message, "error: ", 7) == 0)
+        return d->signature_told++ > 0;
+    return strncmp(file, "shim", 4) == 0 || (strncmp(message, "note: in ", 9) == 0 && strstr(message, "'SIM_"));
+}
+
+/* What is wrong with a kernel as an entry: a name that is not there, or a function that no launch can call. Once for each, and not where the
+   kernel itself has errors. */
+static int print_entry_error(diagnosis *d, const char *file, const char *message)
+{
+    const char *expression = strncmp(file, "name expression", 15) == 0 ? file + 15 : NULL;
+    if (strncmp(message, "error:", 6) != 0 || strcmp(d->last, file) == 0 || (d->errors && !d->last[0]))
+        return 0;
+    snprintf(d->last, sizeof d->last, "%s", file);
+    if (expression)
+        sim_print(d->log, "__nv_name_map(1): error: name expression%s: %s\n", expression, message + 7);
+    else
+        sim_print(d->log, "%s: %s\n", file, message);
+    return 1;
+}
+
+/* The kernel of a message about sim_kernel_of<...>, which is there for functions alone that return nothing; 0: it is another message. */
+static int print_kernel_kind(diagnosis *d, const char *message)
+{
+    char name[200];
+    const char *at = strstr(message, "sim_kernel_of<");
+    if (!at || strncmp(message, "error:", 6) != 0 || sscanf(at, "sim_kernel_of<%199[^>(]", name) != 1)
+        return 0;
+    if (strcmp(d->last, name) == 0)
+        return 0;
+    snprintf(d->last, sizeof d->last, "%s", name);
+    sim_print(d->log, "error: a \"__global__\" function must have a void return type: %s\n", name);
+    return 1;
+}
+
+/* g++'s "x.cu:3:7: error: ..." -> "x.cu(3): error: ...". */
+static void print_diagnostic(diagnosis *d, char *line)
 {
     char *undefined = strstr(line, "undefined reference to `");
     if (undefined) {
         undefined += strlen("undefined reference to `");
-        sim_print(log, "error: unresolved extern function '%.*s'\n", (int)strcspn(undefined, "'"), undefined);
-        return 1;
+        sim_print(d->log, "error: unresolved extern function '%.*s'\n", (int)strcspn(undefined, "'"), undefined);
+        d->errors++;
+        return;
     }
     for (char *colon = strchr(line, ':'); colon; colon = strchr(colon + 1, ':')) {
         int number, column, used = 0;
@@ -516,27 +571,30 @@ static int print_diagnostic(sim_buffer *log, char *line, const char *asm_names)
             line += 2;
         message += strncmp(message, "fatal ", 6) == 0 ? 6 : 0;
         message += strspn(message, " ");
-        if (strncmp(line, "name expression", 15) == 0)
-            sim_print(log, "%s: ", line);
-        else
-            sim_print(log, "%s(%d): ", line, number);
-        print_message(log, message, asm_names);
-        return strncmp(message, "error:", 6) == 0;
+        if (is_echo(d, line, number, message)) {
+            d->errors += d->errors == 0 && print_kernel_kind(d, message);
+        } else if (strncmp(line, "name expression", 15) == 0 || strcmp(line, "kernel table") == 0) {
+            d->errors += print_entry_error(d, line, message);
+        } else {
+            sim_print(d->log, "%s(%d): ", line, number);
+            print_message(d->log, message, d->asm_names);
+            d->errors += strncmp(message, "error:", 6) == 0;
+        }
+        return;
     }
-    return 0;
 }
 
 static void print_diagnostics(program *p, char *text, const char *asm_names)
 {
-    int errors = 0;
+    diagnosis d = {.log = &p->log, .asm_names = asm_names};
     char *all = strdup(text), *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        errors += print_diagnostic(&p->log, line, asm_names);
-    if (!errors) { /* something else went wrong; show it as it is */
+        print_diagnostic(&d, line);
+    if (!d.errors) { /* something else went wrong; show it as it is */
         sim_print(&p->log, "%s\n", all);
-        errors = 1;
+        d.errors = 1;
     }
-    sim_print(&p->log, "\n%d error%s detected in the compilation of \"%s\".\n", errors, errors == 1 ? "" : "s", p->name);
+    sim_print(&p->log, "\n%d error%s detected in the compilation of \"%s\".\n", d.errors, d.errors == 1 ? "" : "s", p->name);
     free(all);
 }
 
@@ -582,7 +640,8 @@ static void write_first_input(const program *p, const options *o, sim_buffer *b)
                  "#endif\n#define NULL 0\n");
     if (o->preinclude[0])
         sim_print(b, "#include \"%s\"\n", o->preinclude);
-    sim_print(b, "#line 1 \"%s\"\n%s\n", p->name, p->source);
+    const char *source = p->source + (strncmp(p->source, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0); /* a byte order mark */
+    sim_print(b, "#line 1 \"%s\"\n%s\n", p->name, source);
 }
 
 /* Headers are looked for in memory, in the folder of the source, and in those of -I. In NVRTC memory goes before the folder of an including

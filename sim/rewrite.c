@@ -73,7 +73,7 @@ typedef struct chunk {
     int begin, end; /* tokens; end is one behind the last */
     int name;       /* token, -1: none */
     chunk_kind kind;
-    int is_kernel, is_template, is_static, has_body, extern_c;
+    int is_kernel, is_function, is_template, is_static, has_body, extern_c;
     int instantiation; /* explicit instantiation: of name<...> */
     char *qualified;   /* kernels: name with its namespaces */
     unsigned taint;
@@ -326,6 +326,7 @@ static void read_declaration(rewriter *r, chunk *c)
         }
     }
     c->end = i;
+    c->is_function = parameters;
     if (parameters && c->kind != C_FUNCTION)
         c->kind = C_OTHER;
     if (c->name < 0 && i - 2 >= c->begin && r->tokens[i - 2].kind == T_IDENTIFIER)
@@ -1043,6 +1044,22 @@ static const chunk *find_by_name(const rewriter *r, const char *name, size_t len
     return NULL;
 }
 
+/* Whether a plain name is that of functions and types alone, and no kernel's. */
+static int is_no_kernel(const rewriter *r, const char *name, size_t length)
+{
+    token wanted = {name, length, T_IDENTIFIER};
+    int found = 0;
+    for (int i = 0; i < r->chunk_count; i++) {
+        const chunk *c = &r->chunks[i];
+        if (c->name < 0 || !same(&wanted, &r->tokens[c->name]))
+            continue;
+        if (c->is_kernel || (!c->is_function && c->kind != C_TYPE))
+            return 0;
+        found++;
+    }
+    return found > 0;
+}
+
 /* What the names in an expression's text are tainted with. */
 static unsigned taint_of_text(const rewriter *r, const char *text)
 {
@@ -1076,6 +1093,11 @@ static char *write_name_expression(rewriter *r, const char *expression)
         base--;
     const chunk *c = find_by_name(r, strip + base, base_end - base);
     int plain = strip[base_end] == 0;
+    if (is_no_kernel(r, strip + base, base_end - base)) {
+        sim_print(r->errors, "__nv_name_map(1): error: \"%s\" is no __global__ function, nor a __device__ or __constant__ variable\n",
+                  strip);
+        r->failed = 1;
+    }
     if (plain && c && is_listed(c))
         return copy_text(c->qualified);
     if (plain && c && c->kind == C_OTHER && !c->is_kernel)

@@ -447,6 +447,20 @@ static void test_errors(void)
     else
         expect_error("__device__ int f(int);\nextern \"C\" __global__ void k(int *x) { x[0] = f(1); }\n", 6,
                      "unresolved extern function 'f(int)'");
+    expect_error("extern \"C\" __global__ void k(flaot *x) { x[0] = 1; }\n", 6, "1 error detected in the compilation of \"broken.cu\".");
+    expect_error("__global__ int k(int *x) { return x[0]; }\n", 6, "error: a \"__global__\" function must have a void return type: k");
+    source d = {"expr.cu", "__device__ void k(int *x) { x[0] = 1; }\n", NULL, NULL, "k"};
+    build none = compile_with(&d, 3, usual_options);
+    CHECK(none.result == 6);
+    CHECK_HAS(none.log, "__nv_name_map(1): error: \"k\" is no __global__ function");
+    discard(&none);
+    source m = {"mark.cu",
+                "\xEF\xBB\xBF"
+                "__global__ void k(int *x) { x[0] = 1; }\n",
+                NULL, NULL, "k"};
+    build mark = compile_with(&m, 3, usual_options);
+    CHECK(mark.result == 0);
+    discard(&mark);
     source s = {"expr.cu", "template <class T> __global__ void k(T *x) { x[0] = 1; }\n", NULL, NULL, "nosuch<int>"};
     build b = compile_with(&s, 3, usual_options);
     CHECK(b.result == 6);

@@ -57,6 +57,33 @@ static bool plus_adds(const ignis_kernel_desc *desc, float step)
     return i == 8;
 }
 
+/*  The same for two entries of one program: floats by the first, ints by the other. */
+static bool entries_add(const ignis_kernel_desc *desc, float step)
+{
+    ignis_kernel_desc both = *desc;
+    ignis_kernel kernel, ints;
+    ignis_launch launch = test_launch(1, 32);
+    ignis_array a = test_array(1, 8), numbers = ignis_array_cast(a, IGNIS_I32);
+    ignis_arg args[2];
+    float data[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    both.entry = "plus<float>; plus<int>";
+    kernel = ignis_kernel_compile(&both);
+    ints = ignis_kernel_entry(kernel, "plus<int>");
+    args[0] = ignis_arg_array(numbers);
+    args[1] = ignis_arg_i32(8);
+    CHECK_OK(ignis_kernel_launch(ints, &launch, args, 2));
+    args[0] = ignis_arg_array(a);
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, args, 2));
+    CHECK_OK(ignis_array_free(a));
+    a = ignis_array_cast(numbers, IGNIS_F32);
+    CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, 8));
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_array_free(numbers));
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_OK(ignis_kernel_free(ints));
+    return data[0] == step && data[7] == step + 7;
+}
+
 static const char *const step_five[] = {"-DSTEP=5"};
 
 /*  The architecture of device 0, as ignis_embed takes it. */
@@ -177,6 +204,7 @@ TEST(a_program_runs_from_its_bundle)
     arch = own_arch();
     there = everything(IGNIS_F32, 33, 128, true);
     CHECK(plus_adds(&plus, 5));
+    CHECK(entries_add(&plus, 5));
     CHECK_OK(ignis_shutdown());
     embed("--archs", arch, false);
 
@@ -193,6 +221,7 @@ TEST(a_program_runs_from_its_bundle)
     here = everything(IGNIS_F32, 33, 128, true);
     CHECK(here == there);
     CHECK(plus_adds(&plus, 5));
+    CHECK(entries_add(&plus, 5));
     CHECK_OK(ignis_warmup(&plus, 1));
     CHECK_INT(fault_count("nvrtcCreateProgram"), 0);
     CHECK_INT(fault_count("nvrtcVersion"), 0);
@@ -1342,7 +1371,7 @@ TEST(a_kernel_from_an_image)
     CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     other = desc;
     other.entry = "minus";
-    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_COMPILE, IGNIS_DIAG_ENTRY_MISSING);
     other = desc;
     for (i = 0; i < image.size; i += i < 70 ? 23 : image.size / 3 + 1) { /* cut off: the driver never sees it */
         other.image_size = i;

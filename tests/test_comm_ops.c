@@ -1406,7 +1406,7 @@ TEST(what_cannot_be_split_or_shrunk_is_refused)
 enum { TOO_FEW = 77 };
 static int fault_main(void)
 {
-    const ignis_launch one = {{1, 1, 1}, {1, 1, 1}, 0, false};
+    const ignis_launch one = {{1, 1, 1}, {1, 1, 1}, 0, false, false};
     ignis_comm some[RANKS] = {{0}};
     ignis_kernel_desc desc;
     ignis_kernel wild;

@@ -68,6 +68,58 @@ TEST(a_missing_entry_is_named)
     ignis_status_clear();
 }
 
+/*  What is no kernel is refused, and a mistake is told once, at its place, without a word about the simulator's own text. */
+TEST(errors_of_signatures_and_entries)
+{
+    static const struct {
+        const char *source, *entry, *part;
+        ignis_diagnostic diagnostic;
+    } cases[] = {
+        {"extern \"C\" void f(float *x) { x[0] = 1; }\n", "f", "f", IGNIS_DIAG_ENTRY_MISSING},
+        {"void f(float *x) { x[0] = 1; }\n", "f", "f", IGNIS_DIAG_ENTRY_MISSING},
+        {"__device__ void f(float *x) { x[0] = 1; }\n", "f", "f", IGNIS_DIAG_ENTRY_MISSING},
+        {"template <class T> __device__ void f(T *x) { x[0] = 1; }\n", "f<float>", "f<float>", IGNIS_DIAG_ENTRY_MISSING},
+        {"namespace a { __device__ int f(int x) { return x; } }\n", "a::f", "a::f", IGNIS_DIAG_ENTRY_MISSING},
+        {"__global__ void here(int *x) { x[0] = 1; }\n", "not_here", "not_here", IGNIS_DIAG_ENTRY_MISSING},
+        {"__global__ void here(int *x) { x[0] = 1; }\n", "here; nowhere", "nowhere", IGNIS_DIAG_ENTRY_MISSING},
+        {"struct f {};\n", "f", "f", IGNIS_DIAG_ENTRY_MISSING},
+        {"\nextern \"C\" __global__ void f(flaot *x) { x[0] = 1; }\n", "f", "kernel.cu(2): error:", IGNIS_DIAG_COMPILE_FAILED},
+        {"\n__global__ void f(flaot *x) { x[0] = 1; }\n", "f", "flaot", IGNIS_DIAG_COMPILE_FAILED},
+        {"\n__global__ void f(int n, flaot *x, int m) { x[0] = 1; }\n", "f", "flaot", IGNIS_DIAG_COMPILE_FAILED},
+        {"\ntemplate <class T> __global__ void f(T *x, flaot y) { x[0] = 1; }\n", "f<float>", "flaot", IGNIS_DIAG_COMPILE_FAILED},
+        {"\n__global__ int f(int *x) { return x[0]; }\n", "f", "must have a void return type", IGNIS_DIAG_COMPILE_FAILED},
+        {"\n__global__ void f(int *x) { x[0] = y; }\n", "f", "kernel.cu(2): error:", IGNIS_DIAG_COMPILE_FAILED},
+    };
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < (int)(sizeof cases / sizeof cases[0]); i++) {
+        const char *message, *at;
+        ignis_status_info info;
+        int errors = 0;
+        CHECK_INT(test_compile(cases[i].source, cases[i].entry, NULL).id, 0);
+        message = ignis_status_message();
+        for (at = message; (at = strstr(at, "error: ")) != NULL; at++)
+            errors++;
+        if (strstr(message, "shim") || strstr(message, "SIM_") || (test_is_simulator() && errors != 1))
+            test__fail(__FILE__, __LINE__, message);
+        ignis_status_query(&info);
+        CHECK_INT(info.diagnostic, cases[i].diagnostic);
+        CHECK_HAS(message, cases[i].part);
+        ignis_status_clear();
+    }
+}
+
+TEST(a_byte_order_mark_is_skipped)
+{
+    ignis_kernel kernel;
+    SETUP(NULL);
+    kernel = test_compile("\xEF\xBB\xBF"
+                          "extern \"C\" __global__ void f(int *x) { x[0] = 1; }\n",
+                          "f", NULL);
+    CHECK(kernel.id != 0);
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
 TEST(compile_refuses_bad_descs)
 {
     ignis_kernel_desc desc;
@@ -444,8 +496,8 @@ TEST(one_to_three_dimensions)
         "    hits[block * blockDim.x * blockDim.y * blockDim.z + thread] += 1 + gridDim.y * 10 + blockDim.z * 100;\n"
         "}\n";
     static const ignis_launch shapes[] = {
-        {{5, 0, 0}, {6, 0, 0}, 0, false}, {{5, 1, 1}, {6, 1, 1}, 0, false}, {{2, 3, 0}, {4, 5, 0}, 0, false},
-        {{2, 3, 2}, {2, 3, 4}, 0, false}, {{1, 0, 7}, {1, 0, 9}, 0, false},
+        {{5, 0, 0}, {6, 0, 0}, 0, false, false}, {{5, 1, 1}, {6, 1, 1}, 0, false, false}, {{2, 3, 0}, {4, 5, 0}, 0, false, false},
+        {{2, 3, 2}, {2, 3, 4}, 0, false, false}, {{1, 0, 7}, {1, 0, 9}, 0, false, false},
     };
     ignis_kernel kernel;
     int s, i, k;
@@ -513,18 +565,18 @@ TEST(dynamic_shared_memory_of_96_kb)
 TEST(launch_limits)
 {
     static const ignis_launch bad[] = {
-        {{1, 1, 1}, {0, 1, 1}, 0, false},
-        {{1, 1, 1}, {1025, 1, 1}, 0, false},
-        {{1, 1, 1}, {32, 33, 1}, 0, false},
-        {{1, 1, 1}, {1, 1, 65}, 0, false},
-        {{1, 1, 1}, {-1, 1, 1}, 0, false},
-        {{-1, 1, 1}, {1, 1, 1}, 0, false},
-        {{1, 65536, 1}, {1, 1, 1}, 0, false},
-        {{1, 1, 65536}, {1, 1, 1}, 0, false},
-        {{INT64_C(1) << 31, 1, 1}, {1, 1, 1}, 0, false},
-        {{INT64_C(1) << 32, 1, 1}, {1, 1, 1}, 0, false},
-        {{1, -1, 1}, {1, 1, 1}, 0, false},
-        {{1, 1, 1}, {65536, 65536, 1}, 0, false},
+        {{1, 1, 1}, {0, 1, 1}, 0, false, false},
+        {{1, 1, 1}, {1025, 1, 1}, 0, false, false},
+        {{1, 1, 1}, {32, 33, 1}, 0, false, false},
+        {{1, 1, 1}, {1, 1, 65}, 0, false, false},
+        {{1, 1, 1}, {-1, 1, 1}, 0, false, false},
+        {{-1, 1, 1}, {1, 1, 1}, 0, false, false},
+        {{1, 65536, 1}, {1, 1, 1}, 0, false, false},
+        {{1, 1, 65536}, {1, 1, 1}, 0, false, false},
+        {{INT64_C(1) << 31, 1, 1}, {1, 1, 1}, 0, false, false},
+        {{INT64_C(1) << 32, 1, 1}, {1, 1, 1}, 0, false, false},
+        {{1, -1, 1}, {1, 1, 1}, 0, false, false},
+        {{1, 1, 1}, {65536, 65536, 1}, 0, false, false},
     };
     static const char source[] =
         "extern \"C\" __global__ void __launch_bounds__(128) small(int *out) { out[threadIdx.x] = threadIdx.x; }\n";
@@ -731,6 +783,213 @@ TEST(constants_and_globals_of_a_program)
     drop(out);
 }
 
+/* several entries of a program ----------------------------------------------------------------------------------- */
+
+static const char crowd_source[] = "__device__ int total = 100;\n"
+                                   "__constant__ int step[2] = {1, 1000};\n"
+                                   "extern \"C\" __global__ void advance(int *out) { out[0] = atomicAdd(&total, step[0]) + step[0]; }\n"
+                                   "template <typename T> __global__ void count(int *out, T by) { out[0] = total += (int)by * VERSION; }\n"
+                                   "namespace deep { __global__ void twice(int *out) { out[0] = total *= 2; } }\n"
+                                   "#ifndef WITHOUT\n"
+                                   "extern \"C\" __global__ void unnamed(int *out, int a, int b) { out[0] = total - a - b; }\n"
+                                   "#endif\n";
+
+static ignis_kernel_desc crowd_desc(const char *const *options, int count)
+{
+    ignis_kernel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.source = crowd_source;
+    desc.name = "crowd.cu";
+    desc.entry = "advance; count<float> ;count<int>;\n deep::twice";
+    desc.options = options;
+    desc.option_count = count;
+    return desc;
+}
+
+/*  What an entry writes. by: its second argument and third one, if it has them. */
+static int crowd_runs(ignis_kernel kernel, const ignis_arg *by, int count)
+{
+    ignis_launch one = test_launch(1, 1);
+    ignis_array out = make(IGNIS_SHAPE(1), IGNIS_I32);
+    ignis_arg args[3];
+    int32_t value = -1;
+    int i;
+    args[0] = ignis_arg_array(out);
+    for (i = 0; i < count; i++)
+        args[1 + i] = by[i];
+    CHECK_OK(ignis_kernel_launch(kernel, &one, args, 1 + count));
+    CHECK_OK(ignis_array_to_host(out, &value, IGNIS_I32, 1));
+    drop(out);
+    return value;
+}
+
+/*  One compilation, one set of variables, whoever of the handles writes or reads them, and whichever is freed first. */
+TEST(entries_share_a_program)
+{
+    static const char *const options[] = {"-DVERSION=1", "-DVERSION=2", "-DWITHOUT"};
+    static const int thousand = 1000, steps[2] = {7, 8};
+    ignis_kernel_desc desc = crowd_desc(options, 1), other = crowd_desc(options + 1, 1), without = crowd_desc(options + 1, 2);
+    ignis_kernel first, floats, ints, twice, unnamed, again;
+    ignis_kernel_info info;
+    ignis_arg by[2];
+    int value = 0, got[2] = {0, 0}, device;
+    SETUP(NULL);
+    first = ignis_kernel_compile(&desc);
+    REQUIRE(first.id);
+    floats = ignis_kernel_entry(first, "count<float>");
+    ints = ignis_kernel_entry(floats, "count<int>"); /* any handle of the program will do */
+    twice = ignis_kernel_entry(first, "deep::twice");
+    unnamed = ignis_kernel_entry(first, "unnamed"); /* extern "C": found by its name */
+    again = ignis_kernel_entry(unnamed, "advance");
+    REQUIRE(floats.id && ints.id && twice.id && unnamed.id && again.id);
+    CHECK_OK(ignis_kernel_query(ints, &info));
+    CHECK_TEXT(info.entry, "count<int>");
+    CHECK(info.parameters == 2 || info.parameters == -1);
+    CHECK_OK(ignis_kernel_query(first, &info));
+    CHECK_TEXT(info.entry, "advance");
+    for (device = 0; device < 2 && device < ignis_device_count(); device++) { /* each device has its own variables */
+        CHECK_OK(ignis_device_use(device));
+        CHECK_INT(crowd_runs(first, NULL, 0), 101);
+        by[0] = ignis_arg_f32(10);
+        CHECK_INT(crowd_runs(floats, by, 1), 111);
+        by[0] = ignis_arg_i32(9);
+        CHECK_INT(crowd_runs(ints, by, 1), 120);
+        CHECK_INT(crowd_runs(twice, NULL, 0), 240);
+        by[0] = ignis_arg_i32(30), by[1] = ignis_arg_i32(10);
+        CHECK_INT(crowd_runs(unnamed, by, 2), 200);
+        CHECK_INT(crowd_runs(again, NULL, 0), 241);
+        CHECK_OK(ignis_kernel_get_symbol(twice, "total", &value, sizeof value));
+        CHECK_INT(value, 241);
+        CHECK_OK(ignis_kernel_set_symbol(ints, "total", &thousand, sizeof thousand));
+        CHECK_OK(ignis_kernel_set_symbol(unnamed, "step", steps, sizeof steps));
+        CHECK_OK(ignis_kernel_get_symbol(first, "step", got, sizeof got));
+        CHECK(got[0] == 7 && got[1] == 8);
+        CHECK_INT(crowd_runs(first, NULL, 0), 1007);
+    }
+    CHECK_OK(ignis_device_use(0));
+    CHECK_STATUS(ignis_kernel_get_symbol(first, "total", NULL, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_kernel_get_symbol(first, "total", got, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_kernel_get_symbol(first, "nothing", got, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SYMBOL_MISSING);
+    /* a program that lacks an entry takes nobody's place; one that has all takes that of all */
+    CHECK_INT(ignis_ticket_wait(ignis_kernel_reload(twice, &without)), IGNIS_ERROR_COMPILE);
+    CHECK_HAS(ignis_status_message(), "'unnamed'");
+    ignis_status_clear();
+    by[0] = ignis_arg_i32(1);
+    CHECK_INT(crowd_runs(ints, by, 1), 1008);
+    CHECK_OK(ignis_ticket_wait(ignis_kernel_reload(ints, &other)));
+    CHECK_INT(crowd_runs(first, NULL, 0), 101);
+    CHECK_INT(crowd_runs(ints, by, 1), 103); /* version 2 counts twice as much */
+    CHECK_OK(ignis_kernel_get_symbol(again, "total", &value, sizeof value));
+    CHECK_INT(value, 103);
+    CHECK_OK(ignis_kernel_free(first)); /* the program stays as long as one of its handles */
+    CHECK_INT(crowd_runs(again, NULL, 0), 104);
+    CHECK_STATUS(ignis_kernel_free(first), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+    CHECK_FAILS(ignis_kernel_entry(first, "advance"), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+    CHECK_OK(ignis_kernel_free(ints));
+    CHECK_OK(ignis_kernel_free(floats));
+    CHECK_OK(ignis_kernel_free(unnamed));
+    CHECK_OK(ignis_kernel_free(again));
+    CHECK_INT(crowd_runs(twice, NULL, 0), 208);
+    CHECK_OK(ignis_kernel_free(twice));
+}
+
+TEST(entries_that_are_not_there)
+{
+    static const char *const options[] = {"-DVERSION=1"};
+    static const char *const missing[] = {"count<double>", "twice", "total", "", "advance; unnamed"};
+    static const char *const lists[] = {"", "  ", ";", "advance;;unnamed", "; advance", "advance; advance", "advance; count<int>;advance"};
+    ignis_kernel_desc desc = crowd_desc(options, 1);
+    ignis_kernel kernel;
+    int i;
+    SETUP(NULL);
+    kernel = ignis_kernel_compile(&desc);
+    REQUIRE(kernel.id);
+    for (i = 0; i < 5; i++) {
+        CHECK_FAILS(ignis_kernel_entry(kernel, missing[i]), IGNIS_ERROR_COMPILE, IGNIS_DIAG_ENTRY_MISSING);
+        CHECK_MESSAGE_HAS("ignis_kernel_entry: the program of kernel advance has no entry '");
+        CHECK_MESSAGE_HAS(missing[i]);
+    }
+    CHECK_FAILS(ignis_kernel_entry(kernel, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_kernel_free(kernel));
+    for (i = 0; i < 7; i++) {
+        desc.entry = lists[i];
+        CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_COMPILE, IGNIS_DIAG_ENTRY_MISSING);
+        CHECK_MESSAGE_HAS("desc.entry");
+    }
+    desc.entry = "advance; nowhere";
+    CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_COMPILE, IGNIS_DIAG_ENTRY_MISSING);
+    CHECK_MESSAGE_HAS("nowhere");
+    desc.entry = "advance;";
+    kernel = ignis_kernel_compile(&desc);
+    CHECK_INT(crowd_runs(kernel, NULL, 0), 101);
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+TEST(occupancy_and_cooperative_launches)
+{
+    static const char source[] = "extern \"C\" __global__ void meet(int *met, int *out)\n"
+                                 "{\n"
+                                 "    if (threadIdx.x == 0) {\n"
+                                 "        atomicAdd(met, 1);\n"
+                                 "        while (atomicAdd(met, 0) < gridDim.x * gridDim.y * gridDim.z) {}\n"
+                                 "        atomicAdd(out, 1);\n"
+                                 "    }\n"
+                                 "}\n";
+    static const int threads[] = {1, 32, 33, 100, 256, 1024};
+    ignis_launch launch = test_launch(4, 32);
+    ignis_occupancy found, other;
+    ignis_device_info info;
+    ignis_kernel kernel;
+    ignis_array met, out;
+    ignis_arg args[2];
+    int32_t value = 0;
+    int i;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_query(0, &info));
+    kernel = test_compile(source, "meet", NULL);
+    REQUIRE(kernel.id);
+    for (i = 0; i < 6; i++) {
+        CHECK_OK(ignis_kernel_occupancy(kernel, threads[i], 0, &found));
+        CHECK_INT(found.block, threads[i]);
+        CHECK(found.blocks >= 1 && found.blocks * ((threads[i] + 31) / 32) * 32 <= 2048);
+        CHECK_INT(found.grid, found.blocks * info.multiprocessors);
+        CHECK_OK(ignis_kernel_occupancy(kernel, threads[i], info.shared_per_block, &other));
+        CHECK_INT(other.blocks, 1); /* one block has all shared memory */
+    }
+    CHECK_OK(ignis_kernel_occupancy(kernel, 0, 0, &found));
+    CHECK(found.block % 32 == 0 && found.block > 0 && found.block <= 1024);
+    for (i = 0; i < 6; i++) {
+        CHECK_OK(ignis_kernel_occupancy(kernel, threads[i], 0, &other));
+        CHECK(other.block * other.blocks <= found.block * found.blocks);
+    }
+    CHECK_STATUS(ignis_kernel_occupancy(kernel, 32, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_kernel_occupancy(kernel, -1, 0, &found), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    CHECK_STATUS(ignis_kernel_occupancy(kernel, 1025, 0, &found), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    CHECK_STATUS(ignis_kernel_occupancy(kernel, 32, -1, &found), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    CHECK_STATUS(ignis_kernel_occupancy(kernel, 0, (int64_t)1 << 40, &found), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    met = make_counting(IGNIS_SHAPE(1), 0), out = make_counting(IGNIS_SHAPE(1), 0);
+    args[0] = ignis_arg_array(met), args[1] = ignis_arg_array(out);
+    launch.cooperative = true;
+    CHECK_OK(ignis_kernel_occupancy(kernel, 32, 0, &found));
+    launch.grid[0] = found.grid + 1;
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, args, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    CHECK_MESSAGE_HAS("kernel meet has room for");
+    launch.grid[0] = 3, launch.grid[1] = found.grid;
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, args, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    launch.grid[0] = 1, launch.grid[1] = info.multiprocessors + 1; /* with all shared memory a multiprocessor has one */
+    launch.shared_bytes = info.shared_per_block;
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, args, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    launch.shared_bytes = 0;
+    if (!getenv("IGNIS_SIM_SANITIZE")) { /* where blocks run one after the other */
+        launch.grid[0] = 3, launch.grid[1] = 2;
+        CHECK_OK(ignis_kernel_launch(kernel, &launch, args, 2));
+        CHECK_OK(ignis_array_to_host(out, &value, IGNIS_I32, 1));
+        CHECK_INT(value, 6);
+    }
+    drop(met), drop(out);
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
 /* query, warmup, stale handles ---------------------------------------------------------------------------------- */
 
 TEST(query_tells_of_a_kernel)
@@ -817,10 +1076,35 @@ TEST(kernels_end_with_shutdown)
     test_leaks_expected = true;
     CHECK_OK(ignis_shutdown());
     CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 1);
-    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "kernel 'iota'");
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "kernel 'iota' of 'kernel.cu'");
     SETUP(NULL);
     CHECK_STATUS(ignis_kernel_launch(kernel, &one, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
     CHECK_MESSAGE_HAS("kernel 'iota', freed");
+    ignis_call_site("engine/boot.c", 77);
+    kernel = test_compile(iota_source, "iota", NULL);
+    ignis_call_site("engine/other.c", 1);
+    CHECK_OK(ignis_shutdown());
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "kernel 'iota', made at engine/boot.c:77");
+    ignis_call_site(NULL, 0);
+}
+
+TEST(entries_end_with_shutdown)
+{
+    static const char *const options[] = {"-DVERSION=1"};
+    ignis_kernel_desc desc = crowd_desc(options, 1);
+    ignis_kernel kernel, freed;
+    int order;
+    test_leaks_expected = true;
+    for (order = 0; order < 3; order++) {
+        SETUP(NULL);
+        kernel = ignis_kernel_compile(&desc);
+        freed = ignis_kernel_entry(kernel, "deep::twice");
+        CHECK(ignis_kernel_entry(freed, "count<int>").id != 0);
+        if (order > 0)
+            CHECK_OK(ignis_kernel_free(order == 1 ? kernel : freed));
+        CHECK_OK(ignis_shutdown());
+    }
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 3 + 2 + 2);
 }
 
 /* faults -------------------------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@ TEST(arrays_and_kernels)
     enum { COUNT = 1000 };
     ignis_array_desc desc = {0};
     ignis_kernel_desc program = {0};
-    ignis_launch launch = {{4, 0, 0}, {256, 0, 0}, 0, false};
+    ignis_launch launch = {{4, 0, 0}, {256, 0, 0}, 0, false, false};
     ignis_array x, half;
     ignis_kernel twice;
     float got[COUNT];
