@@ -2854,7 +2854,7 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
 /*  What a function gives of many losses: each element of the first input has one, or each row, as the function says. Losses, their mean and their
     sum are of f32, or f64 where an input is: a scaled loss (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
 typedef enum ignis_reduction {
-    IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN where there are none */
+    IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN where there are none, and the gradient 0 */
     IGNIS_REDUCTION_SUM,      /* [1] */
     IGNIS_REDUCTION_NONE,     /* all of them, in the shape of the elements or rows */
     IGNIS_REDUCTION_COUNT
@@ -2921,7 +2921,8 @@ typedef struct ignis_cross_entropy_desc {
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
-    A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
+    A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored; then the
+    gradient is 0. What all logits of a row have in common costs neither loss nor gradient any digits.
     With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
     Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are computed by formulas: two walks over the
     logits, and one in backward, which needs them; fewer than 2^24 classes.

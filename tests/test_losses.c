@@ -360,6 +360,99 @@ TEST(losses_of_rows_at_the_edges)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/* --- batches in which nothing counts -------------------------------------------------------------------------------- */
+
+enum { IDLE_LOSSES = 10 };
+
+/*  A loss of x [rows, columns], whose rows or elements count for nothing, and into what else its gradients go. */
+static ignis_tensor idle_loss(int at, ignis_tensor x, ignis_tensor ids, ignis_tensor zeros, ignis_tensor other, ignis_reduction reduction)
+{
+    ignis_cross_entropy_desc desc;
+    ignis_bce_desc weights;
+    memset(&desc, 0, sizeof desc);
+    memset(&weights, 0, sizeof weights);
+    desc.reduction = weights.reduction = reduction;
+    switch (at) {
+    case 0: return ignis_cross_entropy(x, ids, &desc);
+    case 1: desc.label_smoothing = 0.1; return ignis_cross_entropy(x, ids, &desc);
+    case 2: return ignis_nll_loss(x, ids, &desc);
+    case 3: desc.chunk = 3; return ignis_linear_cross_entropy(x, other, ids, &desc);
+    case 4: return ignis_kl_div(x, zeros, false, reduction);
+    case 5: return ignis_kl_div(x, ignis_map("log(z)", IGNIS_INPUTS(IGNIS_NAMED(z, zeros))), true, reduction);
+    case 6: weights.weight = zeros; return ignis_bce_with_logits(x, zeros, &weights);
+    case 7: weights.pos_weight = other; return ignis_bce_with_logits(x, zeros, &weights);
+    case 8: return ignis_mse_loss(x, zeros, reduction);
+    default: return ignis_huber_loss(x, zeros, 1, reduction);
+    }
+}
+
+/*  Gradients are 0 where all rows are ignored, all weights or targets 0, or no rows there: those of the mean, too, which is NaN. garbage: what stands
+    in rows that are ignored. */
+static void check_idle(int at, ignis_dtype dtype, int64_t rows, int64_t columns, ignis_reduction reduction, double garbage)
+{
+    ignis_scope scope = ignis_scope_begin();
+    int64_t n = rows * columns, i, others;
+    int64_t *ids = (int64_t *)malloc(sizeof *ids * (size_t)(rows + 1));
+    double *xs = (double *)malloc(sizeof *xs * (size_t)(n + 1)), *got;
+    ignis_tensor_desc integers = tensor_desc(IGNIS_I32, false);
+    ignis_tensor x, t, zeros, other, loss;
+    bool none_counts = rows == 0 || at < 4;
+    char what[100];
+    for (i = 0; i < rows; i++)
+        ids[i] = -100;
+    for (i = 0; i < n; i++)
+        xs[i] = i % 3 ? noise(1, i) : garbage;
+    integers.host_dtype = IGNIS_I64;
+    x = tensor_of(xs, IGNIS_SHAPE(rows, columns), dtype, true);
+    t = ignis_tensor_from_host(ids, IGNIS_SHAPE(rows), &integers);
+    memset(xs, 0, sizeof *xs * (size_t)n);
+    zeros = tensor_of(xs, IGNIS_SHAPE(rows, columns), dtype, false);
+    other = tensor_noise(at == 3 ? IGNIS_SHAPE(5, columns) : IGNIS_SHAPE(columns), dtype, 2, true);
+    loss = idle_loss(at, x, t, zeros, other, reduction);
+    snprintf(what, sizeof what, "idle loss %d of %lld x %lld, dtype %d, reduction %d, garbage %g", at, (long long)rows, (long long)columns,
+             (int)dtype, (int)reduction, garbage);
+    if (reduction == IGNIS_REDUCTION_NONE)
+        loss = ignis_sum(loss);
+    got = tensor_values(loss);
+    xs[0] = none_counts && reduction == IGNIS_REDUCTION_MEAN ? NAN : 0;
+    check_numbers(what, got, xs, 1, 0);
+    free(got);
+    xs[0] = 0;
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    got = array_values(ignis_tensor_grad(x));
+    check_numbers(what, got, xs, n, 0);
+    free(got);
+    if (at == 3 || at == 7) {
+        others = numel_of(other);
+        xs = (double *)realloc(xs, sizeof *xs * (size_t)(others + 1));
+        memset(xs, 0, sizeof *xs * (size_t)others);
+        got = array_values(ignis_tensor_grad(other));
+        check_numbers(what, got, xs, others, 0);
+        free(got);
+    }
+    free(ids), free(xs);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(gradients_are_zero_where_nothing_counts)
+{
+    static const int64_t sizes[][2] = {{0, 3}, {1, 3}, {4, 64}, {150, 64}, {150, 7}};
+    static const double garbage[] = {INFINITY, NAN};
+    int at, d, i, k, reduction;
+    SETUP(NULL);
+    for (at = 0; at < IDLE_LOSSES; at++)
+        for (reduction = 0; reduction < IGNIS_REDUCTION_COUNT; reduction++)
+            for (i = 0; i < COUNT_OF(sizes); i++)
+                for (d = 0; d < 4; d++) {
+                    if ((at == 3 && reduction == IGNIS_REDUCTION_NONE) || (at > 3 && d != i % 4) || (at > 6 && i > 0))
+                        continue;
+                    check_idle(at, float_dtypes[d], sizes[i][0], sizes[i][1], (ignis_reduction)reduction, 0.5);
+                    for (k = 0; k < 2 && at < 3 && d == i % 4; k++)
+                        check_idle(at, float_dtypes[d], sizes[i][0], sizes[i][1], (ignis_reduction)reduction, garbage[k]);
+                }
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 TEST(kl_div)
 {
     enum { ROWS = 5, COLUMNS = 37 };
