@@ -2987,8 +2987,8 @@ typedef struct ignis_sdpa_desc {
     both sides. desc->lengths: one number where there is no batch; below 0 counts as 0, above sk as sk. Queries behind their sequence's length see
     its keys as others do. Keys that nobody sees take no time, forward and backward. desc->softcap is that of Gemma 2.
     In keys and values that no query of their sequence sees, in queries that see no key, and in the gradients of their results anything may stand, NaN
-    and infinities too: it reaches no result and no gradient. What some queries see reaches only them; but with tensor cores a NaN or an infinity
-    there may reach others of them as NaN.
+    and infinities too: it reaches no result and no gradient. What only some queries see reaches only those; but with tensor cores a NaN or an
+    infinity there may make others NaN, too.
     desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it may be -infinity. Low numbers such as
     -1e9 or the lowest of the dtype mask, too: beside others such keys have weight 0, and alone they count alike. Its gradient is added up over
     what shares it, in f32 or f64. ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common
@@ -28124,18 +28124,22 @@ static void ignis__multiply_long(double *x, double *low, double y, double y_low)
     *low = error - (*x - product);
 }
 
-/*  The frequencies base^(-i / count), as f64 has them: powers of a root that is a little off would be more so, the more of them. */
-static void ignis__rope_frequencies(double *frequencies, int count, double base)
+/*  The frequencies base^(-i / count). exact: for angles in f64, for which powers of a root that is rounded are off, the more so the higher. */
+static void ignis__rope_frequencies(double *frequencies, int count, double base, bool exact)
 {
     double ratio = ignis__root(1 / base, count), ratio_low = 0, power = base, power_low = 0, low = 0;
     int i;
-    for (i = 0; i < count; i++)
+    for (i = 0; exact && i < count; i++)
         ignis__multiply_long(&power, &power_low, ratio, 0);
-    ratio_low = ratio * ((1 - power - power_low) / count);
+    if (exact)
+        ratio_low = ratio * ((1 - power - power_low) / count);
     frequencies[0] = 1;
     for (i = 1; i < count; i++) {
         frequencies[i] = frequencies[i - 1];
-        ignis__multiply_long(&frequencies[i], &low, ratio, ratio_low);
+        if (exact)
+            ignis__multiply_long(&frequencies[i], &low, ratio, ratio_low);
+        else
+            frequencies[i] *= ratio;
     }
 }
 
@@ -28239,7 +28243,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     for (i = 0; i < desc->inv_freq_count; i++)
         rope->frequencies[i] = desc->inv_freq ? (double)desc->inv_freq[i] : desc->inv_freq_f64[i];
     if (!desc->inv_freq_count)
-        ignis__rope_frequencies(rope->frequencies, rope->half, base);
+        ignis__rope_frequencies(rope->frequencies, rope->half, base, op->in[0]->dtype == IGNIS_F64);
     return true;
 }
 
