@@ -3475,10 +3475,11 @@ typedef struct ignis_chat_desc {
     raise_exception, strftime_now, {% generation %} without effect), and the text has the same bytes. It knows messages, tools and documents
     (none), add_generation_prompt, the tokenizer's bos_token, eos_token, unk_token and pad_token as far as there are such, and the
     variables of desc.json, which come last: "messages" among them takes the place of the messages given, so that these can have more than a
-    role and a content, such as "tool_calls". Of Jinja there are: text, comments, raw, if, for (also with a condition, else, break, continue, loop.),
-    set, set blocks, with, macro, all operators but **, slices, and the filters, tests, methods and functions of a table; letters
-    beyond ASCII have no case, and whole numbers are of 64 bits. A failure says the line and column in the template. A template is stopped
-    after 2e7 steps, 256 MiB of host memory, or 250 nested calls and blocks.
+    role and a content, such as "tool_calls". Of a message's "reasoning_content", "thinking" and "reasoning" the first that is there becomes its
+    "reasoning_content", and its "thinking" where it has none. Of Jinja there are: text, comments, raw, if, for (also with a condition, else, break,
+    continue, loop.), set, set blocks, with, macro, call, filter, all operators but **, slices, and the filters, tests, methods and functions of a
+    table; letters have the cases of Unicode 14, and whole numbers are of 64 bits. A failure says the line and column in the template. A template is
+    stopped after 2e7 steps, which count all that takes time, 256 MiB of host memory, or 250 nested calls and blocks.
     tokenizer: may be no handle where desc.chat_template is given. desc may be null. Text that is no UTF-8 becomes U+FFFD, byte by byte. out may
     be null when capacity is 0.
     Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on
@@ -3493,7 +3494,8 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
 /*  ignis_chat_encode - the ids that a chat becomes: its text, rendered as above and encoded, without a bos but that of the template
     A control token is one only where all of it is the template's text. What came from the messages or from desc.json, through whatever the
     template does with it, is text like any other, so that nobody can end his turn or begin another's by writing <|im_end|>; but for such
-    text the ids are those of the rendered text as a whole. Variables whose name ends in _token, such as "bos_token", count as the template's text.
+    text the ids are those of the rendered text as a whole. Variables whose name ends in _token, such as "bos_token", count as the template's text,
+    and so does a message's role that is a word of letters, digits, _ and -: a template may put a control token together around it.
     Added tokens that are no control tokens, such as <think>, are themselves everywhere. ids may be null when capacity is 0.
     Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
     Errors: those of ignis_chat_render, UNSUPPORTED (a control token that is only found in normalized text, beside text of a message), and
@@ -37162,7 +37164,8 @@ typedef enum ignis__chat_op {
     IGNIS__CHAT_FILTER,
     IGNIS__CHAT_TEST,
     IGNIS__CHAT_UNARY,
-    IGNIS__CHAT_CHOICE, /* a if b else c */
+    IGNIS__CHAT_CHOICE,  /* a if b else c */
+    IGNIS__CHAT_CAPTURE, /* what the statements of b write */
     IGNIS__CHAT_BINARY,
     IGNIS__CHAT_COMPARE, /* a, then list, whose nodes have the operators */
     IGNIS__CHAT_TEXT,    /* statements from here on */
@@ -37171,8 +37174,9 @@ typedef enum ignis__chat_op {
     IGNIS__CHAT_FOR, /* for a in b if c; list: the body, then d: that of else */
     IGNIS__CHAT_SET,
     IGNIS__CHAT_SET_BLOCK,
-    IGNIS__CHAT_MACRO_OF,
-    IGNIS__CHAT_BLOCK, /* a scope of its own */
+    IGNIS__CHAT_MACRO_OF,   /* list: its parameters; b: its body, in which sign: `caller` is named */
+    IGNIS__CHAT_CALL_BLOCK, /* a: a call, which is given the macro b */
+    IGNIS__CHAT_BLOCK,      /* a scope of its own */
     IGNIS__CHAT_BREAK,
     IGNIS__CHAT_CONTINUE,
 } ignis__chat_op;
@@ -37215,6 +37219,7 @@ typedef struct ignis__chat {
     char tag;  /* which one is read: { or % */
     int brackets, nesting, loops;
     bool line_start; /* what was read last ended a line */
+    bool caller;     /* the macro that is being read names it */
     int64_t steps;
     int depth;
     size_t here; /* of the node that is walked */
@@ -38216,6 +38221,7 @@ static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
         ignis__chat_next(c);
     } else if (c->kind == 'a') {
         node->op = IGNIS__CHAT_NAME;
+        c->caller = c->caller || ignis__chat_sees(c, "caller");
         ignis__chat_next(c);
     } else if (c->kind == '"') {
         ignis__chat_writer out = IGNIS__ZERO;
@@ -38654,12 +38660,10 @@ static void ignis__chat_read_set(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_take(c, "endset");
 }
 
-static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
+/*  The parameters of a macro, in parentheses. */
+static void ignis__chat_read_parameters(ignis__chat *c, ignis__chat_node *node)
 {
-    int loops = c->loops;
     bool defaults = false;
-    ignis__chat_next(c);
-    node->value = ignis__chat_word(c);
     ignis__chat_want(c, "(");
     while (!c->fault && !ignis__chat_sees(c, ")")) {
         ignis__chat_node *name = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
@@ -38673,10 +38677,59 @@ static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
             ignis__chat_want(c, ",");
     }
     ignis__chat_want(c, ")");
+}
+
+/*  Its body, up to this word. */
+static void ignis__chat_read_macro_body(ignis__chat *c, ignis__chat_node *node, const char *end)
+{
+    int loops = c->loops;
+    bool caller = c->caller;
     c->loops = 0;
-    node->b = ignis__chat_body(c, "endmacro");
+    c->caller = false;
+    node->b = ignis__chat_body(c, end);
+    node->sign = c->caller;
     c->loops = loops;
-    ignis__chat_take(c, "endmacro");
+    c->caller = c->caller || caller;
+    ignis__chat_take(c, end);
+}
+
+static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_next(c);
+    node->value = ignis__chat_word(c);
+    ignis__chat_read_parameters(c, node);
+    ignis__chat_read_macro_body(c, node, "endmacro");
+}
+
+/*  {% call(parameters) f(arguments) %}: f is called with a macro named caller. */
+static void ignis__chat_read_call(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_next(c);
+    node->b = ignis__chat_node_of(c, IGNIS__CHAT_MACRO_OF, c->start);
+    node->b->value = ignis__chat_words("caller");
+    if (ignis__chat_sees(c, "("))
+        ignis__chat_read_parameters(c, node->b);
+    node->a = ignis__chat_expression(c);
+    if (node->a->op != IGNIS__CHAT_CALL)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, node->a->at, "what stands behind {%% call %%} is a call");
+    ignis__chat_read_macro_body(c, node->b, "endcall");
+}
+
+/*  Filters of what a block writes, which is printed. */
+static void ignis__chat_read_filter(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_node *capture = ignis__chat_node_of(c, IGNIS__CHAT_CAPTURE, c->start);
+    node->a = capture;
+    node->sign = 1;
+    do {
+        ignis__chat_next(c);
+        node->a = ignis__chat_around(c, IGNIS__CHAT_FILTER, c->start, node->a);
+        node->a->value = ignis__chat_word(c);
+        if (ignis__chat_sees(c, "("))
+            ignis__chat_arguments(c, node->a);
+    } while (ignis__chat_sees(c, "|"));
+    capture->b = ignis__chat_body(c, "endfilter");
+    ignis__chat_take(c, "endfilter");
 }
 
 /*  generation, whose marks for training are not used here, and with: their names end with them. */
@@ -38715,10 +38768,16 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
         ignis__chat_op op;
         void (*read)(ignis__chat *c, ignis__chat_node *node);
     } statements[] = {
-        {"if", IGNIS__CHAT_IF, ignis__chat_read_if},         {"for", IGNIS__CHAT_FOR, ignis__chat_read_for},
-        {"set", IGNIS__CHAT_SET, ignis__chat_read_set},      {"macro", IGNIS__CHAT_MACRO_OF, ignis__chat_read_macro},
-        {"with", IGNIS__CHAT_BLOCK, ignis__chat_read_block}, {"generation", IGNIS__CHAT_BLOCK, ignis__chat_read_block},
-        {"break", IGNIS__CHAT_BREAK, ignis__chat_read_jump}, {"continue", IGNIS__CHAT_CONTINUE, ignis__chat_read_jump},
+        {"if", IGNIS__CHAT_IF, ignis__chat_read_if},
+        {"for", IGNIS__CHAT_FOR, ignis__chat_read_for},
+        {"set", IGNIS__CHAT_SET, ignis__chat_read_set},
+        {"macro", IGNIS__CHAT_MACRO_OF, ignis__chat_read_macro},
+        {"with", IGNIS__CHAT_BLOCK, ignis__chat_read_block},
+        {"generation", IGNIS__CHAT_BLOCK, ignis__chat_read_block},
+        {"break", IGNIS__CHAT_BREAK, ignis__chat_read_jump},
+        {"continue", IGNIS__CHAT_CONTINUE, ignis__chat_read_jump},
+        {"filter", IGNIS__CHAT_PRINT, ignis__chat_read_filter},
+        {"call", IGNIS__CHAT_CALL_BLOCK, ignis__chat_read_call},
     };
     ignis__chat_node *node;
     size_t length = c->at - c->start;
@@ -38731,7 +38790,7 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
             return;
         }
     }
-    if (ignis__chat_listed(c, "block extends print include from import autoescape call filter"))
+    if (ignis__chat_listed(c, "block extends print include from import autoescape"))
         ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "the statement '%.*s'", (int)length, c->text + c->start);
     else
         ignis__chat_unexpected(c, "a statement");
@@ -38760,6 +38819,8 @@ static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node
 static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call);
 static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
 static const ignis__chat_row *ignis__chat_row_at(int64_t row);
+
+static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
 
 static ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
 {
@@ -39084,7 +39145,7 @@ static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__c
         return ignis__chat_join_two(c, a, b);
     }
     if (op == '%' && a.kind == IGNIS__CHAT_STRING)
-        return ignis__chat_lacks(c, "a text %% values");
+        return ignis__chat_format(c, a, b);
     if (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED)
         return ignis__chat_fail_kind(c, "", a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
     if (op == '^')
@@ -39208,6 +39269,7 @@ static ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *o
 }
 
 static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
+static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node, const ignis__chat_value *caller);
 
 /*  What a body writes, as a string, in a scope of its own. */
 static ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
@@ -39274,6 +39336,18 @@ static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
     return 0;
 }
 
+/*  A macro, which sees what is around it. */
+static ignis__chat_value ignis__chat_macro_of(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
+    value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(c, sizeof *value.u.macro);
+    if (!value.u.macro)
+        return ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    value.u.macro->node = node;
+    value.u.macro->scope = c->scope;
+    return value;
+}
+
 static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
 {
     const ignis__chat_node *part;
@@ -39285,6 +39359,8 @@ static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
     case IGNIS__CHAT_PRINT:
         value = ignis__chat_eval(c, node->a);
         c->here = node->at;
+        if (node->sign && value.kind != IGNIS__CHAT_STRING)
+            ignis__chat_fail_kind(c, "the filters of a block write text", value);
         if (!c->fault)
             ignis__chat_write_value(c, c->out, value, NULL, false, 0);
         break;
@@ -39306,14 +39382,15 @@ static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
         c->here = node->at;
         ignis__chat_assign(c, node->a, value);
         break;
-    case IGNIS__CHAT_MACRO_OF:
-        value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
-        value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(c, sizeof *value.u.macro);
-        if (value.u.macro) {
-            value.u.macro->node = node;
-            value.u.macro->scope = before;
-            ignis__chat_put(c, &before->names, node->value, value);
-        }
+    case IGNIS__CHAT_MACRO_OF: ignis__chat_put(c, &before->names, node->value, ignis__chat_macro_of(c, node)); break;
+    case IGNIS__CHAT_CALL_BLOCK:
+        value = ignis__chat_macro_of(c, node->b);
+        value = ignis__chat_eval_call(c, node->a, &value);
+        c->here = node->at;
+        if (value.kind != IGNIS__CHAT_STRING)
+            ignis__chat_fail_kind(c, "what a block calls gives text", value);
+        if (!c->fault)
+            ignis__chat_write_string(c, c->out, value);
         break;
     case IGNIS__CHAT_BLOCK:
         ignis__chat_enter(c, before);
@@ -39390,7 +39467,7 @@ static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_
 static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro, const ignis__chat_call *call)
 {
     ignis__chat_scope *before = ignis__chat_enter(c, macro->scope);
-    ignis__chat_value of = macro->node->value, value;
+    ignis__chat_value of = macro->node->value, caller = ignis__chat_words("caller"), value;
     const ignis__chat_node *name;
     int64_t count = 0, named = 0;
     for (name = macro->node->list; name && !c->fault; name = name->next) {
@@ -39398,6 +39475,10 @@ static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__cha
         if (!value.kind)
             value = name->a ? ignis__chat_eval(c, name->a) : ignis__chat_undefined(value, name->value);
         ignis__chat_put(c, &c->scope->names, name->value, value);
+    }
+    if (macro->node->sign && !c->fault && ignis__chat_find(c, &c->scope->names, caller) < 0) { /* a macro that names it has it */
+        value = ignis__chat_argument(c, call, of, caller, INT64_MAX, &named);
+        ignis__chat_put(c, &c->scope->names, caller, value.kind ? value : ignis__chat_undefined(value, caller));
     }
     if (call->given.count > count || call->named.count > 2 * named)
         ignis__chat_fail(c, "the macro '%.*s' has no such argument, or it has two values", (int)of.number, of.u.text);
@@ -39447,11 +39528,14 @@ static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_
     return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
 }
 
-static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node)
+/*  A call, filter or test; caller: what {% call %} gives it beside its arguments, or null. */
+static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node, const ignis__chat_value *caller)
 {
     ignis__chat_call call = IGNIS__ZERO;
     ignis__chat_value object = ignis__chat_eval(c, node->a);
     ignis__chat_take_arguments(c, node, &call);
+    if (caller)
+        ignis__chat_put(c, &call.named, ignis__chat_words("caller"), *caller);
     if (c->fault)
         return object;
     call.self = object;
@@ -39540,6 +39624,7 @@ static ignis__chat_value ignis__chat_eval_two(ignis__chat *c, const ignis__chat_
 static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    ignis__chat_scope *before;
     if (!ignis__chat_deeper(c, node->at))
         return value;
     switch (node->op) {
@@ -39554,7 +39639,12 @@ static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node
         break;
     case IGNIS__CHAT_CALL:
     case IGNIS__CHAT_FILTER:
-    case IGNIS__CHAT_TEST: value = ignis__chat_eval_call(c, node); break;
+    case IGNIS__CHAT_TEST: value = ignis__chat_eval_call(c, node, NULL); break;
+    case IGNIS__CHAT_CAPTURE:
+        before = ignis__chat_enter(c, c->scope);
+        value = ignis__chat_capture(c, node->b);
+        c->scope = before;
+        break;
     case IGNIS__CHAT_UNARY: value = ignis__chat_eval_unary(c, node); break;
     case IGNIS__CHAT_COMPARE: value = ignis__chat_eval_compare(c, node); break;
     case IGNIS__CHAT_CHOICE:
@@ -39643,24 +39733,258 @@ static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *
     return ignis__chat_part(s, from, to);
 }
 
+/*  From here on written by tools/case_tables.py. */
+/* clang-format off */
+/*  Of Unicode 14.0.0. Runs of letters that change by the same: the first << 43 | 2^42 for every second | the last - the first << 26 |
+    2^25 + the change. */
+static const uint64_t ignis__case_lower[] = {
+    0x600005A000020, 0x6C0001A000020, 0x80400BA000001, 0x9940012000001, 0x9CC003A000001, 0xA5400B2000001, 0xBC00001FFFF87, 0xBCC0012000001,
+    0xC0800020000D2, 0xC14000A000001, 0xC3000020000CE, 0xC380002000001, 0xC4800060000CD, 0xC580002000001, 0xC70000200004F, 0xC7800020000CA,
+    0xC8000020000CB, 0xC880002000001, 0xC9800020000CD, 0xCA000020000CF, 0xCB000020000D3, 0xCB800020000D1, 0xCC00002000001, 0xCE000020000D3,
+    0xCE800020000D5, 0xCF800020000D6, 0xD040012000001, 0xD3000020000DA, 0xD380002000001, 0xD4800020000DA, 0xD600002000001, 0xD7000020000DA,
+    0xD780002000001, 0xD8800060000D9, 0xD9C000A000001, 0xDB800020000DB, 0xDC00002000001, 0xDE00002000001, 0xE200002000002, 0xE280002000001,
+    0xE380002000002, 0xE400002000001, 0xE500002000002, 0xE5C0042000001, 0xEF40042000001, 0xF880002000002, 0xF94000A000001, 0xFB00001FFFF9F,
+    0xFB80001FFFFC8, 0xFC4009A000001, 0x11000001FFFF7E, 0x11140042000001, 0x11D00002002A2B, 0x11D80002000001, 0x11E80001FFFF5D, 0x11F00002002A28,
+    0x12080002000001, 0x12180001FFFF3D, 0x12200002000045, 0x12280002000047, 0x12340022000001, 0x1B84000A000001, 0x1BB00002000001, 0x1BF80002000074,
+    0x1C300002000026, 0x1C40000A000025, 0x1C600002000040, 0x1C70000600003F, 0x1C880042000020, 0x1D180022000020, 0x1E780002000008, 0x1EC4005A000001,
+    0x1FA00001FFFFC4, 0x1FB80002000001, 0x1FC80001FFFFF9, 0x1FD00002000001, 0x1FE80009FFFF7E, 0x2000003E000050, 0x2080007E000020, 0x23040082000001,
+    0x245400D2000001, 0x2600000200000F, 0x260C0032000001, 0x2684017A000001, 0x29880096000030, 0x85000096001C60, 0x86380002001C60, 0x86680002001C60,
+    0x9D00013E0097D0, 0x9F800016000008, 0xE48000A9FFF440, 0xE5E80009FFF440, 0xF0040252000001, 0xF4F00001FFE241, 0xF504017A000001, 0xF840001DFFFFF8,
+    0xF8C00015FFFFF8, 0xF940001DFFFFF8, 0xF9C0001DFFFFF8, 0xFA400015FFFFF8, 0xFACC0019FFFFF8, 0xFB40001DFFFFF8, 0xFC40001DFFFFF8, 0xFCC0001DFFFFF8,
+    0xFD40001DFFFFF8, 0xFDC00005FFFFF8, 0xFDD00005FFFFB6, 0xFDE00001FFFFF7, 0xFE40000DFFFFAA, 0xFE600001FFFFF7, 0xFEC00005FFFFF8, 0xFED00005FFFF9C,
+    0xFF400005FFFFF8, 0xFF500005FFFF90, 0xFF600001FFFFF9, 0xFFC00005FFFF80, 0xFFD00005FFFF82, 0xFFE00001FFFFF7, 0x109300001FFE2A3,
+    0x109500001FFDF41, 0x109580001FFDFBA, 0x10990000200001C, 0x10B00003E000010, 0x10C180002000001, 0x125B0006600001A, 0x1600000BE000030,
+    0x163000002000001, 0x163100001FFD609, 0x163180001FFF11A, 0x163200001FFD619, 0x1633C0012000001, 0x163680001FFD5E4, 0x163700001FFD603,
+    0x163780001FFD5E1, 0x163800001FFD5E2, 0x163900002000001, 0x163A80002000001, 0x163F00005FFD5C1, 0x16404018A000001, 0x1675C000A000001,
+    0x167900002000001, 0x5320400B2000001, 0x53404006A000001, 0x539140032000001, 0x5399400F2000001, 0x53BCC000A000001, 0x53BE80001FF75FC,
+    0x53BF40022000001, 0x53C580002000001, 0x53C680001FF5AD8, 0x53C84000A000001, 0x53CB4004A000001, 0x53D500001FF5ABC, 0x53D580001FF5AB1,
+    0x53D600001FF5AB5, 0x53D680001FF5ABF, 0x53D700001FF5ABC, 0x53D800001FF5AEE, 0x53D880001FF5AD6, 0x53D900001FF5AEB, 0x53D9800020003A0,
+    0x53DA4003A000001, 0x53E200001FFFFD0, 0x53E280001FF5ABD, 0x53E300001FF75C8, 0x53E3C000A000001, 0x53E800002000001, 0x53EB4000A000001,
+    0x53FA80002000001, 0x7F9080066000020, 0x82000009E000028, 0x82580008E000028, 0x82B80002A000027, 0x82BE0003A000027, 0x82C60001A000027,
+    0x82CA00006000027, 0x8640000CA000040, 0x8C500007E000020, 0xB7200007E000020, 0xF48000086000022,
+};
+static const uint64_t ignis__case_upper[] = {
+    0x5A800020002E7, 0x7000059FFFFE0, 0x7C00019FFFFE0, 0x7F80002000079, 0x80C00B9FFFFFF, 0x9880001FFFF18, 0x99C0011FFFFFF, 0x9D40039FFFFFF,
+    0xA5C00B1FFFFFF, 0xBD40011FFFFFF, 0xBF80001FFFED4, 0xC0000020000C3, 0xC1C0009FFFFFF, 0xC400001FFFFFF, 0xC600001FFFFFF, 0xC900001FFFFFF,
+    0xCA80002000061, 0xCC80001FFFFFF, 0xCD000020000A3, 0xCF00002000082, 0xD0C0011FFFFFF, 0xD400001FFFFFF, 0xD680001FFFFFF, 0xD800001FFFFFF,
+    0xDA40009FFFFFF, 0xDC80001FFFFFF, 0xDE80001FFFFFF, 0xDF80002000038, 0xE280001FFFFFF, 0xE300001FFFFFE, 0xE400001FFFFFF, 0xE480001FFFFFE,
+    0xE580001FFFFFF, 0xE600001FFFFFE, 0xE740039FFFFFF, 0xEE80001FFFFB1, 0xEFC0041FFFFFF, 0xF900001FFFFFF, 0xF980001FFFFFE, 0xFA80001FFFFFF,
+    0xFCC0099FFFFFF, 0x111C0041FFFFFF, 0x11E00001FFFFFF, 0x11F80006002A3F, 0x12100001FFFFFF, 0x123C0021FFFFFF, 0x12800002002A1F, 0x12880002002A1C,
+    0x12900002002A1E, 0x12980001FFFF2E, 0x12A00001FFFF32, 0x12B00005FFFF33, 0x12C80001FFFF36, 0x12D80001FFFF35, 0x12E0000200A54F, 0x13000001FFFF33,
+    0x1308000200A54B, 0x13180001FFFF31, 0x1328000200A528, 0x1330000200A544, 0x13400001FFFF2F, 0x13480001FFFF2D, 0x1350000200A544, 0x135800020029F7,
+    0x1360000200A541, 0x13780001FFFF2D, 0x138800020029FD, 0x13900001FFFF2B, 0x13A80001FFFF2A, 0x13E800020029E7, 0x14000001FFFF26, 0x1410000200A543,
+    0x14180001FFFF26, 0x1438000200A52A, 0x14400001FFFF26, 0x14480001FFFFBB, 0x14500005FFFF27, 0x14600001FFFFB9, 0x14900001FFFF25, 0x14E8000200A515,
+    0x14F0000200A512, 0x1A280002000054, 0x1B8C0009FFFFFF, 0x1BB80001FFFFFF, 0x1BD8000A000082, 0x1D600001FFFFDA, 0x1D680009FFFFDB, 0x1D880041FFFFE0,
+    0x1E100001FFFFE1, 0x1E180021FFFFE0, 0x1E600001FFFFC0, 0x1E680005FFFFC1, 0x1E800001FFFFC2, 0x1E880001FFFFC7, 0x1EA80001FFFFD1, 0x1EB00001FFFFCA,
+    0x1EB80001FFFFF8, 0x1ECC0059FFFFFF, 0x1F800001FFFFAA, 0x1F880001FFFFB0, 0x1F900002000007, 0x1F980001FFFF8C, 0x1FA80001FFFFA0, 0x1FC00001FFFFFF,
+    0x1FD80001FFFFFF, 0x2180007DFFFFE0, 0x2280003DFFFFB0, 0x230C0081FFFFFF, 0x245C00D1FFFFFF, 0x26140031FFFFFF, 0x26780001FFFFF1, 0x268C0179FFFFFF,
+    0x2B080095FFFFD0, 0x868000AA000BC0, 0x87E8000A000BC0, 0x9FC00015FFFFF8, 0xE4000001FFE792, 0xE4080001FFE793, 0xE4100001FFE79C, 0xE4180005FFE79E,
+    0xE4280001FFE79D, 0xE4300001FFE7A4, 0xE4380001FFE7DB, 0xE44000020089C2, 0xEBC80002008A04, 0xEBE80002000EE6, 0xEC700002008A38, 0xF00C0251FFFFFF,
+    0xF4D80001FFFFC5, 0xF50C0179FFFFFF, 0xF800001E000008, 0xF8800016000008, 0xF900001E000008, 0xF980001E000008, 0xFA000016000008, 0xFA8C001A000008,
+    0xFB00001E000008, 0xFB80000600004A, 0xFB90000E000056, 0xFBB00006000064, 0xFBC00006000080, 0xFBD00006000070, 0xFBE0000600007E, 0xFD800006000008,
+    0xFDF00001FFE3DB, 0xFE800006000008, 0xFF000006000008, 0xFF280002000007, 0x10A700001FFFFE4, 0x10B80003DFFFFF0, 0x10C200001FFFFFF,
+    0x126800065FFFFE6, 0x1618000BDFFFFD0, 0x163080001FFFFFF, 0x163280001FFD5D5, 0x163300001FFD5D8, 0x163440011FFFFFF, 0x163980001FFFFFF,
+    0x163B00001FFFFFF, 0x1640C0189FFFFFF, 0x167640009FFFFFF, 0x167980001FFFFFF, 0x168000095FFE3A0, 0x169380001FFE3A0, 0x169680001FFE3A0,
+    0x5320C00B1FFFFFF, 0x5340C0069FFFFFF, 0x5391C0031FFFFFF, 0x5399C00F1FFFFFF, 0x53BD40009FFFFFF, 0x53BFC0021FFFFFF, 0x53C600001FFFFFF,
+    0x53C8C0009FFFFFF, 0x53CA00002000030, 0x53CBC0049FFFFFF, 0x53DAC0039FFFFFF, 0x53E440009FFFFFF, 0x53E880001FFFFFF, 0x53EBC0009FFFFFF,
+    0x53FB00001FFFFFF, 0x55A980001FFFC60, 0x55B80013DFF6830, 0x7FA080065FFFFE0, 0x82140009DFFFFD8, 0x826C0008DFFFFD8, 0x82CB80029FFFFD9,
+    0x82D180039FFFFD9, 0x82D980019FFFFD9, 0x82DD80005FFFFD9, 0x8660000C9FFFFC0, 0x8C600007DFFFFE0, 0xB7300007DFFFFE0, 0xF49100085FFFFDE,
+};
+/*  Letters that become several, or others at the beginning of a word. */
+static const struct {
+    uint32_t code;
+    const char *upper, *title;
+} ignis__case_special[] = {
+    {0xDF, "SS", "Ss"}, {0x149, "\xCA\xBCN", "\xCA\xBCN"}, {0x1C4, "\xC7\x84", "\xC7\x85"}, {0x1C5, "\xC7\x84", "\xC7\x85"},
+    {0x1C6, "\xC7\x84", "\xC7\x85"}, {0x1C7, "\xC7\x87", "\xC7\x88"}, {0x1C8, "\xC7\x87", "\xC7\x88"}, {0x1C9, "\xC7\x87", "\xC7\x88"},
+    {0x1CA, "\xC7\x8A", "\xC7\x8B"}, {0x1CB, "\xC7\x8A", "\xC7\x8B"}, {0x1CC, "\xC7\x8A", "\xC7\x8B"}, {0x1F0, "J\xCC\x8C", "J\xCC\x8C"},
+    {0x1F1, "\xC7\xB1", "\xC7\xB2"}, {0x1F2, "\xC7\xB1", "\xC7\xB2"}, {0x1F3, "\xC7\xB1", "\xC7\xB2"},
+    {0x390, "\xCE\x99\xCC\x88\xCC\x81", "\xCE\x99\xCC\x88\xCC\x81"}, {0x3B0, "\xCE\xA5\xCC\x88\xCC\x81", "\xCE\xA5\xCC\x88\xCC\x81"},
+    {0x587, "\xD4\xB5\xD5\x92", "\xD4\xB5\xD6\x82"}, {0x10D0, "\xE1\xB2\x90", "\xE1\x83\x90"}, {0x10D1, "\xE1\xB2\x91", "\xE1\x83\x91"},
+    {0x10D2, "\xE1\xB2\x92", "\xE1\x83\x92"}, {0x10D3, "\xE1\xB2\x93", "\xE1\x83\x93"}, {0x10D4, "\xE1\xB2\x94", "\xE1\x83\x94"},
+    {0x10D5, "\xE1\xB2\x95", "\xE1\x83\x95"}, {0x10D6, "\xE1\xB2\x96", "\xE1\x83\x96"}, {0x10D7, "\xE1\xB2\x97", "\xE1\x83\x97"},
+    {0x10D8, "\xE1\xB2\x98", "\xE1\x83\x98"}, {0x10D9, "\xE1\xB2\x99", "\xE1\x83\x99"}, {0x10DA, "\xE1\xB2\x9A", "\xE1\x83\x9A"},
+    {0x10DB, "\xE1\xB2\x9B", "\xE1\x83\x9B"}, {0x10DC, "\xE1\xB2\x9C", "\xE1\x83\x9C"}, {0x10DD, "\xE1\xB2\x9D", "\xE1\x83\x9D"},
+    {0x10DE, "\xE1\xB2\x9E", "\xE1\x83\x9E"}, {0x10DF, "\xE1\xB2\x9F", "\xE1\x83\x9F"}, {0x10E0, "\xE1\xB2\xA0", "\xE1\x83\xA0"},
+    {0x10E1, "\xE1\xB2\xA1", "\xE1\x83\xA1"}, {0x10E2, "\xE1\xB2\xA2", "\xE1\x83\xA2"}, {0x10E3, "\xE1\xB2\xA3", "\xE1\x83\xA3"},
+    {0x10E4, "\xE1\xB2\xA4", "\xE1\x83\xA4"}, {0x10E5, "\xE1\xB2\xA5", "\xE1\x83\xA5"}, {0x10E6, "\xE1\xB2\xA6", "\xE1\x83\xA6"},
+    {0x10E7, "\xE1\xB2\xA7", "\xE1\x83\xA7"}, {0x10E8, "\xE1\xB2\xA8", "\xE1\x83\xA8"}, {0x10E9, "\xE1\xB2\xA9", "\xE1\x83\xA9"},
+    {0x10EA, "\xE1\xB2\xAA", "\xE1\x83\xAA"}, {0x10EB, "\xE1\xB2\xAB", "\xE1\x83\xAB"}, {0x10EC, "\xE1\xB2\xAC", "\xE1\x83\xAC"},
+    {0x10ED, "\xE1\xB2\xAD", "\xE1\x83\xAD"}, {0x10EE, "\xE1\xB2\xAE", "\xE1\x83\xAE"}, {0x10EF, "\xE1\xB2\xAF", "\xE1\x83\xAF"},
+    {0x10F0, "\xE1\xB2\xB0", "\xE1\x83\xB0"}, {0x10F1, "\xE1\xB2\xB1", "\xE1\x83\xB1"}, {0x10F2, "\xE1\xB2\xB2", "\xE1\x83\xB2"},
+    {0x10F3, "\xE1\xB2\xB3", "\xE1\x83\xB3"}, {0x10F4, "\xE1\xB2\xB4", "\xE1\x83\xB4"}, {0x10F5, "\xE1\xB2\xB5", "\xE1\x83\xB5"},
+    {0x10F6, "\xE1\xB2\xB6", "\xE1\x83\xB6"}, {0x10F7, "\xE1\xB2\xB7", "\xE1\x83\xB7"}, {0x10F8, "\xE1\xB2\xB8", "\xE1\x83\xB8"},
+    {0x10F9, "\xE1\xB2\xB9", "\xE1\x83\xB9"}, {0x10FA, "\xE1\xB2\xBA", "\xE1\x83\xBA"}, {0x10FD, "\xE1\xB2\xBD", "\xE1\x83\xBD"},
+    {0x10FE, "\xE1\xB2\xBE", "\xE1\x83\xBE"}, {0x10FF, "\xE1\xB2\xBF", "\xE1\x83\xBF"}, {0x1E96, "H\xCC\xB1", "H\xCC\xB1"},
+    {0x1E97, "T\xCC\x88", "T\xCC\x88"}, {0x1E98, "W\xCC\x8A", "W\xCC\x8A"}, {0x1E99, "Y\xCC\x8A", "Y\xCC\x8A"}, {0x1E9A, "A\xCA\xBE", "A\xCA\xBE"},
+    {0x1F50, "\xCE\xA5\xCC\x93", "\xCE\xA5\xCC\x93"}, {0x1F52, "\xCE\xA5\xCC\x93\xCC\x80", "\xCE\xA5\xCC\x93\xCC\x80"},
+    {0x1F54, "\xCE\xA5\xCC\x93\xCC\x81", "\xCE\xA5\xCC\x93\xCC\x81"}, {0x1F56, "\xCE\xA5\xCC\x93\xCD\x82", "\xCE\xA5\xCC\x93\xCD\x82"},
+    {0x1F80, "\xE1\xBC\x88\xCE\x99", "\xE1\xBE\x88"}, {0x1F81, "\xE1\xBC\x89\xCE\x99", "\xE1\xBE\x89"},
+    {0x1F82, "\xE1\xBC\x8A\xCE\x99", "\xE1\xBE\x8A"}, {0x1F83, "\xE1\xBC\x8B\xCE\x99", "\xE1\xBE\x8B"},
+    {0x1F84, "\xE1\xBC\x8C\xCE\x99", "\xE1\xBE\x8C"}, {0x1F85, "\xE1\xBC\x8D\xCE\x99", "\xE1\xBE\x8D"},
+    {0x1F86, "\xE1\xBC\x8E\xCE\x99", "\xE1\xBE\x8E"}, {0x1F87, "\xE1\xBC\x8F\xCE\x99", "\xE1\xBE\x8F"},
+    {0x1F88, "\xE1\xBC\x88\xCE\x99", "\xE1\xBE\x88"}, {0x1F89, "\xE1\xBC\x89\xCE\x99", "\xE1\xBE\x89"},
+    {0x1F8A, "\xE1\xBC\x8A\xCE\x99", "\xE1\xBE\x8A"}, {0x1F8B, "\xE1\xBC\x8B\xCE\x99", "\xE1\xBE\x8B"},
+    {0x1F8C, "\xE1\xBC\x8C\xCE\x99", "\xE1\xBE\x8C"}, {0x1F8D, "\xE1\xBC\x8D\xCE\x99", "\xE1\xBE\x8D"},
+    {0x1F8E, "\xE1\xBC\x8E\xCE\x99", "\xE1\xBE\x8E"}, {0x1F8F, "\xE1\xBC\x8F\xCE\x99", "\xE1\xBE\x8F"},
+    {0x1F90, "\xE1\xBC\xA8\xCE\x99", "\xE1\xBE\x98"}, {0x1F91, "\xE1\xBC\xA9\xCE\x99", "\xE1\xBE\x99"},
+    {0x1F92, "\xE1\xBC\xAA\xCE\x99", "\xE1\xBE\x9A"}, {0x1F93, "\xE1\xBC\xAB\xCE\x99", "\xE1\xBE\x9B"},
+    {0x1F94, "\xE1\xBC\xAC\xCE\x99", "\xE1\xBE\x9C"}, {0x1F95, "\xE1\xBC\xAD\xCE\x99", "\xE1\xBE\x9D"},
+    {0x1F96, "\xE1\xBC\xAE\xCE\x99", "\xE1\xBE\x9E"}, {0x1F97, "\xE1\xBC\xAF\xCE\x99", "\xE1\xBE\x9F"},
+    {0x1F98, "\xE1\xBC\xA8\xCE\x99", "\xE1\xBE\x98"}, {0x1F99, "\xE1\xBC\xA9\xCE\x99", "\xE1\xBE\x99"},
+    {0x1F9A, "\xE1\xBC\xAA\xCE\x99", "\xE1\xBE\x9A"}, {0x1F9B, "\xE1\xBC\xAB\xCE\x99", "\xE1\xBE\x9B"},
+    {0x1F9C, "\xE1\xBC\xAC\xCE\x99", "\xE1\xBE\x9C"}, {0x1F9D, "\xE1\xBC\xAD\xCE\x99", "\xE1\xBE\x9D"},
+    {0x1F9E, "\xE1\xBC\xAE\xCE\x99", "\xE1\xBE\x9E"}, {0x1F9F, "\xE1\xBC\xAF\xCE\x99", "\xE1\xBE\x9F"},
+    {0x1FA0, "\xE1\xBD\xA8\xCE\x99", "\xE1\xBE\xA8"}, {0x1FA1, "\xE1\xBD\xA9\xCE\x99", "\xE1\xBE\xA9"},
+    {0x1FA2, "\xE1\xBD\xAA\xCE\x99", "\xE1\xBE\xAA"}, {0x1FA3, "\xE1\xBD\xAB\xCE\x99", "\xE1\xBE\xAB"},
+    {0x1FA4, "\xE1\xBD\xAC\xCE\x99", "\xE1\xBE\xAC"}, {0x1FA5, "\xE1\xBD\xAD\xCE\x99", "\xE1\xBE\xAD"},
+    {0x1FA6, "\xE1\xBD\xAE\xCE\x99", "\xE1\xBE\xAE"}, {0x1FA7, "\xE1\xBD\xAF\xCE\x99", "\xE1\xBE\xAF"},
+    {0x1FA8, "\xE1\xBD\xA8\xCE\x99", "\xE1\xBE\xA8"}, {0x1FA9, "\xE1\xBD\xA9\xCE\x99", "\xE1\xBE\xA9"},
+    {0x1FAA, "\xE1\xBD\xAA\xCE\x99", "\xE1\xBE\xAA"}, {0x1FAB, "\xE1\xBD\xAB\xCE\x99", "\xE1\xBE\xAB"},
+    {0x1FAC, "\xE1\xBD\xAC\xCE\x99", "\xE1\xBE\xAC"}, {0x1FAD, "\xE1\xBD\xAD\xCE\x99", "\xE1\xBE\xAD"},
+    {0x1FAE, "\xE1\xBD\xAE\xCE\x99", "\xE1\xBE\xAE"}, {0x1FAF, "\xE1\xBD\xAF\xCE\x99", "\xE1\xBE\xAF"},
+    {0x1FB2, "\xE1\xBE\xBA\xCE\x99", "\xE1\xBE\xBA\xCD\x85"}, {0x1FB3, "\xCE\x91\xCE\x99", "\xE1\xBE\xBC"},
+    {0x1FB4, "\xCE\x86\xCE\x99", "\xCE\x86\xCD\x85"}, {0x1FB6, "\xCE\x91\xCD\x82", "\xCE\x91\xCD\x82"},
+    {0x1FB7, "\xCE\x91\xCD\x82\xCE\x99", "\xCE\x91\xCD\x82\xCD\x85"}, {0x1FBC, "\xCE\x91\xCE\x99", "\xE1\xBE\xBC"},
+    {0x1FC2, "\xE1\xBF\x8A\xCE\x99", "\xE1\xBF\x8A\xCD\x85"}, {0x1FC3, "\xCE\x97\xCE\x99", "\xE1\xBF\x8C"},
+    {0x1FC4, "\xCE\x89\xCE\x99", "\xCE\x89\xCD\x85"}, {0x1FC6, "\xCE\x97\xCD\x82", "\xCE\x97\xCD\x82"},
+    {0x1FC7, "\xCE\x97\xCD\x82\xCE\x99", "\xCE\x97\xCD\x82\xCD\x85"}, {0x1FCC, "\xCE\x97\xCE\x99", "\xE1\xBF\x8C"},
+    {0x1FD2, "\xCE\x99\xCC\x88\xCC\x80", "\xCE\x99\xCC\x88\xCC\x80"}, {0x1FD3, "\xCE\x99\xCC\x88\xCC\x81", "\xCE\x99\xCC\x88\xCC\x81"},
+    {0x1FD6, "\xCE\x99\xCD\x82", "\xCE\x99\xCD\x82"}, {0x1FD7, "\xCE\x99\xCC\x88\xCD\x82", "\xCE\x99\xCC\x88\xCD\x82"},
+    {0x1FE2, "\xCE\xA5\xCC\x88\xCC\x80", "\xCE\xA5\xCC\x88\xCC\x80"}, {0x1FE3, "\xCE\xA5\xCC\x88\xCC\x81", "\xCE\xA5\xCC\x88\xCC\x81"},
+    {0x1FE4, "\xCE\xA1\xCC\x93", "\xCE\xA1\xCC\x93"}, {0x1FE6, "\xCE\xA5\xCD\x82", "\xCE\xA5\xCD\x82"},
+    {0x1FE7, "\xCE\xA5\xCC\x88\xCD\x82", "\xCE\xA5\xCC\x88\xCD\x82"}, {0x1FF2, "\xE1\xBF\xBA\xCE\x99", "\xE1\xBF\xBA\xCD\x85"},
+    {0x1FF3, "\xCE\xA9\xCE\x99", "\xE1\xBF\xBC"}, {0x1FF4, "\xCE\x8F\xCE\x99", "\xCE\x8F\xCD\x85"},
+    {0x1FF6, "\xCE\xA9\xCD\x82", "\xCE\xA9\xCD\x82"}, {0x1FF7, "\xCE\xA9\xCD\x82\xCE\x99", "\xCE\xA9\xCD\x82\xCD\x85"},
+    {0x1FFC, "\xCE\xA9\xCE\x99", "\xE1\xBF\xBC"}, {0xFB00, "FF", "Ff"}, {0xFB01, "FI", "Fi"}, {0xFB02, "FL", "Fl"}, {0xFB03, "FFI", "Ffi"},
+    {0xFB04, "FFL", "Ffl"}, {0xFB05, "ST", "St"}, {0xFB06, "ST", "St"}, {0xFB13, "\xD5\x84\xD5\x86", "\xD5\x84\xD5\xB6"},
+    {0xFB14, "\xD5\x84\xD4\xB5", "\xD5\x84\xD5\xA5"}, {0xFB15, "\xD5\x84\xD4\xBB", "\xD5\x84\xD5\xAB"},
+    {0xFB16, "\xD5\x8E\xD5\x86", "\xD5\x8E\xD5\xB6"}, {0xFB17, "\xD5\x84\xD4\xBD", "\xD5\x84\xD5\xAD"},
+};
+/* clang-format on */
+/*  As far as here. Other letters than these and ASCII have no case. */
+
+/*  The letter that a letter becomes by one of the tables, itself where it is in none. */
+static uint32_t ignis__case_of(const uint64_t *table, int count, uint32_t code)
+{
+    int low = 0, high = count;
+    uint64_t run;
+    uint32_t first;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (table[middle] >> 43 <= code)
+            low = middle;
+        else
+            high = middle;
+    }
+    run = table[low];
+    first = (uint32_t)(run >> 43);
+    if (code < first || code - first > (run >> 26 & 0xFFFF) || (run >> 42 & 1 && (code - first) % 2))
+        return code;
+    return code + (uint32_t)(run & 0x3FFFFFF) - (1u << 25);
+}
+
+static uint32_t ignis__case_lower_of(uint32_t code)
+{
+    if (code < 128)
+        return code >= 'A' && code <= 'Z' ? code | 32 : code;
+    return ignis__case_of(ignis__case_lower, IGNIS__COUNT(ignis__case_lower), code);
+}
+
+static uint32_t ignis__case_upper_of(uint32_t code)
+{
+    if (code < 128)
+        return code >= 'a' && code <= 'z' ? code & ~32u : code;
+    return ignis__case_of(ignis__case_upper, IGNIS__COUNT(ignis__case_upper), code);
+}
+
+/*  Whether a character has upper and lower case; letters of which only one exists are taken for others, but for a few. */
+static bool ignis__case_is(uint32_t code)
+{
+    return ignis__case_lower_of(code) != code || ignis__case_upper_of(code) != code || code == 0xDF || code == 0x130 || code == 0xAA ||
+           code == 0xBA;
+}
+
+/*  Whether a sigma at a place ends a word: behind a letter with case, and with none behind it, marks aside. */
+static bool ignis__case_ends(const char *text, size_t size, size_t at)
+{
+    int length, way;
+    for (way = 0; way < 2; way++) {
+        size_t place = at;
+        uint32_t code = 0;
+        for (;;) {
+            if (way == 0 ? place == 0 : place + (size_t)ignis__utf8_length(text + place, size - place) >= size)
+                break;
+            place = way == 0 ? ignis__chat_before(text, place) : place + (size_t)ignis__utf8_length(text + place, size - place);
+            code = ignis__utf8_code(text + place, &length);
+            if (!ignis__char_mark(code) && !(code < 128 && code && strchr("'.:^`", (int)code)) && code != 0xAD && code != 0xB7 &&
+                code != 0x2019)
+                break;
+            code = 0;
+        }
+        if (ignis__case_is(code) != (way == 0))
+            return false;
+    }
+    return true;
+}
+
+/*  Writes a character in lower case (0), upper case (1) or as at the beginning of a word (2): at most 6 bytes; how many there are. */
+static int ignis__case_write(char *out, const char *text, size_t size, size_t at, int how)
+{
+    int low = 0, high = IGNIS__COUNT(ignis__case_special), length;
+    uint32_t code = ignis__utf8_code(text + at, &length);
+    if (how == 0 && code == 0x130)
+        return (memcpy(out, "i\xCC\x87", 3), 3);
+    if (how == 0 && code == 0x3A3 && ignis__case_ends(text, size, at))
+        return ignis__utf8_write(out, 0x3C2);
+    if (how == 0)
+        return ignis__utf8_write(out, ignis__case_lower_of(code));
+    while (code >= 128 && low < high) {
+        int middle = (low + high) / 2;
+        if (ignis__case_special[middle].code < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (code >= 128 && low < IGNIS__COUNT(ignis__case_special) && ignis__case_special[low].code == code) {
+        const char *special = how == 1 ? ignis__case_special[low].upper : ignis__case_special[low].title;
+        length = (int)strlen(special);
+        memcpy(out, special, (size_t)length);
+        return length;
+    }
+    return ignis__utf8_write(out, ignis__case_upper_of(code));
+}
+
 /*  lower (0), upper (1), capitalize (2), the filter title (3), the method title (4). */
 static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
-    char *text = (char *)ignis__chat_alloc(c, (size_t)s.number + 1);
-    bool up = call->how > 0;
-    int64_t i;
-    if (!text || !ignis__chat_work(c, s.number / 4))
+    size_t size = (size_t)s.number, room = size + 1, at, part = 0, out = 0;
+    int how = call->how == 0 ? 0 : call->how % 2 == 1 ? 1 : 2, length, i;
+    char *text, *marks;
+    for (at = 0; at < size; at++)
+        room += (unsigned char)s.u.text[at] < 128 ? 0 : 2; /* at most 6 bytes of 2 */
+    text = ignis__chat_work(c, s.number) ? (char *)ignis__chat_alloc(c, room) : NULL;
+    marks = s.marks ? (char *)ignis__chat_alloc(c, room) : NULL;
+    if (!text || (s.marks && !marks))
         return s;
-    for (i = 0; i < s.number; i++) {
-        char x = s.u.text[i];
-        bool letter = (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z');
-        if ((unsigned char)x >= 0x80)
-            return ignis__chat_lacks(c, "upper and lower case of letters beyond ASCII");
-        text[i] = letter ? (char)(up ? x & ~32 : x | 32) : x;
-        up = call->how == 1 || (call->how == 3 && ((x && strchr("-({[<", x)) || ignis__chat_is_space(&x))) || (call->how == 4 && !letter);
+    for (at = 0; at < size; at += (size_t)length) {
+        uint32_t code = ignis__utf8_code(s.u.text + at, &length);
+        int written = ignis__case_write(text + out, s.u.text + part, size - part, at - part, how);
+        for (i = 0; marks && i < written; i++)
+            marks[out + (size_t)i] = s.marks[at];
+        out += (size_t)written;
+        if (call->how == 3) { /* pieces are made small one by one */
+            bool between = (code < 128 && code && strchr("-({[<", (int)code)) || ignis__chat_is_space(s.u.text + at);
+            part = how == 1 || between ? at + (size_t)length : part;
+            how = between ? 1 : 0;
+        } else if (call->how >= 2) {
+            how = call->how == 4 && !ignis__case_is(code) ? 2 : 0;
+        }
     }
     s.u.text = text;
+    s.marks = marks;
+    s.number = (int64_t)out;
     s.of = call->how == 3 ? 0 : s.of;
     return s;
 }
@@ -39853,6 +40177,25 @@ static ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *ca
     return items.item[call->how ? items.count - 1 : items.at];
 }
 
+/*  The least item (0), the greatest (1): of several the first. */
+static ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call)
+{
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), best = ignis__chat_undefined(absent, absent), best_key = best, key;
+    bool fold = !ignis__chat_true(call->value[0]);
+    ignis__chat_items items;
+    int64_t i;
+    if (!ignis__chat_each(c, call->self, &items))
+        return best;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        key = ignis__chat_path(c, items.item[i], call->value[1], absent, fold);
+        if (i > items.at && !(call->how ? ignis__chat_less(c, best_key, key, false) : ignis__chat_less(c, key, best_key, false)))
+            continue;
+        best = items.item[i];
+        best_key = key;
+    }
+    return best;
+}
+
 /*  The items of anything, as a list (0); the other way round (1). */
 static ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call)
 {
@@ -39949,6 +40292,193 @@ static ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call 
         out.number = (int64_t)real;
     out.mark = ignis__chat_marked(call->self);
     return out;
+}
+
+/*  One conversion of a format: %(key)-+ #0width.precision and a letter. */
+typedef struct ignis__chat_spec {
+    bool left, plus, space, other, zero;
+    int64_t width, precision; /* precision -1: none */
+    char letter;
+} ignis__chat_spec;
+
+/*  A number as a conversion writes it, without its width; in `out`, of so many bytes. */
+static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out, size_t room)
+{
+    bool real = strchr("eEfFgG", spec->letter) != NULL, negative = v.kind == IGNIS__CHAT_FLOAT ? signbit(v.u.real) != 0 : v.number < 0;
+    char format[16], digits[512], *at;
+    const char *prefix = "";
+    int64_t precision = spec->precision;
+    uint64_t whole;
+    double value = ignis__chat_as_real(v);
+    if (!ignis__chat_is_number(v) || (!real && v.kind == IGNIS__CHAT_FLOAT && strchr("xXo", spec->letter))) {
+        ignis__chat_fail_kind(c, strchr("xXo", spec->letter) ? "%x and %o write whole numbers" : "a conversion writes a number", v);
+        return false;
+    }
+    if (!real && v.kind == IGNIS__CHAT_FLOAT && !(value > -9.2e18 && value < 9.2e18)) {
+        ignis__chat_lacks(c, "a whole number of more than 64 bits");
+        return false;
+    }
+    if (precision > 100) {
+        ignis__chat_lacks(c, "a precision above 100");
+        return false;
+    }
+    ignis__chat_work(c, 16);
+    if (real) {
+        value = negative ? -value : value;
+        snprintf(format, sizeof format, "%%%s.%d%c", spec->other ? "#" : "", precision < 0 ? 6 : (int)precision, spec->letter);
+        snprintf(digits, sizeof digits, format, value);
+        for (at = digits; *at; at++) /* the program's locale may have another point, of more than a byte */
+            if (!strchr("0123456789eE+-infaINFA", *at)) {
+                size_t more = 1;
+                while (at[more] && !strchr("0123456789eE+-", at[more]))
+                    more++;
+                *at = '.';
+                memmove(at + 1, at + more, strlen(at + more) + 1);
+            }
+    } else {
+        int64_t number = v.kind == IGNIS__CHAT_FLOAT ? (int64_t)value : v.number;
+        negative = number < 0;
+        whole = negative ? 0 - (uint64_t)number : (uint64_t)number;
+        snprintf(format, sizeof format, "%%.%dll%c", precision < 1 ? 1 : (int)precision, strchr("diu", spec->letter) ? 'u' : spec->letter);
+        snprintf(digits, sizeof digits, format, (unsigned long long)whole);
+        prefix = !spec->other ? "" : spec->letter == 'x' ? "0x" : spec->letter == 'X' ? "0X" : spec->letter == 'o' ? "0o" : "";
+    }
+    snprintf(out, room, "%s%s%s", negative ? "-" : spec->plus ? "+" : spec->space ? " " : "", prefix, digits);
+    return true;
+}
+
+/*  A value as a conversion writes it, without its width. */
+static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v)
+{
+    ignis__chat_writer out = IGNIS__ZERO;
+    char text[700];
+    if (spec->letter == 's' || spec->letter == 'r') {
+        ignis__chat_write_value(c, &out, v, NULL, spec->letter == 'r', 0);
+        v = ignis__chat_written(&out);
+        return spec->precision < 0 ? v : ignis__chat_part(v, 0, ignis__chat_offset(c, v, spec->precision));
+    }
+    if (spec->letter == 'c') {
+        if (v.kind == IGNIS__CHAT_STRING && ignis__chat_characters(c, v) == 1)
+            return v;
+        if (!ignis__chat_is_whole(v) || v.number < 0 || v.number > 0x10FFFF || (v.number >= 0xD800 && v.number < 0xE000))
+            return ignis__chat_fail(c, "%%c writes one character, or the number of one");
+        text[ignis__utf8_write(text, (uint32_t)v.number)] = 0;
+        ignis__chat_write(c, &out, text, v.number ? strlen(text) : 1, NULL, v.mark);
+        return ignis__chat_written(&out);
+    }
+    if (!ignis__chat_convert_number(c, spec, v, text, sizeof text))
+        return ignis__chat_words("");
+    ignis__chat_write_words(c, &out, text, v.mark);
+    return ignis__chat_written(&out);
+}
+
+/*  Digits of a format, as a number that says too much where there are too many. */
+static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
+{
+    int64_t number = 0;
+    for (; *at < (size_t)format.number && ignis__map_is_digit(format.u.text[*at]); ++*at)
+        number = number > INT32_MAX ? number : number * 10 + (format.u.text[*at] - '0');
+    return number;
+}
+
+/*  format % values, as Python has it: a tuple of them, or a dict for conversions with keys. */
+static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values)
+{
+    ignis__chat_writer out = IGNIS__ZERO;
+    ignis__chat_value spaces = ignis__chat_words(" "), zeros = ignis__chat_words("0"), v;
+    bool tuple = values.kind == IGNIS__CHAT_TUPLE, dict = values.kind == IGNIS__CHAT_DICT, numeric;
+    bool rest = dict || values.kind == IGNIS__CHAT_LIST || values.kind == IGNIS__CHAT_RANGE_OF ||
+                values.kind == IGNIS__CHAT_UNDEFINED; /* may be left over */
+    size_t at, from = 0, size = (size_t)format.number, begin, head;
+    int64_t next = 0, count = tuple ? values.u.items->count : 1, pad;
+    if (format.of)
+        return ignis__chat_lacks(c, "a text behind |safe %% values");
+    for (at = 0; at < size && ignis__chat_work(c, 1); from = at) {
+        const char *found = (const char *)memchr(format.u.text + at, '%', size - at);
+        ignis__chat_spec spec;
+        memset(&spec, 0, sizeof spec);
+        spec.precision = -1;
+        at = found ? (size_t)(found - format.u.text) : size;
+        ignis__chat_write_string(c, &out, ignis__chat_part(format, from, at));
+        if (at == size)
+            break;
+        v = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+        if (++at < size && format.u.text[at] == '%') {
+            ignis__chat_write_string(c, &out, ignis__chat_part(format, at, at + 1));
+            at++;
+            continue;
+        }
+        if (at < size && format.u.text[at] == '(') {
+            const char *end = (const char *)memchr(format.u.text + at, ')', size - at);
+            if (!end || memchr(format.u.text + at + 1, '(', (size_t)(end - format.u.text) - at - 1))
+                return ignis__chat_fail(c, "a format has a key without an end, or with another in it");
+            if (!dict)
+                return ignis__chat_fail(c, "a format with keys needs a dict");
+            v = ignis__chat_part(format, at + 1, (size_t)(end - format.u.text));
+            at = (size_t)(end - format.u.text) + 1;
+            if (!ignis__chat_item(c, values, v, &v))
+                return ignis__chat_fail_kind(c, "", v);
+            next = count; /* none without a key is to follow */
+        }
+        for (; at < size && strchr("-+ #0", format.u.text[at]) && format.u.text[at]; at++)
+            *(format.u.text[at] == '-'   ? &spec.left
+              : format.u.text[at] == '+' ? &spec.plus
+              : format.u.text[at] == ' ' ? &spec.space
+              : format.u.text[at] == '#' ? &spec.other
+                                         : &spec.zero) = true;
+        if (at < size && format.u.text[at] == '*')
+            return ignis__chat_lacks(c, "a format with *");
+        spec.width = ignis__chat_format_number(format, &at);
+        if (at < size && format.u.text[at] == '.') {
+            at++;
+            if (at < size && format.u.text[at] == '*')
+                return ignis__chat_lacks(c, "a format with *");
+            spec.precision = ignis__chat_format_number(format, &at);
+        }
+        at += at < size && format.u.text[at] && strchr("hlL", format.u.text[at]);
+        spec.letter = (char)(at < size ? format.u.text[at] : 0);
+        if (!spec.letter || !strchr("diuoxXeEfFgGcrs", spec.letter))
+            return ignis__chat_fail(c, "a format has a %% without one of d i u o x X e E f F g G c r s");
+        at++;
+        if (!v.kind && next == count)
+            return ignis__chat_fail(c, "a format has more conversions than there are values");
+        if (!v.kind)
+            v = tuple ? values.u.items->item[next] : values, next++;
+        v = ignis__chat_convert(c, &spec, v);
+        if (c->fault)
+            break;
+        pad = spec.width - ignis__chat_characters(c, v);
+        numeric = strchr("crs", spec.letter) == NULL;
+        head = numeric && v.number > 0 && strchr("+- ", v.u.text[0]) ? 1 : 0;
+        head += numeric && spec.other && strchr("xXo", spec.letter) ? 2 : 0;
+        numeric = numeric && spec.zero && !spec.left &&
+                  (ignis__map_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) || v.u.text[v.number - 1] == '.');
+        spaces.marks = zeros.marks = NULL;
+        begin = out.size;
+        if (numeric)
+            ignis__chat_write_string(c, &out, ignis__chat_part(v, 0, head));
+        if (!spec.left)
+            ignis__chat_write_string(c, &out, ignis__chat_repeat(c, numeric ? zeros : spaces, pad));
+        ignis__chat_write_string(c, &out, ignis__chat_part(v, numeric ? head : 0, (size_t)v.number));
+        if (spec.left)
+            ignis__chat_write_string(c, &out, ignis__chat_repeat(c, spaces, pad));
+        if (!c->fault && pad > 0 && ignis__chat_marked(v))
+            memset(out.marks + begin, 1, out.size - begin);
+    }
+    if (!c->fault && !rest && next < count)
+        return ignis__chat_fail(c, "a format has fewer conversions than there are values");
+    return ignis__chat_written(&out);
+}
+
+static ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call *call)
+{
+    bool named = call->named.count > 0;
+    ignis__chat_value values = ignis__chat_new(c, named ? IGNIS__CHAT_DICT : IGNIS__CHAT_TUPLE);
+    if (named && call->given.count)
+        return ignis__chat_fail(c, "format takes values with names, or values without");
+    if (!c->fault)
+        *values.u.items = named ? call->named : call->given;
+    return ignis__chat_format(c, ignis__chat_text(c, call->self), values);
 }
 
 static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call)
@@ -40195,6 +40725,8 @@ static const ignis__chat_row ignis__chat_rows[] = {
     {"f", "items", "", ignis__chat_do_pairs, IGNIS__CHAT_GENERATOR},        {"f", "join", "d attribute", ignis__chat_do_join, 0},
     {"f", "last", "", ignis__chat_do_end, 1},                               {"f", "list", "", ignis__chat_do_list, 0},
     {"fs", "lower", "", ignis__chat_do_case, 0},
+    {"f", "format", NULL, ignis__chat_do_format, 0},
+    {"f", "max", "case_sensitive attribute", ignis__chat_do_extreme, 1},    {"f", "min", "case_sensitive attribute", ignis__chat_do_extreme, 0},
     {"f", "map", NULL, ignis__chat_do_map, 0},                              {"f", "reject", NULL, ignis__chat_do_map, 2},
     {"f", "rejectattr", NULL, ignis__chat_do_map, 4},                       {"f", "replace", "!old !new count", ignis__chat_do_replace, 1},
     {"f", "reverse", "", ignis__chat_do_list, 1},                           {"f", "safe", "", ignis__chat_do_text, 1},
@@ -40349,6 +40881,40 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
         ignis__chat_put_all(c, names, all.u.items);
 }
 
+/*  What is done with messages before a template sees them. A role that is a word is the template's own text, as a control token may be put together
+    around it. What was thought has three names, of which any fills reasoning_content, and thinking where that is missing, as by transformers. */
+static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
+{
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    int64_t i, k;
+    for (i = 0; messages.kind == IGNIS__CHAT_LIST && i < messages.u.items->count && ignis__chat_work(c, 1); i++) {
+        ignis__chat_value message = messages.u.items->item[i], thought = ignis__chat_make(IGNIS__CHAT_NONE, 0);
+        ignis__chat_items *items = message.u.items, with = IGNIS__ZERO;
+        if (message.kind != IGNIS__CHAT_DICT)
+            continue;
+        k = ignis__chat_find(c, items, ignis__chat_words("role"));
+        if (k >= 0 && items->item[k + 1].kind == IGNIS__CHAT_STRING) {
+            ignis__chat_value *role = &items->item[k + 1];
+            int64_t at = 0;
+            while (at < role->number &&
+                   (ignis__map_is_letter(role->u.text[at]) || ignis__map_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
+                at++;
+            if (at == role->number)
+                role->marks = NULL;
+        }
+        for (k = 0; k < 3 && thought.kind == IGNIS__CHAT_NONE; k++) {
+            int64_t at = ignis__chat_find(c, items, ignis__chat_words(names[k]));
+            thought = at >= 0 ? items->item[at + 1] : thought;
+        }
+        if (thought.kind == IGNIS__CHAT_NONE)
+            continue;
+        ignis__chat_put(c, &with, ignis__chat_words(names[1]), thought);
+        ignis__chat_put_all(c, &with, items);
+        ignis__chat_put(c, &with, ignis__chat_words(names[0]), thought);
+        *items = with;
+    }
+}
+
 /*  The template's text, its lines ended by \n, without the end of the last one. */
 static void ignis__chat_open(ignis__chat *c, const char *text)
 {
@@ -40447,6 +41013,8 @@ static bool ignis__chat_render(ignis__chat *c, const char *call, const char *tex
             ignis__chat_tokens(c, tokenizer, names);
         if (desc->json)
             ignis__chat_variables(c, desc->json, names);
+        if (!c->fault)
+            ignis__chat_messages(c, names->item[ignis__chat_find(c, names, ignis__chat_words("messages")) + 1]);
     }
     if (!c->fault)
         ignis__chat_run(c, root);

@@ -63,12 +63,19 @@ warnings.simplefilter("ignore")  # of what random templates index
 ENVIRONMENT = environment()
 
 
+def thoughts(message):
+    """As transformers gives a message to a template: what was thought goes by three names."""
+    thought = next((message[key] for key in ("reasoning_content", "thinking", "reasoning") if message.get(key) is not None), None)
+    return message if thought is None else {"thinking": thought, **message, "reasoning_content": thought}
+
+
 def expected(template, variables):
     """("ok", text) or ("error", why)"""
     values = {"tools": None, "documents": None, "add_generation_prompt": False, "messages": []}
-    values.update(variables)
+    values.update(copy.deepcopy(variables))
+    values["messages"] = [thoughts(message) for message in values["messages"]]
     try:
-        return "ok", ENVIRONMENT.from_string(template).render(**copy.deepcopy(values))
+        return "ok", ENVIRONMENT.from_string(template).render(**values)
     except Exception as error:  # whatever Python raises
         return "error", "%s: %s" % (type(error).__name__, error)
 
@@ -90,7 +97,7 @@ class Program:
 VARIABLES = {
     "s": "Hello, World", "t": "  two words\n", "u": "h\u00e9llo \u4e16\u754c \U0001f642", "e": "", "q": "it's \"quoted\"\t\\ <b>&amp;",
     "n": 7, "z": 0, "m": -3, "f": 2.5, "g": -0.125, "h": 1e22, "yes": True, "no": False, "nothing": None,
-    "l": [3, 1, 2], "k": ["b", "a", "C", "a"], "empty": [], "mixed": [1, "x", None, 2.0, [1, 2], {"a": 1}],
+    "l": [3, 1, 2], "k": ["b", "a", "C", "a"], "empty": [], "w": "\u0391\u03a3 \u03a3\u03a3. \u03b1\u03c3\u0301 \u01c6e stra\u00dfe-\u0149o \ufb01n \u0130\u0131 \u1f80 \u0410\u0431\u0412 \u00aa\u0101\u0100", "mixed": [1, "x", None, 2.0, [1, 2], {"a": 1}],
     "d": {"a": 1, "b": "two", "c": [1, 2, 3], "items": 5, "role": "user"}, "nested": {"x": {"y": {"z": "deep"}}},
     "messages": [
         {"role": "system", "content": "Be brief."},
@@ -99,6 +106,12 @@ VARIABLES = {
         {"role": "user", "content": [{"type": "text", "text": "parts"}, {"type": "image"}]},
     ],
 }
+# What is thought, by each name and several, in messages of which all is written.
+THOUGHTS = [{"messages": [{"role": "assistant", "content": "a", **fields}]} for fields in (
+    {"reasoning": "why"}, {"thinking": "hm"}, {"reasoning_content": "so"}, {"reasoning": "why", "thinking": "hm"}, {"thinking": None, "reasoning": "why"},
+    {"reasoning_content": None, "thinking": "hm", "reasoning": "why"}, {"reasoning": None}, {"reasoning_content": "so", "reasoning": "why"}, {"reasoning": ""},
+    {"thinking": "", "reasoning": "why"}, {"reasoning": ["x"]}, {})]
+THOUGHT = "{% for m in messages %}[{{ m.thinking }}|{{ m.reasoning_content }}|{{ m.reasoning }}]{{ m|tojson }}{% endfor %}"
 NAMES = [name for name in VARIABLES] + ["missing", "x", "y", "ns", "loop"]
 TEXTS = ["''", "'a'", "\"b\"", "', '", "'\\n'", "'Hello'", "'o'", "'<|im_start|>'", "'\\u00e9\\x41'", "'user'", "'content'", "' '", "'l'", "'%'"]
 FILTERS = ["trim", "length", "tojson", "tojson(indent=2)", "tojson(ensure_ascii=true, sort_keys=true)", "tojson(separators=(',', ':'))", "join", "join(', ')",
@@ -108,7 +121,8 @@ FILTERS = ["trim", "length", "tojson", "tojson(indent=2)", "tojson(ensure_ascii=
            "select|list", "upper", "lower", "title", "capitalize", "replace('l', 'L')", "replace('', '.')", "replace('a', 'b', 1)", "int", "int(5)", "float",
            "safe", "indent", "indent(2, true)", "indent(width=3, first=false, blank=true)", "sort", "sort(reverse=true)",
            "sort(attribute='role')", "reverse|list", "reverse", "count", "dictsort", "map('length')|list",
-           "map(attribute='content')|map('string')|join", "sort(case_sensitive=true)|list", "trim('H!')"]
+           "map(attribute='content')|map('string')|join", "sort(case_sensitive=true)|list", "trim('H!')", "min", "max", "max(attribute='role')|string", "min(case_sensitive=true)", "max(true)", "format(n, f)",
+           "format(a=s, b=n)", "format"]
 TESTS = ["defined", "undefined", "none", "string", "mapping", "iterable", "sequence", "number", "integer", "float", "boolean", "true", "false",
          "odd", "even", "divisibleby 3", "divisibleby(2)", "eq 7", "equalto('a')", "in [1, 7, 'a']", "in l", "callable", "ne none",
          "gt 2", "lt(3)", "sameas true", "ge 1"]
@@ -176,8 +190,29 @@ class Random:
     def body(self, depth, loop=False):
         return self.space() + "".join(self.statement(depth, loop) + self.space() for _ in range(self.r.randint(1, 3)))
 
+    def format(self):
+        def spec():
+            text = self.one(["", "", "", "(a)", "(b)"]) + "".join(self.one(["-", "+", " ", "#", "0"]) for _ in range(self.one([0, 0, 1, 2])))
+            return "%" + text + self.one(["", "", "3", "8", "12"]) + self.one(["", "", ".0", ".2", ".5"]) + self.one("ssssrdddiuxXofFeEgGc%")
+        text = "".join(self.one(["", "a", "\\u00e9 "]) + spec() for _ in range(self.one([1, 1, 2, 3])))
+        values = [self.one(["s", "u", "n", "m", "f", "g", "h", "yes", "nothing", "z", "'x'", "1e300", "0.1", "65", "-255", "l", "e", "missing"]) for _ in range(3)]
+        some = values[:self.one([1, 1, 2, 3])]
+        return self.one(["{{ '%s' %% %s }}" % (text, values[0]), "{{ '%s' %% (%s,) }}" % (text, ", ".join(some)),
+                         "{{ '%s'|format(%s) }}" % (text, ", ".join(some)), "{{ '%s'|format(a=%s, b=%s) }}" % (text, values[0], values[1]),
+                         "{{ '%s' %% {'a': %s, 'b': %s} }}" % (text, values[0], values[1])])
+
     def statement(self, depth, loop):
         k = self.r.random()
+        if depth > 0 and self.r.random() < 0.06:
+            if self.r.random() < 0.5:
+                return self.tag("%", "filter " + self.one(["upper", "trim", "replace('a', 'b')", "upper|trim", "indent(2)|lower", "title", "length"])) + \
+                    self.body(depth - 1) + self.tag("%", "endfilter")
+            parameters, values = self.one([("", ""), ("(x)", "'v'"), ("(x, y=2)", "s"), ("()", "")])
+            body = self.tag("%", "macro wrap(%s)" % self.one(["", "x", "x, y=1"])) + self.space() + \
+                self.one(["<{{ caller(%s) }}>" % values, "({{ caller(%s) }}{{ x }})" % values, "{% if caller %}yes{% endif %}",
+                          "{{ x }}", "{% for x in l %}{{ caller(" + (values and "x") + ") }}{% endfor %}"]) + self.tag("%", "endmacro")
+            return body + self.tag("%", "call%s wrap(%s)" % (parameters, self.one(["", "1", "x=s"]))) + self.body(depth - 1) + self.tag("%", "endcall") + \
+                self.one(["", "", "{{ wrap() }}"])
         if depth <= 0 or k < 0.4:
             return self.tag("{", self.expression(self.r.randint(0, 2)))
         if k < 0.45:
@@ -282,9 +317,16 @@ def main():
                 bad += 1
         for _, template, variables in cases():
             bad += not compare(program, template, variables, counts)
+    for variables in THOUGHTS:
+        bad += not compare(program, THOUGHT, variables, counts)
+    letters = [c for c in range(128, 0x20000) if not 0xD800 <= c < 0xE000]
+    for i in range(0, len(letters), 4096): # every letter, alone and behind another
+        text = " ".join(chr(c) + chr(c) for c in letters[i:i + 4096])
+        bad += not compare(program, "{{ s|upper }}{{ s|lower }}", {"s": text}, counts)
+        bad += not compare(program, "{% for p in s.split(' ') %}{{ p|capitalize }}{{ p|title }}{% endfor %}", {"s": text}, counts)
     source = Random(seed)
     for i in range(count):
-        template = source.body(3) if i % 2 else "{{ %s }}" % source.expression(3)
+        template = source.body(3) if i % 2 else source.format() if i % 8 == 0 else "{{ %s }}" % source.expression(3)
         bad += not compare(program, template, VARIABLES, counts)
         if bad >= 20:
             break
