@@ -9940,7 +9940,7 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
     return value <= (double)lowest ? lowest : (int64_t)value;
 }
 
-IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
 IGNIS__ONE_COPY static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
 {
@@ -24146,7 +24146,12 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end,
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc *desc)
 {
-    double step = count == 1 ? 0 : (end - start) / (double)(count - 1);
+    static const char call[] = "ignis_tensor_linspace";
+    double step = count > 1 ? (end - start) / ((double)count - 1) : 0;
+    if (ignis__enter(call) && count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %lld, below 0", (long long)count);
+    if (count < 0)
+        return ignis__no_tensor();
     return ignis__tensor_line("ignis_tensor_linspace", start, end, step, count - count / 2, count, desc);
 }
 
@@ -25308,8 +25313,9 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-/*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. */
-static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim, int joined)
+/*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. first: the number that the caller knows the
+    first one by, for messages. */
+static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim, int joined, int first)
 {
     ignis__concat_params p = IGNIS__ZERO;
     ignis__op op;
@@ -25330,7 +25336,7 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
     for (i = 0; op.ok && i < count; i++) {
         ignis_shape its = op.in[i]->shape;
         bool fits;
-        if (i >= joined && its.ndim < IGNIS_MAX_DIMS) {
+        if (i >= joined && (i == 0 || its.ndim == shape.ndim - 1)) {
             memmove(its.dim + dim + 1, its.dim + dim, sizeof its.dim[0] * (size_t)(its.ndim++ - dim));
             its.dim[dim] = 1;
         }
@@ -25339,10 +25345,20 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
         fits = its.ndim == shape.ndim;
         for (k = 0; fits && k < shape.ndim; k++)
             fits = k == dim || its.dim[k] == shape.dim[k];
-        if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits)
-            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", i,
+        if (i >= joined && i > 0)
+            fits = fits && op.in[i]->shape.ndim < its.ndim;
+        if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits && joined < count) {
+            memmove(shape.dim + dim, shape.dim + dim + 1, sizeof shape.dim[0] * (size_t)(--shape.ndim - dim));
+            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; those of a stack are of one shape", first + i,
+                           ignis__shape_write(&op.in[i]->shape).text, ignis__shape_write(&shape).text);
+        }
+        if (op.ok && !fits)
+            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", first + i,
                            ignis__shape_write(&its).text, ignis__shape_write(&p.shapes[0]).text, dim);
         p.shapes[i] = its;
+        if (op.ok && i > 0 && shape.dim[dim] > INT64_MAX - its.dim[dim])
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW, "dimension %d of the result is above 2^63 with tensor %d, which is %s", dim,
+                           first + i, ignis__shape_write(&its).text);
         if (op.ok && i > 0)
             shape.dim[dim] += its.dim[dim];
     }
@@ -25371,12 +25387,12 @@ static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors,
         return ignis__no_tensor();
     }
     if (count <= IGNIS__OP_INPUTS)
-        return ignis__concat_few(call, tensors, count, dim, stack ? 0 : count);
-    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim, stack ? 0 : count);
+        return ignis__concat_few(call, tensors, count, dim, stack ? 0 : count, 0);
+    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim, stack ? 0 : count, 0);
     for (at = IGNIS__OP_INPUTS; at < count && few[0].id; at += used - 1) {
         for (used = 1; used < IGNIS__OP_INPUTS && at + used - 1 < count; used++)
             few[used] = tensors[at + used - 1];
-        result = ignis__concat_few(call, few, used, dim, stack ? 1 : count);
+        result = ignis__concat_few(call, few, used, dim, stack ? 1 : count, at - 1);
         (void)ignis_tensor_release(few[0]);
         few[0] = result;
     }
@@ -25844,9 +25860,11 @@ IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, con
 static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis_shape *out, ignis__strides *s)
 {
     int64_t strides[IGNIS_MAX_DIMS];
-    int i, lacking = out->ndim - shape->ndim;
-    bool fits = lacking >= 0 && out->ndim <= IGNIS_MAX_DIMS;
+    bool fits = out->ndim >= shape->ndim && out->ndim <= IGNIS_MAX_DIMS;
+    int i, lacking = fits ? out->ndim - shape->ndim : 0;
     memset(s, 0, sizeof *s);
+    if (out->ndim < 1 || out->ndim > IGNIS_MAX_DIMS)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_RANK, "shape has %d dimensions, not 1 to %d", out->ndim, IGNIS_MAX_DIMS);
     s->rank = out->ndim;
     ignis__shape_strides(shape, strides);
     for (i = 0; fits && i < out->ndim; i++) {
@@ -26380,31 +26398,52 @@ static ignis__conv_walk ignis__conv_forward_walk(const ignis__conv_side *side)
     return walk;
 }
 
-/*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
-    pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for each phase those are every few taps, and from one
-    to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
-static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, int64_t phase)
+/*  From one tap to the next one that is on the same pixels of x, from those of another patch. */
+static int64_t ignis__conv_tap_step(const ignis__conv_side *side)
 {
-    ignis__conv_walk walk = IGNIS__ZERO;
-    int64_t common = side->stride, rest = side->dilation, tap, last;
+    int64_t common = side->stride, rest = side->dilation;
     while (rest) { /* greatest common divisor */
         int64_t next = common % rest;
         common = rest;
         rest = next;
     }
-    walk.grid = phase < side->in ? ignis__ceil_div(side->in - phase, side->stride) : 0;
+    return side->stride / common;
+}
+
+/*  How many phases patches meet: those of the first few taps, which differ. So as many as there are taps, however long the stride is. */
+static int64_t ignis__conv_phases(const ignis__conv_side *side)
+{
+    int64_t step = ignis__conv_tap_step(side);
+    return step < side->kernel ? step : side->kernel;
+}
+
+/*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
+    pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for the phase of one of the first taps those are every
+    few taps, and from one to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
+static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, int64_t tap, int64_t *phase)
+{
+    ignis__conv_walk walk = IGNIS__ZERO;
+    int64_t step = ignis__conv_tap_step(side), at = (tap * side->dilation - side->padding) % side->stride;
+    *phase = at < 0 ? at + side->stride : at;
+    walk.grid = *phase < side->in ? ignis__ceil_div(side->in - *phase, side->stride) : 0;
+    walk.taps = ignis__ceil_div(side->kernel - tap, step);
     walk.stride = 1;
-    walk.step = side->dilation / common;
-    walk.weight_step = -(side->stride / common);
-    for (tap = 0; tap < -walk.weight_step && tap < side->kernel; tap++)
-        if ((phase + side->padding - tap * side->dilation) % side->stride == 0) {
-            walk.taps = ignis__ceil_div(side->kernel - tap, -walk.weight_step);
-            last = tap - (walk.taps - 1) * walk.weight_step;
-            walk.first = (phase + side->padding - last * side->dilation) / side->stride;
-            walk.weight = last;
-            break;
-        }
+    walk.step = side->dilation / (side->stride / step);
+    walk.weight = tap + (walk.taps - 1) * step;
+    walk.weight_step = -step;
+    walk.first = (*phase + side->padding - walk.weight * side->dilation) / side->stride;
     return walk;
+}
+
+/*  Whether there are pixels of x that no patch meets. */
+static bool ignis__conv_skips(const ignis__conv_side *side)
+{
+    int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
+    for (tap = 0; tap < phases; tap++) {
+        ignis__conv_backward_walk(side, tap, &phase);
+        met += phase < side->in;
+    }
+    return met < (side->stride < side->in ? side->stride : side->in);
 }
 
 /*  Whether a grid is one that the copy engine walks through: corners of a box of pixels are bytes, as is what taps add. */
@@ -26719,29 +26758,26 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     static const ignis__epilogue nothing = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
     const int64_t channels[2] = {c->outs, c->channels};
-    int64_t size = ignis__dtypes[c->dtype].size, phase[2];
+    int64_t size = ignis__dtypes[c->dtype].size, phases[2], tap[2], phase[2];
     ignis__conv_operand operand[2];
     ignis__conv_walk walk[2];
     ignis__product product;
     ignis__gemm p;
-    bool zeroed = g->numel == 0 || w->numel == 0;
     if (!op->ok || dx->numel == 0)
         return;
-    for (phase[0] = 0; phase[0] < c->side[0].stride; phase[0]++) /* pixels that no patch meets */
-        for (phase[1] = 0; phase[1] < c->side[1].stride; phase[1]++)
-            zeroed = zeroed || ignis__conv_backward_walk(&c->side[0], phase[0]).taps == 0 ||
-                     ignis__conv_backward_walk(&c->side[1], phase[1]).taps == 0;
-    if (zeroed)
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips(&c->side[0]) || ignis__conv_skips(&c->side[1]))
         ignis__op_zero(op, dx);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
     ignis__conv_operands(op, c, operand, arrays, channels);
-    for (phase[0] = 0; phase[0] < c->side[0].stride && op->ok; phase[0]++) {
-        walk[0] = ignis__conv_backward_walk(&c->side[0], phase[0]);
-        for (phase[1] = 0; phase[1] < c->side[1].stride && op->ok; phase[1]++) {
+    phases[0] = ignis__conv_phases(&c->side[0]);
+    phases[1] = ignis__conv_phases(&c->side[1]);
+    for (tap[0] = 0; tap[0] < phases[0] && op->ok; tap[0]++) {
+        walk[0] = ignis__conv_backward_walk(&c->side[0], tap[0], &phase[0]);
+        for (tap[1] = 0; walk[0].grid && tap[1] < phases[1] && op->ok; tap[1]++) {
             int made = op->made_count;
-            walk[1] = ignis__conv_backward_walk(&c->side[1], phase[1]);
-            if (walk[0].taps * walk[1].taps * walk[0].grid * walk[1].grid == 0)
+            walk[1] = ignis__conv_backward_walk(&c->side[1], tap[1], &phase[1]);
+            if (walk[1].grid == 0)
                 continue;
             product = ignis__conv_product(c, c->images * walk[0].grid * walk[1].grid, c->channels,
                                           walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
@@ -26893,7 +26929,7 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s; %s are needed", ignis__shape_write(x).text,
                               ignis__shape_write(w).text, needs[sides - 1]);
     outs = w->dim[0];
-    if (x->dim[sides + 1] != w->dim[sides + 1] * groups || outs % groups)
+    if (x->dim[sides + 1] % groups || x->dim[sides + 1] / groups != w->dim[sides + 1] || outs % groups)
         return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
                               "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
                               "the result come in as many groups",
@@ -26919,6 +26955,9 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         if (side->kernel < 1)
             return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
                                   ignis__shape_write(x).text, ignis__shape_write(w).text);
+        if (side->in > most || side->kernel > most) /* before products of them */
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30", at,
+                                  ignis__shape_write(x).text, ignis__shape_write(w).text);
         reach = (side->kernel - 1) * side->dilation + 1;
         if (side->in + 2 * side->padding < reach)
             return ignis__op_fail(
@@ -26926,13 +26965,15 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
                 "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld of w %s with a dilation of %lld", at,
                 ignis__shape_write(x).text, (long long)side->padding, (long long)reach, ignis__shape_write(w).text,
                 (long long)side->dilation);
-        side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
-        if (at)
-            out->dim[at] = side->out;
-        if (reach > most || side->in + 2 * side->padding > most)
+        if (side->in + 2 * side->padding > most)
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                                   "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
                                   ignis__shape_write(x).text);
+        if (side->stride > side->in + 2 * side->padding) /* as far as that there is one patch alike */
+            side->stride = side->in + 2 * side->padding;
+        side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
+        if (at)
+            out->dim[at] = side->out;
     }
     if ((double)c->images * (double)c->side[0].in * (double)c->side[1].in > (double)most ||
         (double)c->images * (double)c->side[0].out * (double)c->side[1].out > (double)most ||
@@ -27964,8 +28005,8 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more", ignis__shape_write(&op->in[0]->shape).text);
     ignis__op_eps(op, &eps);
     out = ignis__op_new_like(op, op->in[0]);
-    means = ignis__op_new_row(op, s.outer * s.groups, wide);
-    rstds = ignis__op_new_row(op, s.outer * s.groups, wide);
+    means = ignis__op_new_rows(op, s.outer, s.groups, wide);
+    rstds = ignis__op_new_rows(op, s.outer, s.groups, wide);
     x = ignis__op_read(op, op->in[0]);
     w = ignis__op_read(op, op->in[1]);
     b = ignis__op_read(op, op->in[2]);

@@ -430,4 +430,253 @@ TEST(rows_have_errors)
     CHECK_FAILS(ignis_memory_rows(1, &row, 1), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
 }
 
+/* --- counts, ranks and sizes from the caller --------------------------------------------------------------------------- */
+
+/*  In this lane of the sanitizers no product of such numbers may overflow before it is checked, and nothing is read or written by a rank that is
+    another input's. A call either gives a tensor, or none and a failure. */
+static void settle(int line, ignis_tensor made)
+{
+    char what[80];
+    if ((made.id == 0) != (ignis_status_last() != IGNIS_OK)) {
+        snprintf(what, sizeof what, "line %d: tensor %d, status %d", line, made.id != 0, (int)ignis_status_last());
+        test__fail(__FILE__, line, what);
+    }
+    ignis_status_clear();
+    if (made.id)
+        let_go(made);
+}
+#define SETTLE(call) settle(__LINE__, call)
+#define REFUSED(call) refused(__LINE__, (call).id)
+static void refused(int line, uint64_t made)
+{
+    if (made != 0 || ignis_status_last() == IGNIS_OK)
+        test__fail(__FILE__, line, "what has to be refused is not");
+    ignis_status_clear();
+}
+
+static void say_nothing(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
+{
+    (void)level, (void)diagnostic, (void)message, (void)user_data;
+}
+
+/*  A dry run whose failures, which are many, are not printed. */
+static ignis_desc quiet_desc(void)
+{
+    ignis_desc desc = dry_desc();
+    desc.logger.log_fn = say_nothing;
+    return desc;
+}
+
+static ignis_shape twos(int ndim)
+{
+    ignis_shape shape;
+    int i;
+    shape.ndim = ndim;
+    for (i = 0; i < IGNIS_MAX_DIMS; i++)
+        shape.dim[i] = 2;
+    return shape;
+}
+
+TEST(inputs_of_different_rank)
+{
+    ignis_desc desc = quiet_desc();
+    ignis_tensor_desc integers = {0};
+    int a, b, c, dim;
+    SETUP(&desc);
+    integers.dtype = IGNIS_I32;
+    for (a = 1; a <= IGNIS_MAX_DIMS; a++)
+        for (b = 1; b <= IGNIS_MAX_DIMS; b++) {
+            ignis_tensor x = ignis_tensor_zeros(twos(a), NULL), y = ignis_tensor_zeros(twos(b), NULL), many[20];
+            ignis_tensor ids = ignis_tensor_zeros(twos(b), &integers), w = ignis_tensor_zeros(IGNIS_SHAPE(2), NULL);
+            ignis_conv_desc conv;
+            ignis_rope_desc rope;
+            memset(&conv, 0, sizeof conv), memset(&rope, 0, sizeof rope);
+            for (c = 0; c < 20; c++)
+                many[c] = c == 19 || (c == 7 && a < b) ? y : x;
+            for (dim = -9; dim <= 9; dim++) {
+                int count;
+                for (count = 1; count <= 20; count += count == 1 ? 1 : 6) {
+                    ignis_tensor two[2];
+                    two[0] = x, two[1] = y;
+                    SETTLE(ignis_stack(count == 2 ? two : many, count, dim));
+                    SETTLE(ignis_concat(count == 2 ? two : many, count, dim));
+                    if (a != b && (count == 2 || count == 20)) {
+                        REFUSED(ignis_stack(count == 2 ? two : many, count, dim));
+                        REFUSED(ignis_concat(count == 2 ? two : many, count, dim));
+                    }
+                }
+                SETTLE(ignis_gather(x, dim, ids));
+                SETTLE(ignis_index_select(x, dim, ids));
+                SETTLE(ignis_scatter_add(x, dim, ids, y));
+                SETTLE(ignis_scatter_add(x, dim, ids, x));
+            }
+            SETTLE(ignis_matmul(x, y)), SETTLE(ignis_matmul_t(x, y)), SETTLE(ignis_linear(x, y, w)), SETTLE(ignis_linear(x, w, y));
+            SETTLE(ignis_mlp(x, y, w, y, w, IGNIS_ACTIVATION_RELU)), SETTLE(ignis_mlp_gated(x, y, y, x));
+            SETTLE(ignis_conv1d(x, y, w, &conv)), SETTLE(ignis_conv2d(x, y, w, &conv)), SETTLE(ignis_conv2d(x, x, y, &conv));
+            SETTLE(ignis_add(x, y)), SETTLE(ignis_mul(x, y)), SETTLE(ignis_add_bias(x, y)), SETTLE(ignis_silu_mul(x, y));
+            SETTLE(ignis_map("x*y", IGNIS_INPUTS(x, y))), SETTLE(ignis_map_sum("x*y", IGNIS_INPUTS(x, y)));
+            SETTLE(ignis_expand(x, twos(b)));
+            SETTLE(ignis_layer_norm(x, y, w, 0)), SETTLE(ignis_layer_norm(x, w, y, 0)), SETTLE(ignis_rms_norm(x, y, 0));
+            SETTLE(ignis_add_layer_norm(x, y, w, w, 0, NULL)), SETTLE(ignis_add_rms_norm(x, y, w, 0, NULL));
+            SETTLE(ignis_batch_norm(x, y, w, NULL)), SETTLE(ignis_group_norm(x, 1, w, y, 0));
+            SETTLE(ignis_embedding(x, ids)), SETTLE(ignis_rope(x, &rope));
+            SETTLE(ignis_mse_loss(x, y, IGNIS_REDUCTION_MEAN)), SETTLE(ignis_l1_loss(x, y, IGNIS_REDUCTION_NONE));
+            SETTLE(ignis_huber_loss(x, y, 1, IGNIS_REDUCTION_SUM)), SETTLE(ignis_bce_with_logits(x, y, NULL));
+            SETTLE(ignis_kl_div(x, y, false, IGNIS_REDUCTION_MEAN)), SETTLE(ignis_cosine_similarity(x, y));
+            SETTLE(ignis_cross_entropy(x, ids, NULL)), SETTLE(ignis_nll_loss(x, ids, NULL));
+            SETTLE(ignis_linear_cross_entropy(x, y, ids, NULL)), SETTLE(ignis_linear_cross_entropy(y, x, ids, NULL));
+            SETTLE(ignis_sdpa(x, y, y, NULL)), SETTLE(ignis_sdpa(x, x, y, NULL)), SETTLE(ignis_decode_sdpa(x, y, x, 1));
+            let_go(x), let_go(y), let_go(ids), let_go(w);
+        }
+}
+
+TEST(extreme_counts_and_sizes)
+{
+    static const int64_t wide[] = {
+        0, -1, 1, INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN, (int64_t)1 << 62, (int64_t)1 << 40, -((int64_t)1 << 40)};
+    static const int narrow[] = {0, -1, 1, INT32_MAX, INT32_MIN, 9, 1 << 30};
+    ignis_desc desc = quiet_desc();
+    ignis_tensor_desc integers = {0};
+    ignis_tensor x, y, ids, pair, w, empty, image, parts[3];
+    int i, k;
+    SETUP(&desc);
+    integers.dtype = IGNIS_I32;
+    x = ignis_tensor_zeros(IGNIS_SHAPE(2, 4), NULL), y = ignis_tensor_zeros(IGNIS_SHAPE(1, 4), NULL),
+    w = ignis_tensor_zeros(IGNIS_SHAPE(4), NULL);
+    ids = ignis_tensor_zeros(IGNIS_SHAPE(1), &integers), pair = ignis_tensor_zeros(IGNIS_SHAPE(2), &integers);
+    empty = ignis_tensor_zeros(IGNIS_SHAPE((int64_t)1 << 40, 0, 4), NULL); /* no elements, and large sizes all the same */
+    image = ignis_tensor_zeros(IGNIS_SHAPE(1, 4, 4, 4), NULL);
+    for (i = 0; i < (int)(sizeof narrow / sizeof narrow[0]); i++) {
+        int n = narrow[i], dims[8] = {0, 1, 0, 0, 0, 0, 0, 0};
+        int64_t pads[8] = {0};
+        ignis_shape shape = twos(n);
+        ignis_conv_desc conv;
+        memset(&conv, 0, sizeof conv);
+        if (n < 1 || n > IGNIS_MAX_DIMS) {
+            REFUSED(ignis_expand(y, shape)), REFUSED(ignis_reshape(x, shape)), REFUSED(ignis_tensor_zeros(shape, NULL));
+            REFUSED(ignis_tensor_ones(shape, NULL)), REFUSED(ignis_tensor_rand(shape, NULL)), REFUSED(ignis_tensor_randn(shape, NULL));
+            REFUSED(ignis_tensor_from_host(pads, shape, NULL)), REFUSED(ignis_array_reshape(ignis_tensor_data(x), shape));
+            REFUSED(ignis_permute(x, dims, n));
+        }
+        if (n < 1) {
+            REFUSED(ignis_stack(parts, n, 0)), REFUSED(ignis_concat(parts, n, 0)), REFUSED(ignis_group_norm(image, n, w, w, 0));
+            REFUSED(ignis_mlp_layers(x, parts, parts, n, IGNIS_ACTIVATION_RELU));
+            REFUSED(ignis_group_norm(empty, n, w, w, 0));
+            if (n < 0)
+                REFUSED(ignis_pad(x, pads, pads, n, 0)), REFUSED(ignis_flip(x, dims, n));
+            CHECK(ignis_split(x, 0, n, pads, parts) != IGNIS_OK);
+            CHECK(ignis_map_many("1", IGNIS_INPUTS(x), n, parts) != IGNIS_OK);
+            ignis_status_clear();
+        }
+        SETTLE(ignis_group_norm(image, n, w, w, 0)), SETTLE(ignis_group_norm(empty, n, w, w, 0));
+        SETTLE(ignis_sum_dim(x, n)), SETTLE(ignis_mean_dim(x, n)), SETTLE(ignis_cumsum(x, n)), SETTLE(ignis_transpose(x, n, 0));
+        SETTLE(ignis_transpose(x, 0, n)), SETTLE(ignis_slice(x, n, 0, 1)), SETTLE(ignis_sort(x, n, false, NULL)),
+            SETTLE(ignis_topk(x, 1, n, true, NULL));
+        SETTLE(ignis_stack(&x, 1, n)), SETTLE(ignis_concat(&x, 1, n)), SETTLE(ignis_gather(x, n, ids)),
+            SETTLE(ignis_index_select(x, n, ids));
+        SETTLE(ignis_decode_sdpa(image, image, image, n));
+        for (k = 0; k < (int)(sizeof narrow / sizeof narrow[0]); k++) {
+            ignis_sdpa_desc sdpa;
+            ignis_rope_desc rope;
+            ignis_reduce_desc reduce;
+            memset(&sdpa, 0, sizeof sdpa), memset(&rope, 0, sizeof rope), memset(&reduce, 0, sizeof reduce);
+            sdpa.num_heads = n, sdpa.num_kv_heads = narrow[k], sdpa.window = narrow[(i + k) % 7];
+            rope.num_heads = n, rope.inv_freq_count = narrow[k], rope.pos_offset = wide[k];
+            reduce.dims[0] = n, reduce.dim_count = narrow[k];
+            SETTLE(ignis_sdpa(x, x, x, &sdpa));
+            SETTLE(ignis_rope(x, &rope));
+            SETTLE(ignis_map_reduce(IGNIS_REDUCE_MAX, "x", IGNIS_INPUTS(x), &reduce));
+        }
+        for (k = 0; k < (int)(sizeof narrow / sizeof narrow[0]); k++) {
+            conv.stride[0] = conv.stride[1] = n > 0 ? n : 1, conv.padding[0] = conv.padding[1] = narrow[k];
+            SETTLE(ignis_conv2d(image, image, no_tensor(), &conv)), SETTLE(ignis_conv1d(empty, empty, no_tensor(), &conv));
+            memset(&conv, 0, sizeof conv);
+            conv.dilation[0] = conv.dilation[1] = n, conv.groups = narrow[k];
+            SETTLE(ignis_conv2d(image, image, no_tensor(), &conv)), SETTLE(ignis_conv1d(empty, empty, no_tensor(), &conv));
+        }
+    }
+    for (i = 0; i < (int)(sizeof wide / sizeof wide[0]); i++)
+        for (k = 0; k < (int)(sizeof wide / sizeof wide[0]); k++) {
+            int64_t n = wide[i], m = wide[k], before[2], after[2];
+            ignis_pool_desc pool;
+            ignis_upsample_desc up;
+            ignis_cross_entropy_desc entropy;
+            ignis_array slice;
+            ignis_tensor made, more;
+            if (n < 0)
+                REFUSED(ignis_tensor_linspace(0, 1, n, NULL)), REFUSED(ignis_one_hot(ids, n, IGNIS_U8));
+            SETTLE(ignis_tensor_linspace(0, 1, n, NULL)), SETTLE(ignis_one_hot(ids, n, IGNIS_F32)), SETTLE(ignis_tensor_eye(n, m, NULL));
+            SETTLE(ignis_slice(x, 0, n, m)), SETTLE(ignis_slice_step(x, 0, n, m, 1)), SETTLE(ignis_slice_step(x, 1, 0, n, m));
+            SETTLE(ignis_slice_step(x, 1, n, 2, m)), SETTLE(ignis_topk(x, n, -1, true, NULL)), SETTLE(ignis_tril(x, n)),
+                SETTLE(ignis_triu(x, n));
+            before[0] = n, before[1] = 0, after[0] = m, after[1] = 0;
+            SETTLE(ignis_pad(x, before, after, 1, 0)), SETTLE(ignis_pad(x, before, after, 2, 0)),
+                SETTLE(ignis_pad(empty, before, after, 2, 0));
+            before[1] = m;
+            (void)ignis_split(x, 1, 2, before, parts), ignis_status_clear();
+            SETTLE(ignis_expand(y, IGNIS_SHAPE(n, m))), SETTLE(ignis_expand(y, IGNIS_SHAPE(n, m, 4))),
+                SETTLE(ignis_reshape(x, IGNIS_SHAPE(n, m)));
+            SETTLE(ignis_reshape(empty, IGNIS_SHAPE(n, m, 0)));
+            memset(&entropy, 0, sizeof entropy);
+            entropy.classes = n, entropy.chunk = entropy.ignore_index = m;
+            SETTLE(ignis_cross_entropy(x, pair, &entropy)), SETTLE(ignis_nll_loss(x, pair, &entropy));
+            SETTLE(ignis_linear_cross_entropy(x, x, pair, &entropy));
+            slice = ignis_array_slice(ignis_tensor_data(x), narrow[i % 7], n, m), ignis_status_clear();
+            if (slice.id)
+                drop(slice);
+            made = ignis_tensor_zeros(IGNIS_SHAPE(n, m), NULL), ignis_status_clear();
+            if (made.id) {
+                ignis_tensor two[3];
+                two[0] = two[1] = two[2] = made;
+                SETTLE(ignis_concat(two, 3, 0)), SETTLE(ignis_concat(two, 3, 1)), SETTLE(ignis_stack(two, 3, 0)),
+                    SETTLE(ignis_matmul_t(made, made));
+                SETTLE(ignis_matmul(made, x)), SETTLE(ignis_sum_dim(made, 0)), SETTLE(ignis_sum_dim(made, 1)), SETTLE(ignis_softmax(made));
+                SETTLE(ignis_cumsum(made, 1)), SETTLE(ignis_sort(made, 0, true, NULL)),
+                    SETTLE(ignis_map("made + y", IGNIS_INPUTS(made, y)));
+                more = ignis_tensor_zeros(IGNIS_SHAPE(m), NULL), ignis_status_clear();
+                if (more.id)
+                    SETTLE(ignis_layer_norm(made, more, more, 0)), SETTLE(ignis_rms_norm(made, more, 0)),
+                        SETTLE(ignis_batch_norm(made, more, more, NULL)), let_go(more);
+                let_go(made);
+            }
+            memset(&pool, 0, sizeof pool), memset(&up, 0, sizeof up);
+            pool.window[0] = pool.window[1] = (int)(n % INT32_MAX), pool.stride[0] = pool.stride[1] = (int)(m % INT32_MAX);
+            SETTLE(ignis_max_pool(image, &pool)), SETTLE(ignis_avg_pool(image, &pool)), SETTLE(ignis_avg_pool(empty, &pool));
+            pool.window[0] = pool.window[1] = 2, pool.stride[0] = (int)(n % INT32_MAX),
+            pool.padding[0] = pool.padding[1] = (int)(m % INT32_MAX), pool.ceil_mode = true;
+            SETTLE(ignis_max_pool(image, &pool)), SETTLE(ignis_avg_pool(image, &pool));
+            up.size[0] = n, up.size[1] = m;
+            SETTLE(ignis_upsample(image, &up)), SETTLE(ignis_upsample(empty, &up));
+        }
+    let_go(x), let_go(y), let_go(ids), let_go(pair), let_go(w), let_go(empty), let_go(image);
+}
+
+/*  What a stride is does not set how long a backward takes: launches are as many as phases that patches meet, which are those of taps. */
+TEST(strides_of_convolutions_cost_nothing)
+{
+    static const struct {
+        int64_t in, kernel;
+        int stride, padding, dilation;
+    } table[] = {
+        {4, 2, 1 << 30, 0, 1},          {4, 2, INT32_MAX, 0, 1},     {1 << 12, 3, 1 << 12, 1, 1},       {1 << 12, 3, (1 << 12) - 1, 1, 5},
+        {1 << 12, 2, 1 << 11, 0, 1024}, {5, 3, 1 << 30, 1 << 20, 1}, {64, 2, 1 << 30, 1 << 28, 1 << 20}};
+    ignis_desc desc = dry_desc();
+    ignis_tensor_desc grad = {0};
+    int k;
+    SETUP(&desc);
+    grad.requires_grad = true;
+    for (k = 0; k < 7; k++) {
+        ignis_conv_desc conv;
+        ignis_tensor x = ignis_tensor_zeros(IGNIS_SHAPE(1, table[k].in, table[k].in, 1), &grad),
+                     w = ignis_tensor_zeros(IGNIS_SHAPE(1, table[k].kernel, table[k].kernel, 1), &grad);
+        ignis_scope scope = ignis_scope_begin();
+        memset(&conv, 0, sizeof conv);
+        conv.stride[0] = conv.stride[1] = table[k].stride, conv.padding[0] = conv.padding[1] = table[k].padding;
+        conv.dilation[0] = conv.dilation[1] = table[k].dilation;
+        CHECK_OK(ignis_backward(ignis_sum(ignis_conv2d(x, w, no_tensor(), &conv)), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_scope_end(scope));
+        let_go(x), let_go(w);
+    }
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }
