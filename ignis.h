@@ -43103,6 +43103,8 @@ static const struct {
     {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
     {~1u, "rope_interleaved", 'b', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* of each type of layers its own */
+    {~1u, "rope_parameters.sliding_attention", '0', 0, {NULL, NULL, NULL}},
     {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
     {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
     {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
@@ -43157,9 +43159,18 @@ static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__mod
                 {"rope.dimension_count", -1},
                 {"attention.value_length", -1},
                 {"attention.logit_softcapping", 0},
+                {"final_logit_softcapping", 0},
+                {"attention.clamp_kqv", 0},
+                {"attention.max_alibi_bias", 0},
+                {"attention.scale", 0},
+                {"embedding_scale", 1},
+                {"residual_scale", 1},
+                {"logit_scale", 1},
                 {"rope.scaling.yarn_log_multiplier", 0},
                 {"rope.scaling.yarn_attn_factor", 1}};
     double value, wanted;
+    bool causal = true;
+    char name[64];
     int i;
     for (i = 0; i < IGNIS__COUNT(rows); i++) {
         wanted = rows[i].wanted < 0 ? model->head_dim : rows[i].wanted;
@@ -43172,7 +43183,12 @@ static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__mod
             return false;
         }
     }
-    return true;
+    snprintf(name, sizeof name, "%s.attention.causal", ignis__model_families[files->family]);
+    if (ignis__gguf_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
+        return false;
+    if (!causal)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);
+    return causal;
 }
 
 /*  The natural logarithm of a positive number, by the series of atanh: the C library's would have to be linked. */
@@ -43277,6 +43293,11 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
             snprintf(name, sizeof name, "rope_theta");
         if (!ignis__model_real(files, name, NULL, 10000, &model->theta))
             return false;
+    }
+    if (!files->is_gguf && !text && ignis__config_find(&files->config, IGNIS__IN_GROUP("factor"))) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s' has %s, and does not say of which rope_type", files->path,
+                    name);
+        return false;
     }
     if (text && !ignis__model_stretch_kind(files, model, text))
         return false;

@@ -45,7 +45,7 @@
         gemv_mma.cu                393 lines   18795 bytes
         generate.cu                301 lines   13358 bytes
         generate.cuh                41 lines    1947 bytes
-        generate_draw.cu           781 lines   33749 bytes
+        generate_draw.cu           784 lines   33920 bytes
         generate_step.cu           717 lines   36070 bytes
         generate_step.cuh           75 lines    3516 bytes
         generate_step_blocks.cuh   297 lines   14651 bytes
@@ -16228,6 +16228,13 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "    }",
     "}",
     "",
+    "/*  A score that was made of a logit. With a mask, those that may be drawn are above the others, even where biases forbid them all: but not what has no",
+    "    logit. */",
+    "__device__ inline float draw_score(const generate_row &row, float logit, float score)",
+    "{",
+    "    return row.masked && logit >= LOWEST ? fmaxf(score, LOWEST) : score;",
+    "}",
+    "",
     "/*  A thread's greatest score of a part of a row whose scores are not its logits. */",
     "__device__ inline void draw_scores(const draw_params &p, const generate_row &row, int from, int to, draw_best &greatest)",
     "{",
@@ -16241,7 +16248,7 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "    __syncthreads();",
     "    for (int i = thread; i < row.biases; i += PART_THREADS)",
     "        if (biases[i].id >= from && biases[i].id < to)",
-    "            scores[biases[i].id] += biases[i].bias;",
+    "            scores[biases[i].id] = draw_score(row, scores[biases[i].id], scores[biases[i].id] + biases[i].bias);",
     "    if (row.penalty != 1) {",
     "        const int behind = row.position + 1, first = row.window > 0 ? max(0, behind - row.window) : 0;",
     "        const float penalty = (float)row.penalty;",
@@ -16250,20 +16257,16 @@ static const char *const ignis__lines_generate_draw_cu[] = {
     "            const int id = row.ids[i];",
     "            if (id < from || id >= to)",
     "                continue;",
-    "            const float x = number_of(logits[id]) + bias_of(biases, row.biases, id);",
-    "            atomicExch((unsigned *)&scores[id], __float_as_uint(x < 0 ? x * penalty : x / penalty));",
+    "            const float logit = number_of(logits[id]), x = logit + bias_of(biases, row.biases, id);",
+    "            atomicExch((unsigned *)&scores[id], __float_as_uint(draw_score(row, logit, x < 0 ? x * penalty : x / penalty)));",
     "        }",
     "    }",
     "    __syncthreads();",
     "    greatest = {-ignis_infinity<float>(), NOBODY};",
     "    for (int i = from + thread; i < to; i += PART_THREADS) {",
     "        float x = scores[i];",
-    "        if (row.masked) { /* those that may be drawn are above the others, even where biases forbid them all */",
-    "            const bool may = mask[i / 32] >> (i % 32) & 1;",
-    "            if (may && !(x >= LOWEST))",
-    "                x = number_of(logits[i]) >= LOWEST ? LOWEST : -ignis_infinity<float>();",
-    "            scores[i] = x = may ? x : -ignis_infinity<float>();",
-    "        }",
+    "        if (row.masked)",
+    "            scores[i] = x = mask[i / 32] >> (i % 32) & 1 ? x : -ignis_infinity<float>();",
     "        greatest.take(x, i);",
     "    }",
     "    __syncthreads();",
@@ -22164,7 +22167,7 @@ static const ignis__source ignis__sources[] = {
     {"gemv_mma.cu", 0x632aa5bf900c3ce4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_gemv_mma_cu, 393)},
     {"generate.cu", 0x8e58f01162eaefdcULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_cu, 301)},
     {"generate.cuh", 0x599cf2f7507db567ULL, ignis__lines_generate_cuh, 41},
-    {"generate_draw.cu", 0x0254030ca0017107ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 781)},
+    {"generate_draw.cu", 0x237a50fb655ae627ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_draw_cu, 784)},
     {"generate_step.cu", 0x00a5207dbdf3b0beULL, IGNIS__LINES_OF_TENSORS(ignis__lines_generate_step_cu, 717)},
     {"generate_step.cuh", 0x493efc266dd64f45ULL, ignis__lines_generate_step_cuh, 75},
     {"generate_step_blocks.cuh", 0x4d1bf1f2fdd55db2ULL, ignis__lines_generate_step_blocks_cuh, 297},

@@ -205,6 +205,13 @@ __device__ inline void draw_join_warp(draw_part &part)
     }
 }
 
+/*  A score that was made of a logit. With a mask, those that may be drawn are above the others, even where biases forbid them all: but not what has no
+    logit. */
+__device__ inline float draw_score(const generate_row &row, float logit, float score)
+{
+    return row.masked && logit >= LOWEST ? fmaxf(score, LOWEST) : score;
+}
+
 /*  A thread's greatest score of a part of a row whose scores are not its logits. */
 __device__ inline void draw_scores(const draw_params &p, const generate_row &row, int from, int to, draw_best &greatest)
 {
@@ -218,7 +225,7 @@ __device__ inline void draw_scores(const draw_params &p, const generate_row &row
     __syncthreads();
     for (int i = thread; i < row.biases; i += PART_THREADS)
         if (biases[i].id >= from && biases[i].id < to)
-            scores[biases[i].id] += biases[i].bias;
+            scores[biases[i].id] = draw_score(row, scores[biases[i].id], scores[biases[i].id] + biases[i].bias);
     if (row.penalty != 1) {
         const int behind = row.position + 1, first = row.window > 0 ? max(0, behind - row.window) : 0;
         const float penalty = (float)row.penalty;
@@ -227,20 +234,16 @@ __device__ inline void draw_scores(const draw_params &p, const generate_row &row
             const int id = row.ids[i];
             if (id < from || id >= to)
                 continue;
-            const float x = number_of(logits[id]) + bias_of(biases, row.biases, id);
-            atomicExch((unsigned *)&scores[id], __float_as_uint(x < 0 ? x * penalty : x / penalty));
+            const float logit = number_of(logits[id]), x = logit + bias_of(biases, row.biases, id);
+            atomicExch((unsigned *)&scores[id], __float_as_uint(draw_score(row, logit, x < 0 ? x * penalty : x / penalty)));
         }
     }
     __syncthreads();
     greatest = {-ignis_infinity<float>(), NOBODY};
     for (int i = from + thread; i < to; i += PART_THREADS) {
         float x = scores[i];
-        if (row.masked) { /* those that may be drawn are above the others, even where biases forbid them all */
-            const bool may = mask[i / 32] >> (i % 32) & 1;
-            if (may && !(x >= LOWEST))
-                x = number_of(logits[i]) >= LOWEST ? LOWEST : -ignis_infinity<float>();
-            scores[i] = x = may ? x : -ignis_infinity<float>();
-        }
+        if (row.masked)
+            scores[i] = x = mask[i / 32] >> (i % 32) & 1 ? x : -ignis_infinity<float>();
         greatest.take(x, i);
     }
     __syncthreads();

@@ -913,6 +913,12 @@ TEST(tensors_without_a_use_are_refused)
     CHECK_INT(memory().live_bytes, 0);
 }
 
+static int put_not_causal(ck_bytes *head)
+{
+    ck_text(head, "llama.attention.causal"), ck_u32(head, 7), ck_put(head, "\0", 1);
+    return 1;
+}
+
 static int put_part(ck_bytes *head)
 {
     ck_text(head, "split.no"), ck_u32(head, 2), ck_put(head, "\0", 2);
@@ -927,7 +933,7 @@ static int put_only_part(ck_bytes *head)
     return 2;
 }
 
-TEST(a_part_of_a_model_says_which)
+TEST(a_part_of_a_model_and_one_that_looks_ahead_are_refused)
 {
     ignis_model_desc desc;
     ignis_model_info info;
@@ -935,16 +941,19 @@ TEST(a_part_of_a_model_says_which)
     SETUP(NULL);
     memset(&desc, 0, sizeof desc);
     desc.path = test_path("m.gguf");
-    for (only = 0; only < 2; only++) {
+    for (only = 0; only < 3; only++) {
         ck_model m = llama;
         ck_make(&m);
-        ck_more_keys = only ? put_only_part : put_part;
+        ck_more_keys = only == 2 ? put_not_causal : only ? put_only_part : put_part;
         ck_bytes file = ck_gguf(&m, 0, NULL);
         ck_more_keys = NULL;
         test_write_file(desc.path, file.data, file.size);
         free(file.data), ck_free(&m);
-        if (only) {
+        if (only == 1) {
             CHECK_OK(ignis_model_inspect(&desc, &info));
+        } else if (only == 2) {
+            CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+            CHECK_MESSAGE_HAS("has llama.attention.causal false, which Ignis cannot do");
         } else {
             CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
             CHECK_MESSAGE_HAS("is part 1 of 2: models in several GGUF files are not supported");
@@ -1616,6 +1625,11 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
          "by 'dynamic'; default,"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}", UNSUPPORTED, "mscale 1"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\"}", FORMAT, "has no rope_scaling.factor"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"factor\": 4}", FORMAT,
+         "has rope_scaling.factor, and does not say of which rope_type"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {}", 0, NULL},
+        {&qwen2, "", "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}},", UNSUPPORTED,
+         "has rope_parameters.full_attention there, which Ignis cannot do"},
         {&llama, "\"rope_theta\": 10000, \"rope_scaling\": null",
          "\"rope_theta\": 1, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}", FORMAT, "rope_theta 1; yarn needs one above 1"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", FORMAT,
@@ -1877,6 +1891,15 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
         {"expert_count", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.expert_count 7, not 0, which Ignis cannot do"},
         {"attention.sliding_window", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.attention.sliding_window 7, not 0"},
         {"rope.dimension_count", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.rope.dimension_count 7, not 8"},
+        {"attention.scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.attention.scale 7, not 0"},
+        {"attention.max_alibi_bias", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.attention.max_alibi_bias 7, not 0"},
+        {"attention.clamp_kqv", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.attention.clamp_kqv 7, not 0"},
+        {"final_logit_softcapping", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.final_logit_softcapping 7, not 0"},
+        {"embedding_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.embedding_scale 7, not 1"},
+        {"residual_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.residual_scale 7, not 1"},
+        {"logit_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.logit_scale 7, not 1"},
+        {"attention.causal", NULL, IGNIS_ERROR_FORMAT, "key 'llama.attention.causal' is u32, not true or false"},
+        {"vocab_size", NULL, 0, NULL}, /* the table says how many there are */
         {"blk.1.attn_q.weight", "blk.1.attn_Q.weight", IGNIS_ERROR_FORMAT, "has no tensor 'blk.1.attn_q.weight', [48, 48]"},
         {"output_norm.weight", "output_Norm.weight", IGNIS_ERROR_FORMAT, "has no tensor 'output_norm.weight', [48]"},
         {"rope.freq_base", "rope.freq_Base", 0, NULL}, /* 10000 */
