@@ -519,7 +519,8 @@
     OPTIONS, for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
-        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that contains it: see ON SHARED LIBRARIES
+        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that contains it: see ON SHARED LIBRARIES. In C++ g++'s
+                                   -Wattributes is off in that file
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
@@ -583,8 +584,13 @@
 #define IGNIS_API static __attribute__((unused))
 #elif defined(IGNIS_STATIC)
 #define IGNIS_API static
-#elif defined(IGNIS_HIDDEN) && defined(__GNUC__) && !defined(_WIN32)
+#elif defined(IGNIS_HIDDEN) && defined(IGNIS_IMPLEMENTATION) && defined(__GNUC__) && !defined(_WIN32)
+/* What the linker hides is hidden for all files. In the others a template of a function's address would have to be hidden, too, and each class
+   with such a member: g++ warns of those that are not. */
 #define IGNIS_API extern __attribute__((visibility("hidden")))
+#if defined(__cplusplus) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
 #else
 #define IGNIS_API extern
 #endif
@@ -4271,8 +4277,8 @@ IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
 #ifdef __cplusplus
 } /* extern "C" */
 
-/*  In C++ option structs can be passed by reference: ignis_array_create({...}). Static, so that each file's call the functions of that file with
-    IGNIS_STATIC. */
+/*  In C++ option structs can be passed by reference: ignis_array_create({...}). {} alone is a null pointer: all defaults, where that is allowed.
+    Static, so that each file's call the functions of that file with IGNIS_STATIC. */
 static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
 static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
@@ -5916,7 +5922,8 @@ IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
 
 IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *argument)
 {
-    return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "%s is null", argument);
+    return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "%s is null%s", argument,
+                       strcmp(argument, "desc") == 0 ? " (in C++ {} is null, too)" : "");
 }
 
 /*  Whether an argument that may not be null was given. */
@@ -34180,7 +34187,7 @@ typedef struct ignis__tokenizer {
     uint32_t *begin;
     unsigned char *flags;
     size_t longest;           /* token of the model */
-    ignis__token_slot *slots; /* by the bytes of a token of the model */
+    ignis__token_slot *buckets; /* by the bytes of a token of the model */
     uint64_t slot_mask;
     ignis__join *joins;
     uint64_t join_mask;
@@ -34748,7 +34755,7 @@ static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *
     const ignis__token_slot *slot;
     if (size > tokenizer->longest)
         return -1;
-    for (; (slot = &tokenizer->slots[at])->id; at = (at + 1) & tokenizer->slot_mask) {
+    for (; (slot = &tokenizer->buckets[at])->id; at = (at + 1) & tokenizer->slot_mask) {
         int32_t id = slot->id - 1;
         if (slot->tag == (uint32_t)(hash >> 32) && tokenizer->begin[id + 1] - tokenizer->begin[id] == size &&
             memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 && ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
@@ -35942,24 +35949,24 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
-    uint64_t slots = 16, words = ((uint64_t)tokens + 63) / 64;
+    uint64_t buckets = 16, words = ((uint64_t)tokens + 63) / 64;
     size_t bytes = 0;
     int64_t i;
     for (i = 0; i < load->entries.count; i++)
         bytes += entries[i].size;
     if (bytes >= UINT32_MAX)
         return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more", (long long)bytes);
-    while (slots < (uint64_t)model_count * 2)
-        slots *= 2;
+    while (buckets < (uint64_t)model_count * 2)
+        buckets *= 2;
     tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
     tokenizer->begin = (uint32_t *)ignis__tokenizer_keep(tokenizer, ((size_t)tokens + 1) * sizeof(uint32_t));
     tokenizer->flags = (unsigned char *)ignis__tokenizer_keep(tokenizer, (size_t)tokens + 1);
-    tokenizer->slots = (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)slots * sizeof(ignis__token_slot));
+    tokenizer->buckets = (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)buckets * sizeof(ignis__token_slot));
     tokenizer->known = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
     tokenizer->whole = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
-    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->slots || !tokenizer->known || !tokenizer->whole)
+    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->buckets || !tokenizer->known || !tokenizer->whole)
         return ignis__text_no_memory(load);
-    tokenizer->slot_mask = slots - 1;
+    tokenizer->slot_mask = buckets - 1;
     tokenizer->info.tokens = (int)tokens;
     for (bytes = 0, i = 0; i < tokens; i++) {
         const ignis__token_entry *entry = &entries[entry_of[i] < 0 ? 0 : entry_of[i]];
@@ -35981,11 +35988,11 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
             return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "two ids, one of them %lld, have the same text %s", (long long)i,
                                      ignis__name_write(entry->text).text);
         hash = ignis__token_hash(entry->text, entry->size);
-        for (at = hash & tokenizer->slot_mask; tokenizer->slots[at].id; at = (at + 1) & tokenizer->slot_mask)
+        for (at = hash & tokenizer->slot_mask; tokenizer->buckets[at].id; at = (at + 1) & tokenizer->slot_mask)
             if (++probes > IGNIS__PROBE_LIMIT)
                 return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the texts of its tokens collide");
-        tokenizer->slots[at].tag = (uint32_t)(hash >> 32);
-        tokenizer->slots[at].id = (int32_t)i + 1;
+        tokenizer->buckets[at].tag = (uint32_t)(hash >> 32);
+        tokenizer->buckets[at].id = (int32_t)i + 1;
     }
     return true;
 }
@@ -41233,7 +41240,7 @@ typedef struct ignis__grammar {
         ignis__grammar_place place;
         int32_t slot;
     } reached[IGNIS__GRAMMAR_REACHED];
-    int32_t reached_count, slots[2 * IGNIS__GRAMMAR_REACHED];
+    int32_t reached_count, buckets[2 * IGNIS__GRAMMAR_REACHED];
     ignis_diagnostic diagnostic; /* NONE: nothing is wrong */
     char fault[320];
 } ignis__grammar;
@@ -41728,8 +41735,8 @@ static bool ignis__grammar_read(ignis__grammar *g)
 static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
 {
     uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1, slot = ((uint32_t)part * 0x9E3779B1u ^ (uint32_t)stack * 0x85EBCA77u) >> 8;
-    for (slot &= mask; g->slots[slot] > 0; slot = (slot + 1) & mask) {
-        const ignis__grammar_place *place = &g->reached[g->slots[slot] - 1].place;
+    for (slot &= mask; g->buckets[slot] > 0; slot = (slot + 1) & mask) {
+        const ignis__grammar_place *place = &g->reached[g->buckets[slot] - 1].place;
         if (place->part == part && place->stack == stack)
             return;
     }
@@ -41743,7 +41750,7 @@ static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
     g->reached[g->reached_count].place.part = part;
     g->reached[g->reached_count].place.stack = stack;
     g->reached[g->reached_count].slot = (int32_t)slot;
-    g->slots[slot] = ++g->reached_count;
+    g->buckets[slot] = ++g->reached_count;
 }
 
 /*  A place on top of a stack, where a rule goes on that called another; -1: there are too many, or there is no memory. */
@@ -41802,7 +41809,7 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
         }
     }
     while (g->reached_count > 0)
-        g->slots[g->reached[--g->reached_count].slot] = 0;
+        g->buckets[g->reached[--g->reached_count].slot] = 0;
     place = IGNIS__GRAMMAR_AT(g, place, places, first);
     count = g->places.count - first;
     if (count > 1)
@@ -50267,7 +50274,7 @@ static void ignis__fence_drop(const char *call, ignis__fence *fence)
 }
 
 /*  Queues a wait for a value, or that it is set. */
-static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uint64_t value, bool signals)
+static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uint64_t value, bool raises)
 {
     ignis__fence *fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);
     ignis__semaphore_value wanted = IGNIS__ZERO;
@@ -50286,20 +50293,19 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
     wanted.value = value;
     ok = ignis__stream_captured(call, device, stream, &captured);
     if (ok && captured)
-        ok =
-            ignis__fail_captured(call, signals ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
+        ok = ignis__fail_captured(call, raises ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
                                                  "behind ignis_graph_launch"
                                                : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
                                                  "it before ignis_graph_launch");
     ignis__mutex_lock(&fence->slot.lock);
-    if (ok && signals && value <= fence->signaled)
+    if (ok && raises && value <= fence->signaled)
         ok = ignis__refuse(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s", (unsigned long long)value,
                            (unsigned long long)fence->signaled, fence->signaled ? "was to be set to before" : "has at first");
-    if (ok && signals)
+    if (ok && raises)
         ok = !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
     else if (ok)
         ok = !IGNIS__CUDA_FAILED(call, device, cuWaitExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
-    if (ok && signals)
+    if (ok && raises)
         fence->signaled = value;
     if (ok && !ignis__fence_mark(call, fence, stream)) {
         fence->unmarked = true; /* it is queued all the same */

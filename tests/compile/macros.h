@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Names that other headers take away: Windows' (rpcndr.h, windef.h, wingdi.h, winerror.h, math.h), <sys/sysmacros.h>, <complex.h>, <ctype.h> of
-   old systems and X11. Included first, they show which names the headers of Ignis cannot have. */
+   old systems and X11; and Qt's, Unreal's, Apple's and common ones. Included first, they show which names the headers of Ignis cannot have. */
+#ifndef __cplusplus /* in C++ these are in the way of the system's own headers */
 #define small char
 #define hyper long long
 #define near
@@ -65,3 +66,47 @@
 #define True 1
 #define False 0
 #define Always 2
+#endif
+#define signals public
+#define slots
+#define emit
+#define foreach(variable, container) for (variable : container)
+#define forever for (;;)
+#define check(expression)
+#define check_noerr(error)
+#define verify(expression)
+#define require(condition, label)
+#define ensure(expression) (expression)
+#define checkf(expression, ...)
+#define TEXT(text) L##text
+#define PI 3.14159
+#define nil 0
+#define Nil 0
+#define YES 1
+#define NO 0
+#define BIT(n) (1u << (n))
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof *(array))
+#define countof(array) (sizeof(array) / sizeof *(array))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define likely(x) (x)
+#define unlikely(x) (x)
+#define PAGE_SIZE 4096
+#define Above 0
+#define Below 1
+#define Complex 0
+#define Unsorted 0
+#define Convex 2
+#define CursorShape 0
+#define FocusIn 9
+#define FocusOut 10
+#define KeyPress 2
+#define KeyRelease 3
+#define GrayScale 1
+#define StaticColor 2
+#define DEBUG 1
+#define STATUS_SUCCESS 0
+#define DIFFERENCE 11
+#define Q_OBJECT
+#define until(x) while (!(x))
+#define defer(x)

@@ -116,6 +116,12 @@ done
 
 for cxx in g++ clang++; do
     has $cxx || continue
+    # Classes over hidden functions; what the declaring file does not hide the implementing one does.
+    hidden="$cxx -std=c++11 $strict -I. -fPIC -DIGNIS_HIDDEN"
+    job "$hidden -c $src/hidden.cpp -o %o.o && $hidden -x c++ -c $src/ignis.c -o %o.i.o $implement && $cxx -shared %o.o %o.i.o -o %o.so $libs && ! nm -D --defined-only %o.so | grep ' ignis_'"
+    job "$hidden -c $src/hidden.cpp -o %o.o $implement"
+    # {} in the place of a desc.
+    job "$cxx -std=c++11 $strict -I. $as $src/empty.cpp"
     every_mode $cxx -x c++ -std=c++11 $strict -I.
     every_mode $cxx -x c++ -std=c++20 $strict -I.
     for std in c++14 c++17; do main_modes $cxx -x c++ -std=$std $strict -I.; done
@@ -128,8 +134,9 @@ for cxx in g++ clang++; do
     fi
 done
 
-# Names that other headers make macros of. In C++ some of them are in the way of the system's own headers.
-job "gcc -I. -include $src/macros.h -fsyntax-only $src/collective.c $implement"
+# Names that other headers make macros of.
+job "gcc -I. -include $src/macros.h -fsyntax-only $src/collective.c $implement -DIGNIS_MODELS"
+job "gcc -x c++ -std=c++11 -I. -include $src/macros.h -fsyntax-only $src/collective.c $implement -DIGNIS_MODELS"
 
 # Headers of different versions do not go together, and the error names both.
 mixed=$out/mixed
