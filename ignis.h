@@ -9196,23 +9196,39 @@ IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
     return largest;
 }
 
+/*  "1.50 GiB", "20.0 MiB", "512 bytes". */
+IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
+{
+    ignis__label out;
+    ignis__text text;
+    ignis__text_begin(&text, out.text, sizeof out.text);
+    if (bytes >= (int64_t)1 << 30)
+        ignis__text_add(&text, "%.2f GiB", (double)bytes / (double)(1 << 30));
+    else if (bytes >= 1 << 20)
+        ignis__text_add(&text, "%.1f MiB", (double)bytes / (1 << 20));
+    else
+        ignis__text_add(&text, "%lld bytes", (long long)bytes);
+    return out;
+}
+
 IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device, const ignis__cache *cache, int64_t size,
                                                           int error)
 {
     size_t available = 0, total = 0;
     const ignis_memory_info *info = &cache->info;
-    char limit[64] = "no limit is set";
+    char limit[sizeof(ignis__label) + 16] = "no limit is set";
     if (error != 0 && error != IGNIS__CU_OUT_OF_MEMORY)
         return ignis__cuda_fail(call, device, "cuMemAlloc_v2", error);
     (void)IGNIS__CUDA(cuMemGetInfo_v2, (&available, &total)); /* for the sentence only */
     if (info->limit)
-        snprintf(limit, sizeof limit, "the limit is %lld", (long long)info->limit);
+        snprintf(limit, sizeof limit, "the limit is %s", ignis__size_write(info->limit).text);
     return ignis__fail_because(
         IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
-        "out of memory on device %d: %lld bytes were asked for; arrays use %lld of %lld reserved bytes (largest free block %lld), %s, "
-        "%lld bytes beside that are VMM memory, and the device has %lld of %lld bytes free",
-        ignis__device_ordinal(device), (long long)size, (long long)info->live_bytes, (long long)info->reserved_bytes,
-        (long long)ignis__cache_largest_free(cache), limit, (long long)info->vmm_bytes, (long long)available, (long long)total);
+        "out of memory on device %d: %s were asked for; arrays use %s of %s reserved (largest free block %s), %s, %s beside that are VMM "
+        "memory, and the device has %s of %s free",
+        ignis__device_ordinal(device), ignis__size_write(size).text, ignis__size_write(info->live_bytes).text,
+        ignis__size_write(info->reserved_bytes).text, ignis__size_write(ignis__cache_largest_free(cache)).text, limit,
+        ignis__size_write(info->vmm_bytes).text, ignis__size_write((int64_t)available).text, ignis__size_write((int64_t)total).text);
 }
 
 /*  Memory of at least `size` bytes for work on `stream`; null on failure. The device is entered. */
@@ -12269,7 +12285,7 @@ IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_
 }
 
 /*  why: "", or the reason. */
-IGNIS__COLD static void ignis__cache_warn(const char *what, const char *path, const char *why)
+IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, const char *path, const char *why)
 {
     bool warned;
     ignis__mutex_lock(&ignis__kernels_state.lock);
@@ -12278,33 +12294,33 @@ IGNIS__COLD static void ignis__cache_warn(const char *what, const char *path, co
     ignis__mutex_unlock(&ignis__kernels_state.lock);
     if (!warned)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CACHE_IO,
-                    "ignis_kernel_compile: cannot %s %s%s%s; kernels are compiled again in every process. ignis_desc.cache_dir or "
+                    "%s: cannot %s %s%s%s; kernels are compiled again in every process. ignis_desc.cache_dir or "
                     "IGNIS_CACHE_DIR names another folder, \"off\" none",
-                    what, path, *why ? ": " : "", why);
+                    call, what, path, *why ? ": " : "", why);
 }
 
 /*  Reads a file of the cache. One that others own or may write to is left alone: it could be anybody's program. */
-IGNIS__COLD static void *ignis__cache_read(const char *path, size_t *size)
+IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, size_t *size)
 {
     char why[160];
     void *data = ignis__file_read_as(path, size, why, sizeof why);
     if (*why)
-        ignis__cache_warn("use", path, why);
+        ignis__cache_warn(call, "use", path, why);
     return data;
 }
 
 /*  Makes the folder of the cache; false, and a warning: it is not there, or others own it or may write to it. */
-IGNIS__COLD static bool ignis__cache_folder(void)
+IGNIS__COLD static bool ignis__cache_folder(const char *call)
 {
     const char *folder = ignis__kernels_state.cache_dir;
     char why[160] = "";
     if (ignis__folder_make_all(folder) && ignis__folder_is_private(folder, why, sizeof why))
         return true;
-    ignis__cache_warn(*why ? "use the folder" : "make the folder", folder, why);
+    ignis__cache_warn(call, *why ? "use the folder" : "make the folder", folder, why);
     return false;
 }
 
-IGNIS__COLD static bool ignis__image_from_disk(ignis__image *image)
+IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *image)
 {
     char path[1024];
     ignis__cache_header header;
@@ -12313,7 +12329,7 @@ IGNIS__COLD static bool ignis__image_from_disk(ignis__image *image)
     if (!ignis__kernels_state.cache_dir[0])
         return false;
     ignis__cache_path(path, sizeof path, image->key);
-    file = (char *)ignis__cache_read(path, &size);
+    file = (char *)ignis__cache_read(call, path, &size);
     if (!file)
         return false;
     if (size < sizeof header)
@@ -12332,7 +12348,7 @@ IGNIS__COLD static bool ignis__image_from_disk(ignis__image *image)
     ignis__file_touch(path); /* the least recently used file is the first to go */
     return true;
 damaged:
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "ignis_kernel_compile: %s is damaged, and is made again", path);
+    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is made again", call, path);
     ignis__free(file);
     return false;
 }
@@ -12382,7 +12398,7 @@ IGNIS__COLD static void ignis__cache_evict(void)
 }
 
 /*  Writes down whose images these are: a program finds them without NVRTC, too. */
-IGNIS__COLD static void ignis__cache_sign(void)
+IGNIS__COLD static void ignis__cache_sign(const char *call)
 {
     uint64_t release = ignis__libraries[IGNIS_LIBRARY_NVRTC].release;
     char path[1024], text[32], *part;
@@ -12407,17 +12423,17 @@ IGNIS__COLD static void ignis__cache_sign(void)
     }
     ignis__free(part);
     if (!ok)
-        ignis__cache_warn("write", path, "");
+        ignis__cache_warn(call, "write", path, "");
 }
 
-IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
+IGNIS__COLD static void ignis__image_to_disk(const char *call, const ignis__image *image)
 {
     char path[1024], *part;
     ignis__cache_header header;
     size_t lowered_size = strlen(image->lowered) + 1;
     FILE *file;
     bool ok;
-    if (!ignis__kernels_state.cache_dir[0] || !ignis__cache_folder())
+    if (!ignis__kernels_state.cache_dir[0] || !ignis__cache_folder(call))
         return;
     memcpy(header.magic, ignis__cache_magic, sizeof header.magic);
     memcpy(header.key, image->key, sizeof header.key);
@@ -12428,7 +12444,7 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
     part = ignis__file_part_path(path);
     file = part ? ignis__file_create(part, IGNIS__FILE_PRIVATE) : NULL;
     if (!file) {
-        ignis__cache_warn("write", part ? part : path, "");
+        ignis__cache_warn(call, "write", path, "");
         ignis__free(part);
         return;
     }
@@ -12438,10 +12454,10 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
     ok = ok && ignis__file_rename(part, path);
     if (!ok) {
         (void)ignis__file_remove(part);
-        ignis__cache_warn("write", path, "");
+        ignis__cache_warn(call, "write", path, "");
     }
     ignis__free(part);
-    ignis__cache_sign();
+    ignis__cache_sign(call);
     ignis__cache_evict();
 }
 
@@ -12711,7 +12727,7 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     release = ignis__kernels_state.last_release;
     ignis__mutex_unlock(&ignis__kernels_state.lock);
     if (*why)
-        ignis__cache_warn("use", path, why);
+        ignis__cache_warn(call, "use", path, why);
     return release;
 }
 
@@ -13714,7 +13730,7 @@ IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__devic
         if (image) {
             image->holds = 1;
             memcpy(image->key, key, sizeof image->key);
-            *from_cache = trust && ignis__image_from_disk(image);
+            *from_cache = trust && ignis__image_from_disk(call, image);
         }
         if (image && *from_cache) {
             ignis__image_keep(image);
@@ -13723,7 +13739,7 @@ IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__devic
             image = NULL;
         } else if (image && ignis__image_key(program, device, ignis__compiler_release(call), key_now) &&
                    memcmp(key, key_now, sizeof key_now) == 0) {
-            ignis__image_to_disk(image);
+            ignis__image_to_disk(call, image);
             ignis__image_keep(image);
         }
     }
@@ -16023,7 +16039,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     return result;
 }
 
-IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
+IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc *desc)
 {
     const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir
                                                                : env && *env                       ? env
@@ -16045,7 +16061,7 @@ IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
     if (chosen && strcmp(chosen, "off") == 0)
         return;
     if (chosen && strlen(chosen) >= size)
-        ignis__cache_warn("use the folder (its name is too long)", chosen, "");
+        ignis__cache_warn(call, "use the folder (its name is too long)", chosen, "");
     else if (chosen)
         snprintf(dir, size, "%s", chosen);
 #ifdef _WIN32
@@ -16058,7 +16074,7 @@ IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
         snprintf(dir, size, "%s/.cache/ignis", ignis__env("HOME"));
 #endif
     if (dir[0] && !ignis__folder_is_private(dir, why, sizeof why)) {
-        ignis__cache_warn("use the folder", dir, why);
+        ignis__cache_warn(call, "use the folder", dir, why);
         dir[0] = 0;
     }
 }
@@ -23686,14 +23702,14 @@ static bool ignis__measured_path(char *path, size_t size)
 }
 
 /*  Reads what was measured before: lines of a key, "own" or "cublaslt", and words for people. */
-IGNIS__COLD static void ignis__measured_read(void)
+IGNIS__COLD static void ignis__measured_read(const char *call)
 {
     char path[1024], *text, *line;
     size_t size = 0;
     if (ignis__measurements.is_read || !ignis__measured_path(path, sizeof path))
         return;
     ignis__measurements.is_read = true;
-    text = (char *)ignis__cache_read(path, &size);
+    text = (char *)ignis__cache_read(call, path, &size);
     for (line = text; line && line < text + size; line++) {
         char *end = (char *)memchr(line, '\n', (size_t)(text + size - line)), *word;
         unsigned long long key;
@@ -23708,11 +23724,11 @@ IGNIS__COLD static void ignis__measured_read(void)
     ignis__free(text);
 }
 
-IGNIS__COLD static void ignis__measured_write(const char *line)
+IGNIS__COLD static void ignis__measured_write(const char *call, const char *line)
 {
     char path[1024], why[160];
-    if (ignis__measured_path(path, sizeof path) && ignis__cache_folder() && !ignis__line_append(path, line, true, why, sizeof why))
-        ignis__cache_warn("write", path, why);
+    if (ignis__measured_path(path, sizeof path) && ignis__cache_folder(call) && !ignis__line_append(path, line, true, why, sizeof why))
+        ignis__cache_warn(call, "write", path, why);
 }
 
 /*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
@@ -23763,11 +23779,11 @@ IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ign
 }
 
 /*  Whether it is known which one computes a product: *own. If not, that is remembered where `keeps`; another thread may have been the first. */
-static bool ignis__measured_known(uint64_t key, bool *own, bool keeps)
+static bool ignis__measured_known(const char *call, uint64_t key, bool *own, bool keeps)
 {
     const ignis__measured *found;
     ignis__mutex_lock(&ignis__measurements.lock);
-    ignis__measured_read();
+    ignis__measured_read(call);
     found = ignis__measured_find(key);
     if (found)
         *own = found->own;
@@ -23789,7 +23805,7 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
         return false;
     key = ignis__measured_key(op, product, out, a, b, epilogue);
-    if (ignis__measured_known(key, &is_own, false) || !op->ok || ignis__capture_on(op->work.device))
+    if (ignis__measured_known(op->work.call, key, &is_own, false) || !op->ok || ignis__capture_on(op->work.device))
         return is_own;
     other = ignis__measure_one(op, false, product, out, a, b, epilogue);
     if (!op->ok)
@@ -23799,7 +23815,7 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     ignis__quiet_end(&before, &failure, why, sizeof why);
     if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
         op->ok = true;
-        if (other >= 0 && !ignis__measured_known(key, &is_own, true))
+        if (other >= 0 && !ignis__measured_known(op->work.call, key, &is_own, true))
             ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
         return other < 0 || is_own;
     }
@@ -23807,8 +23823,8 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n", (unsigned long long)key,
              is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3, ignis__dtypes[product->dtype].name,
              (long long)product->m, (long long)product->n, (long long)product->k, (long long)product->batch);
-    if (!ignis__measured_known(key, &is_own, true)) {
-        ignis__measured_write(line);
+    if (!ignis__measured_known(op->work.call, key, &is_own, true)) {
+        ignis__measured_write(op->work.call, line);
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
     }
     return is_own;
@@ -32702,11 +32718,11 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
     return ok;
 }
 
-/*  Writes a new file, down to the disk. */
-static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
-                             const char *metadata)
+/*  Writes a new file, down to the disk: `part`, which is to become `path`, as messages name it. */
+static bool ignis__save_file(const char *call, const char *part, const char *path, const ignis__stored *items, const ignis__lent *lent,
+                             int count, const char *metadata)
 {
-    FILE *file = ignis__file_create(path, IGNIS__FILE_NEW);
+    FILE *file = ignis__file_create(part, IGNIS__FILE_NEW);
     void *chunk;
     bool ok;
     int i;
@@ -32736,7 +32752,7 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
         ignis__fail_host_memory(call, strlen(path) + 64);
         return false;
     }
-    ok = ignis__save_file(call, part, items, lent, count, metadata) &&
+    ok = ignis__save_file(call, part, path, items, lent, count, metadata) &&
          (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
     if (ok)
         ignis__folder_flush(path);
@@ -45635,18 +45651,18 @@ static bool ignis__model_write(const char *call, const char *path, const char *c
     if (!ok)
         ignis__fail_host_memory(call, (size_t)IGNIS__CONVERT_CHUNK + strlen(path) + 64);
     if (ok && (file = ignis__file_create(part, IGNIS__FILE_NEW)) == NULL)
-        ok = ignis__file_fail(call, part, "created");
+        ok = ignis__file_fail(call, path, "created");
     for (done = 0; ok && done < size; done += some) {
         some = content ? size : ignis__clamp(size - done, 0, IGNIS__CONVERT_CHUNK);
         if (!content && ignis__file_read_at(from, done, chunk, some) != some)
             ok = ignis__file_fail(call, path, "copied whole");
-        ok = ok && ignis__save_write(call, part, file, content ? content : chunk, some);
+        ok = ok && ignis__save_write(call, path, file, content ? content : chunk, some);
     }
     if (from >= 0)
         ignis__file_close(from);
-    ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, part, "written to the disk"));
+    ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, path, "written to the disk"));
     if (file && fclose(file) != 0 && ok)
-        ok = ignis__file_fail(call, part, "closed");
+        ok = ignis__file_fail(call, path, "closed");
     ok = ok && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
     if (!ok && file)
         (void)ignis__file_remove(part);
@@ -51705,7 +51721,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__allow_tf32 = desc->allow_tf32;
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"),
                         desc->trace_memory || ignis__global.dry_run || ignis__env_flag("IGNIS_TRACE_MEMORY"));
-    ignis__kernels_setup(desc);
+    ignis__kernels_setup(call, desc);
     ignis__compile_never = compile_when == IGNIS_COMPILE_NEVER;
     if (!ignis__requests_setup(call, desc) || !ignis__bundle_setup(call, desc)) {
         ignis__bundle_close();

@@ -2633,18 +2633,17 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
     int error;
     if (array->storage->external)
         return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "array #%llu lies in memory of a graphics API, which exports it itself to who asks that",
-                             (unsigned long long)array->id);
+                             "%s lies in memory of a graphics API, which exports it itself to who asks that",
+                             ignis__array_label(array).text);
     if (!address || array->storage->block)
-        return ignis__refuse(
-            IGNIS_DIAG_NOT_SHAREABLE, call,
-            "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
-            (unsigned long long)array->id, instead);
+        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                             "%s lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
+                             ignis__array_label(array).text, instead);
     error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
-                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+                            "%s wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+                            ignis__array_label(array).text, ignis__cuda_name(error), error);
     *size = (int64_t)whole;
     return error == 0;
 }
@@ -2661,9 +2660,9 @@ static ignis__physical *ignis__physical_retain(const char *call, ignis__array *a
     error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&handle, (void *)(uintptr_t)at));
     if (error != 0) {
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "array #%llu does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
+                            "%s does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
                             "gives %s (%d); make it with ignis_vmm_array",
-                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+                            ignis__array_label(array).text, ignis__cuda_name(error), error);
         return NULL;
     }
     if (ignis__vmm_inspect(call, array->storage->device, handle, &prop))
@@ -2698,8 +2697,8 @@ static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, i
     *offset = (int64_t)(at - base);
     if (*offset + ignis__array_bytes(array) <= memory->size)
         return memory;
-    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
-                (unsigned long long)array->id);
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "%s reaches over more than one allocation; export them one by one",
+                ignis__array_label(array).text);
     ignis__physical_drop(call, memory);
     return NULL;
 }
@@ -5832,17 +5831,16 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
         return false;
     if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
-        return ignis__refuse(
-            IGNIS_DIAG_NOT_SHAREABLE, call,
-            "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
-            "exposed; make it with ignis_ipc_array",
-            (unsigned long long)array->id, (long long)facts->block_size);
+        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                             "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
+                             "exposed; make it with ignis_ipc_array",
+                             ignis__array_label(array).text, (long long)facts->block_size);
     error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
+                            "%s does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
                             "ignis_ipc_array",
-                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+                            ignis__array_label(array).text, ignis__cuda_name(error), error);
     facts->offset = (int64_t)(address - base);
     return error == 0;
 }
@@ -6684,8 +6682,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     memset(&facts, 0, sizeof facts);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
-                             (unsigned long long)array->id, ignis__device_ordinal(array->storage->device),
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes from device %d to device %d",
+                             ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
                              ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
         return false;
@@ -7136,8 +7134,7 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__imported_by(array, transport->serial)
                                                          : array->storage->device == transport->dst;
     if (!ours)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
-                    (unsigned long long)array->id);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s is none that this transport has imported", ignis__array_label(array).text);
     return ignis__transport_done_both(call, transport, array,
                                       ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
 }
@@ -7295,17 +7292,16 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
                     "a receive through %s needs the sender's handle, as there is nothing to copy: use ignis_transport_recv_with_handle",
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
-                    (unsigned long long)array->id, ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->dst));
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes to device %d", ignis__array_label(array).text,
+                    ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->dst));
     } else if (ignis__transport_next(call, transport, &handle, &record)) {
         ignis__record_sound(&record, &bytes);
         if (record.dtype != (int32_t)array->dtype)
-            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, what was sent is %s", ignis__array_label(array).text,
                         ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
         else if (bytes != ignis__array_bytes(array))
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld",
-                        (unsigned long long)array->id, ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array),
-                        (long long)bytes);
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes, what was sent has %lld", ignis__array_label(array).text,
+                        ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array), (long long)bytes);
         else
             ok = ignis__handle_copy(call, transport, &record, &handle, array) && (!wait || ignis__array_wait(call, array));
         ignis__handle_close(&handle);

@@ -588,6 +588,44 @@ TEST(a_folder_that_cannot_be_made_is_a_warning)
     CHECK_INT(ignis_status_last(), IGNIS_OK); /* a warning is not a failure */
 }
 
+/*  A warning names the call that was made. */
+TEST(warnings_name_the_call)
+{
+    static const char *const calls[] = {"ignis_kernel_compile: cannot ", "ignis_array_fill: cannot ", "ignis_kernel_reload: cannot "};
+    ignis_kernel_desc desc;
+    ignis_kernel kernel;
+    ignis_array array;
+    char path[300];
+    int i;
+    snprintf(path, sizeof path, "%s/file", test_folder);
+    test_write_file(path, "x", 1);
+    snprintf(folder, sizeof folder, "%s/file/cache", test_folder);
+    memset(&desc, 0, sizeof desc);
+    desc.source = "extern \"C\" __global__ void f(int *x) { x[0] = 1; }\n";
+    desc.entry = "f";
+    for (i = 0; i < 3; i++) { /* each setup warns once */
+        setup_in(NULL);
+        if (i == 0) {
+            CHECK_OK(ignis_kernel_free(ignis_kernel_compile(&desc)));
+        } else if (i == 1) {
+            array = test_array(1, 4);
+            CHECK_OK(ignis_array_fill(array, 2));
+            CHECK_OK(ignis_array_free(array));
+        } else {
+            ignis__kernels_state.cache_broken = true; /* the first program is not what is asked about */
+            kernel = ignis_kernel_compile(&desc);
+            ignis__kernels_state.cache_broken = false;
+            desc.entry = "f";
+            desc.source = "extern \"C\" __global__ void f(int *x) { x[0] = 2; }\n";
+            CHECK_OK(ignis_ticket_wait(ignis_kernel_reload(kernel, &desc)));
+            CHECK_OK(ignis_kernel_free(kernel));
+        }
+        CHECK_HAS(test_log_text(IGNIS_DIAG_CACHE_IO), calls[i]);
+        CHECK(strncmp(test_log_text(IGNIS_DIAG_CACHE_IO), calls[i], strlen(calls[i])) == 0);
+        CHECK_OK(ignis_shutdown());
+    }
+}
+
 TEST(a_folder_that_cannot_be_written_is_a_warning)
 {
     NEEDS_POSIX("modes of folders");

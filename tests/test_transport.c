@@ -437,8 +437,10 @@ static void share_what_cannot_be(void)
     CHECK_MESSAGE_HAS("ignis_ipc_array");
     CHECK_INT(info_of(plain).ref_count, 0);
     wrap.ptr = ignis_array_device_ptr(plain); /* what the driver knows as a part of something */
+    wrap.tag = "borrowed";
     wrapped = ignis_array_create(&wrap);
     CHECK_STATUS(ignis_transport_export_handle(vmm, wrapped, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
+    CHECK_MESSAGE_HAS("'borrowed' ");
     drop(wrapped);
     CHECK_INT(ignis__cuda.cuMemAlloc_v2(&odd, 4096), 0); /* a block with neighbours */
     wrap.ptr = (void *)(uintptr_t)odd;
