@@ -17955,8 +17955,9 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
         ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", w->shared + 7, at, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
         ignis__map_add(t, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
-    else if (kept)
-        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
+    else if (kept) /* the largest and the sum: their logarithm would be rounded, and with it all that gradients are made from */
+        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n", w->shared + 7, at, state,
+                       w->shared + 7, w->shared + 4, at, state);
     ignis__map_add_store(w, k, 1, true, at);
     ignis__map_add(t, "        }\n");
 }
@@ -24875,12 +24876,37 @@ static void ignis__map_backward_record(const char *call, const ignis__map_rule *
             ignis__request_builtin((ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
 }
 
+/*  Of a logsumexp: the gradient that comes in over the sum, whose exponentials begin at what is kept, the largest. Null after a failure. */
+static ignis__array *ignis__map_over_sum(ignis__op *op, const ignis__map_rule *p)
+{
+    ignis__array *kept = op->in[p->kept_saved], *out = ignis__op_new(op, &p->given, kept->dtype);
+    ignis__map_run run = IGNIS__ZERO;
+    run.formula = ignis__formula_get(op->work.call, "g/s", "g, s", 2, 0);
+    op->ok = op->ok && run.formula;
+    run.shape = p->given;
+    run.used = 3;
+    run.input[0] = run.input[1] = &p->given;
+    run.dtype[0] = op->in[0]->dtype;
+    run.dtype[1] = kept->dtype;
+    run.address[0] = ignis__op_read(op, op->in[0]);
+    run.address[1] = ignis__op_read(op, kept) + (ignis__address)(kept->numel / 2 * ignis__dtypes[kept->dtype].size);
+    run.outs = 1;
+    run.out[0] = kept->dtype;
+    run.to[0] = ignis__op_write(op, out);
+    if (op->ok) {
+        ignis__map_record_run(op->work.call, &run);
+        op->ok = ignis__map_launch(&op->work, &run);
+    }
+    return op->ok ? out : NULL;
+}
+
 static ignis_status ignis__map_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
     const ignis__map_rule *p = (const ignis__map_rule *)args->params;
     ignis__array *gradients[IGNIS_MAX_INPUTS] = {NULL}, *made[IGNIS_MAX_INPUTS] = {NULL};
     uint32_t needed = 0, all = 0;
+    ignis__array *given;
     ignis__map_needs needs;
     ignis__map_run run = IGNIS__ZERO;
     ignis__op op;
@@ -24888,9 +24914,12 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     bool wide = false, fused, apart = false;
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
+    given = p->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__map_over_sum(&op, p) : op.in[0];
+    if (!given)
+        return ignis__op_give(&op, args, p->count, gradients);
     run.formula = p->formula;
     run.shape = p->shape;
-    run.dtype[count] = op.in[0]->dtype;
+    run.dtype[count] = given->dtype;
     run.input[count] = &p->given;
     run.factor = p->factor;
     for (i = 0; i < count; i++) {
@@ -24939,7 +24968,7 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     }
     for (i = 0; i <= count; i++)
         if (needed && (run.used >> i & 1) && run.input[i])
-            run.address[i] = ignis__op_read(&op, i == count ? op.in[0] : op.in[p->saved[i]]);
+            run.address[i] = ignis__op_read(&op, i == count ? given : op.in[p->saved[i]]);
     if (op.ok && needed)
         op.ok = ignis__map_launch(&op.work, &run);
     for (i = 0; i < p->count && op.ok; i++) {
@@ -25192,7 +25221,8 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         rule.factor = 1 / run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
             ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || reducer == IGNIS_REDUCE_LOGSUMEXP)) {
-            aside = ignis__op_new(&op, &kept, ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
+            aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1, ignis__shape_product(&kept, 0, kept.ndim),
+                                       ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
             run.kept_to = ignis__op_write(&op, aside);
             rule.kept_saved = 1 + op.saved_count;

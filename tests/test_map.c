@@ -179,6 +179,58 @@ TEST(logsumexp_of_minus_infinity)
         }
 }
 
+/*  What all elements have in common has no part in the gradient, however large: along rows (0), columns (1), and all of them (2), also in parts. */
+static void check_logsumexp_offset(ignis_dtype dtype, double offset, int64_t rows, int64_t n, int dims)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_reduce_desc desc = {{1}, 1, false};
+    int64_t count = rows * n, groups = dims == 0 ? rows : dims == 1 ? n : 1, k;
+    double *x = (double *)calloc((size_t)count, sizeof *x), *most = (double *)calloc((size_t)groups, sizeof *most),
+           *sum = (double *)calloc((size_t)groups, sizeof *sum), *xs, *got;
+    int64_t *group = (int64_t *)calloc((size_t)count, sizeof *group);
+    ignis_tensor in, y;
+    for (k = 0; k < count; k++) {
+        group[k] = dims == 0 ? k / n : dims == 1 ? k % n : 0;
+        x[k] = offset + 2 * noise(3, k);
+    }
+    in = tensor_of(x, IGNIS_SHAPE(rows, n), dtype, true);
+    xs = tensor_values(in);
+    for (k = 0; k < groups; k++)
+        most[k] = -INFINITY;
+    for (k = 0; k < count; k++)
+        most[group[k]] = xs[k] > most[group[k]] ? xs[k] : most[group[k]];
+    for (k = 0; k < count; k++)
+        sum[group[k]] += x[k] = exp(xs[k] - most[group[k]]);
+    for (k = 0; k < count; k++)
+        x[k] /= sum[group[k]];
+    desc.dims[0] = dims == 0;
+    y = ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "in", IGNIS_INPUTS(in), dims == 2 ? NULL : &desc);
+    CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+    got = array_values(ignis_tensor_grad(in));
+    check_each(__LINE__, "gradient of logsumexp", dtype, n, got, x, count,
+               dtype == IGNIS_F64   ? 1e-12
+               : dtype == IGNIS_F32 ? 2e-5
+               : dtype == IGNIS_F16 ? 2e-3
+                                    : 1e-2,
+               1e-4);
+    free(x), free(most), free(sum), free(xs), free(got), free(group);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(logsumexp_of_an_offset)
+{
+    static const double offsets[] = {100, -1e4, 1e8, -1e20};
+    ignis_dtype dtype;
+    int o, dims;
+    SETUP(NULL);
+    for (dtype = IGNIS_F16; dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1))
+        for (o = 0; o < (dtype == IGNIS_F16 ? 2 : 4); o++)
+            for (dims = 0; dims < 3; dims++) {
+                check_logsumexp_offset(dtype, offsets[o], 3, 4, dims);
+                check_logsumexp_offset(dtype, offsets[o], 2, 9001, dims);
+            }
+}
+
 /*  The short functions of 16-bit results: one rounding to f16, 2^-11, and their own error, below 2^-14. */
 TEST(short_functions)
 {
