@@ -4013,7 +4013,7 @@ static bool ignis__wire_ask(ignis__trouble *trouble, ignis__wire *wire, int type
 }
 
 /*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim. *again: it may go better at
-    the next attempt. */
+    the next attempt, as whatever somebody says who has not proven that ends nothing: another may listen there soon. */
 static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *secret,
                               const void *claim, size_t size, const ignis__until *until, bool *again)
 {
@@ -4021,6 +4021,7 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
     const unsigned char *body;
     ignis__name_record record;
     ignis__head head;
+    bool proven = false;
     *again = true;
     if (!secret) { /* read after connecting: a server that is replaced meanwhile has another one */
         if (!ignis__name_file_read(name_path, &record, sizeof record))
@@ -4035,17 +4036,20 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
         return false;
     if (!ignis__random_bytes(wire->nonces[0], IGNIS__NONCE))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
-    if (!ignis__wire_ask(trouble, wire, IGNIS__HEAD_HELLO, wire->nonces[0], IGNIS__NONCE, until, again))
+    if (!ignis__wire_ask(trouble, wire, IGNIS__HEAD_HELLO, wire->nonces[0], IGNIS__NONCE, until, again)) {
+        *again = *again || trouble->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
         return false;
+    }
     head = ignis__head_of(wire);
     body = wire->inbox + sizeof head;
     if (head.type == IGNIS__HEAD_CHALLENGE && head.size == IGNIS__NONCE + sizeof proof) {
         memcpy(wire->nonces[1], body, IGNIS__NONCE);
         ignis__wire_proof(wire, secret ? secret : record.secret, true, NULL, 0, proof);
         if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
-            *again = !secret || strchr(wire->path, ',') != NULL; /* it may be replaced meanwhile, or another one of several hosts */
+            *again = true;
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
         }
+        proven = true;
         ignis__inbox_next(wire);
         ignis__wire_proof(wire, secret ? secret : record.secret, false, claim, size, message);
         memcpy(message + sizeof proof, claim, size);
@@ -4053,11 +4057,15 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
             return false;
         head = ignis__head_of(wire);
     }
-    if (head.type == IGNIS__HEAD_WELCOME) {
+    if (proven && head.type == IGNIS__HEAD_WELCOME) {
         ignis__inbox_next(wire);
         ignis__wire_proven(wire);
         return true;
     }
+    *again = !proven;
+    if (!proven)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "whoever listens at %s answers without a proof of our token%s%.*s",
+                                  wire->path, head.size ? ": " : "", head.size < 100 ? (int)head.size : 100, (const char *)body);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away%s%.*s", wire->path,
                               head.size ? ": " : "", head.size < 256 ? (int)head.size : 256, (const char *)body);
 }
@@ -4068,9 +4076,10 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
                                                     size_t capacity, const ignis__until *until)
 {
     int attempt;
+    bool warned = false;
     for (attempt = 0;; attempt++) {
         ignis__wire *wire = ignis__wire_make(trouble, kind, path);
-        bool again = false;
+        bool again = false, stranger;
         if (!wire)
             return NULL;
         wire->attempt = attempt;
@@ -4085,7 +4094,11 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
             ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", last.why);
             return NULL;
         }
-        ignis__sleep_us(5000);
+        stranger = secret && trouble->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
+        if (stranger && !warned)
+            ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline", trouble->why);
+        warned = warned || stranger;
+        ignis__sleep_us(stranger ? 100000 : 5000);
     }
 }
 

@@ -797,7 +797,7 @@ static void say(ignis__wire *wire, const void *bytes, size_t size)
 /*  One who comes with the ranks' token or another one, says that it is a rank, and hears what there is against it. */
 static void refused(const ignis__address_of *address, int rank, int size, bool other, const char *part)
 {
-    const ignis__until until = ignis__until_in(5000000000);
+    const ignis__until until = ignis__until_in(other ? 300000000 : 5000000000); /* another token is tried until then */
     unsigned char secret[32];
     ignis__job_rank claim;
     ignis__trouble trouble;
@@ -854,6 +854,80 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     ignis__wire_free(half);
     folder_end();
 }
+
+#ifndef _WIN32
+/*  Somebody who listens where rank 0 should, and answers every connection with the same. */
+typedef struct impostor {
+    pthread_t thread;
+    int fd;
+    int type;         /* of a head that comes first; -1: none */
+    const char *says; /* what comes then */
+    int came;
+} impostor;
+
+static void *impostor_serve(void *context)
+{
+    impostor *self = (impostor *)context;
+    for (;;) {
+        unsigned char hello[256], answer[512];
+        ignis__head head;
+        size_t size = strlen(self->says), at = 0;
+        int fd = accept(self->fd, NULL, NULL);
+        if (fd < 0)
+            return NULL;
+        self->came++;
+        memset(&head, 0, sizeof head);
+        head.magic = IGNIS__WIRE_MAGIC;
+        head.version = IGNIS__WIRE_VERSION;
+        head.type = (uint16_t)self->type;
+        head.size = (uint32_t)size;
+        if (self->type >= 0)
+            memcpy(answer, &head, at = sizeof head);
+        memcpy(answer + at, self->says, size);
+        (void)!recv(fd, hello, sizeof hello, 0);
+        (void)!send(fd, answer, at + size, MSG_NOSIGNAL);
+        ignis__sleep_us(20000);
+        close(fd);
+    }
+}
+
+/*  Whatever a stranger says at rank 0's port, it ends nothing, and reaches no log as it is. */
+TEST(a_strangers_word_ends_nothing)
+{
+    static const struct {
+        int type;
+        const char *says;
+    } words[] = {{IGNIS__HEAD_REFUSED, "\x1b[2J\x1b]0;owned\x07 go\naway\r\xff"},
+                 {IGNIS__HEAD_REFUSED, ""},
+                 {IGNIS__HEAD_WELCOME, ""},
+                 {IGNIS__HEAD_WELCOME, "come in"},
+                 {IGNIS__HEAD_CHALLENGE, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+                 {IGNIS__HEAD_CHALLENGE, "short"},
+                 {-1, "HTTP/1.1 400 Bad Request\r\n\r\n\x1b[31m"}};
+    char text[64], shown[2048];
+    int i, k, port;
+    environment("IGNIS_COMM_TOKEN=sesame");
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(words); i++) {
+        impostor self;
+        memset(&self, 0, sizeof self);
+        self.fd = listener(&port);
+        self.type = words[i].type;
+        self.says = words[i].says;
+        pthread_create(&self.thread, NULL, impostor_serve, &self);
+        snprintf(text, sizeof text, "127.0.0.1:%d", port);
+        init_fails(1, 2, text, 0.4, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+        snprintf(shown, sizeof shown, "%.1000s%.1000s", test__message, test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE));
+        for (k = 0; shown[k]; k++)
+            CHECK((unsigned char)shown[k] >= 0x20 && (unsigned char)shown[k] < 0x7f);
+        shutdown(self.fd, SHUT_RDWR);
+        close(self.fd);
+        pthread_join(self.thread, NULL);
+        CHECK(self.came > 1); /* it was tried again */
+    }
+    environment_clear();
+}
+#endif
 
 TEST(a_second_process_of_a_rank_is_turned_away)
 {

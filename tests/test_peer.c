@@ -127,12 +127,13 @@ typedef struct meeting_end {
     char path[200];
     ignis__trouble trouble;
     ignis__wire *wire;
+    bool other; /* than the listener's: tried until it is late */
 } meeting_end;
 
 static void *come(void *data)
 {
     meeting_end *end = (meeting_end *)data;
-    const ignis__until until = ignis__until_in(5000000000);
+    const ignis__until until = ignis__until_in(end->other ? 250000000 : 5000000000);
     end->wire = ignis__wire_connect(&end->trouble, end->listener->kind, end->path, NULL, end->secret, "claim", 5, 100, &until);
     return NULL;
 }
@@ -159,13 +160,15 @@ TEST(both_sides_prove_that_they_know_the_secret)
     CHECK(ignis__listener_open("test", &trouble, listener, NULL, secret));
 #endif
     end.secret = other;
+    end.other = true;
     pthread_create(&thread, NULL, come, &end);
     CHECK(!ignis__listener_next("test", &trouble, listener, &soon));
     pthread_join(thread, NULL);
     CHECK(!end.wire);
     CHECK_HAS(end.trouble.why, "another token");
-    CHECK_INT(listener->refused, 1);
+    CHECK(listener->refused >= 1);
     end.secret = secret;
+    end.other = false;
     pthread_create(&thread, NULL, come, &end);
     wire = ignis__listener_next("test", &trouble, listener, &until);
     REQUIRE(wire != NULL);
