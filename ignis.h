@@ -5514,6 +5514,7 @@ typedef struct ignis__outer_call {
 typedef struct ignis__thread {
     ignis__record record;            /* the first failure */
     ignis_status latest;             /* of the last one, recorded or not */
+    uint64_t failures;               /* so many were reported */
     char *latest_message;            /* from malloc; null: it is that of the first, or there was no memory for it */
     ignis__aside *aside;             /* from malloc, the innermost one */
     int depth;                       /* ignis_status_begin calls that have not ended */
@@ -5743,6 +5744,7 @@ static ignis_status ignis__record_adopt(const ignis__record *record)
     ignis__thread *thread = &ignis__this_thread;
     ignis_status status = record->status;
     thread->latest = status;
+    thread->failures += !thread->quiet;
     ignis__thread_watch(thread);
     if (thread->record.status == IGNIS_OK) {
         thread->record = *record;
@@ -5820,6 +5822,14 @@ static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_ca
     }
     if (*before == ',')
         ignis__text_add(text, ")");
+}
+
+/*  What a call ends with that gives something back: with the failure that came up meanwhile, if one did, although what was to end has ended. */
+static uint64_t ignis__failures(void) { return ignis__this_thread.failures; }
+static ignis_status ignis__ended(uint64_t failures_before, bool ok)
+{
+    const ignis__thread *thread = &ignis__this_thread;
+    return ok && thread->failures == failures_before ? IGNIS_OK : thread->latest;
 }
 
 IGNIS__PRINTF(2, 0)
@@ -6881,14 +6891,21 @@ static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
     return item;
 }
 
+/*  Fills an item that was taken with all of another one but its slot, which others look at in one that is not live, too. */
+IGNIS__MAYBE_UNUSED static void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
+{
+    memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot), pool->item_size - sizeof(ignis__slot));
+}
+
 /*  Gives the item a handle, by which others see it, and as many holds. */
 static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
-    slot->handle = generation << 32 | (uint64_t)pool->kind << IGNIS__SLOT_BITS | slot->index;
-    ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds);
-    return slot->handle;
+    uint64_t handle = generation << 32 | (uint64_t)pool->kind << IGNIS__SLOT_BITS | slot->index;
+    slot->handle = handle;
+    ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds); /* from here on it is everybody's, and may be another's */
+    return handle;
 }
 
 static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
@@ -7287,19 +7304,27 @@ typedef struct ignis__binding {
     bool pushed;
 } ignis__binding;
 
+/*  Makes the device's context that of the thread. Returns what the driver says, of the call *what. */
+static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
+{
+    void *current = NULL;
+    int error;
+    binding->pushed = false;
+    *what = "cuCtxGetCurrent";
+    if ((error = IGNIS__CUDA(cuCtxGetCurrent, (&current))) != 0 || current == device->context)
+        return error;
+    *what = current ? "cuCtxPushCurrent" : "cuCtxSetCurrent";
+    error = current ? IGNIS__CUDA(cuCtxPushCurrent_v2, (device->context)) : IGNIS__CUDA(cuCtxSetCurrent, (device->context));
+    binding->pushed = current && error == 0;
+    return error;
+}
+
 /*  A thread without a context gets this one and keeps it, as with cudart; one that has another gets that back. */
 static bool ignis__context_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
-    void *current = NULL;
-    binding->pushed = false;
-    if (IGNIS__CUDA_FAILED(call, device, cuCtxGetCurrent, (&current)))
-        return false;
-    if (current == device->context)
-        return true;
-    if (!current)
-        return !IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context));
-    binding->pushed = !IGNIS__CUDA_FAILED(call, device, cuCtxPushCurrent_v2, (device->context));
-    return binding->pushed;
+    const char *what;
+    int error = ignis__context_try(device, binding, &what);
+    return error == 0 || ignis__cuda_fail(call, device, what, error) == IGNIS_OK;
 }
 
 IGNIS__ONE_COPY static void ignis__context_leave(const ignis__binding *binding)
@@ -7345,6 +7370,16 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
             return false;
     }
     return ignis__context_enter(call, device, binding);
+}
+
+/*  Enters an opened device to give something back, which must not fail for one call of the driver: it is tried again. False, and nothing reported,
+    after a fault. */
+static bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
+{
+    const char *what;
+    if (ignis__devices_lost())
+        return false;
+    return ignis__context_try(device, binding, &what) == 0 || ignis__context_enter(call, device, binding);
 }
 
 static void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
@@ -8297,6 +8332,7 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
 IGNIS_API ignis_status ignis_event_free(ignis_event handle)
 {
     static const char call[] = "ignis_event_free";
+    const uint64_t failures = ignis__failures();
     ignis__event *event;
     bool live;
     if (!handle.id)
@@ -8308,7 +8344,7 @@ IGNIS_API ignis_status ignis_event_free(ignis_event handle)
     if (!live)
         ignis__fail_stale(call, &ignis__events, handle.id);
     ignis__event_drop(event);
-    return live ? IGNIS_OK : ignis__failed();
+    return ignis__ended(failures, live);
 }
 
 IGNIS__COLD static void ignis__events_close(const char *call)
@@ -9469,7 +9505,7 @@ static ignis_status ignis__pinned_end(const char *call, ignis__device *device, v
     bool entered, ok;
     if (ignis__devices_lost())
         return IGNIS_OK;
-    entered = ignis__device_enter(call, device, &binding);
+    entered = ignis__device_enter_to_give(call, device, &binding);
     ok = entered && ignis__device_wait(call, device);
     if (memory && IGNIS__CUDA_FAILED(call, device, cuMemFreeHost, (memory)))
         ok = false;
@@ -10226,7 +10262,7 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
     ignis__spare_event *last = NULL;
     ignis__binding binding, other;
-    bool entered = !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
+    bool entered = ignis__device_enter_to_give(call, storage->device, &binding);
     bool listed = ignis__atomic_load(&storage->listed) != 0; /* no other thread can see it if not */
     int i, count = 0;
     if (listed)
@@ -10242,7 +10278,7 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     if (listed)
         ignis__mutex_unlock(&storage->lock);
     while (count-- > 0) {
-        if (!ignis__devices_lost() && ignis__device_enter(call, unordered[count], &other)) {
+        if (ignis__device_enter_to_give(call, unordered[count], &other)) {
             (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
             ignis__device_leave(&other);
         }
@@ -10763,6 +10799,7 @@ IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const i
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
+    const uint64_t failures = ignis__failures();
     ignis__array *array;
     ignis_owner owner;
     int ref_count = 0;
@@ -10789,7 +10826,8 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
     ignis__array_unlock(array);
     if (ref_count) /* without its lock, which who holds it takes behind others */
         ignis__fail_referenced(call, array, owner, ref_count);
-    return ignis__array_end(call, array, ok);
+    (void)ignis__array_end(call, array, ok);
+    return ignis__ended(failures, ok);
 }
 
 IGNIS_API ignis_status ignis_array_free(ignis_array array) { return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS); }
@@ -11847,7 +11885,7 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         ignis__mutex_unlock(&device->lock);
         if (!foreign || !found)
             continue;
-        entered = ignis__device_enter(call, device, &binding);
+        entered = ignis__device_enter_to_give(call, device, &binding);
         if (!entered && !ignis__atomic_load(&ignis__devices_fault))
             return ignis__failed(); /* nothing is forgotten, as nothing can be waited for */
         ignis__mutex_lock(&device->lock);
@@ -13776,7 +13814,7 @@ IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
 static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
-    bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, device, &binding);
+    bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, device, &binding);
     if (entered)
         (void)ignis__device_finish(device);
     if (lost)
@@ -14505,6 +14543,7 @@ IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
 IGNIS__COLD IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
 {
     static const char call[] = "ignis_kernel_free";
+    const uint64_t failures = ignis__failures();
     ignis__kernel *kernel;
     bool live;
     if (!handle.id)
@@ -14520,7 +14559,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
     if (!live)
         ignis__fail_stale(call, &ignis__kernels, handle.id);
     ignis__kernel_drop(call, kernel);
-    return live ? IGNIS_OK : ignis__failed();
+    return ignis__ended(failures, live);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
@@ -19966,6 +20005,7 @@ static bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
 IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
 {
     static const char call[] = "ignis_tensor_release";
+    const uint64_t failures = ignis__failures();
     ignis__tensor *tensor;
     ignis_status status = IGNIS_OK;
     if (!handle.id)
@@ -19976,7 +20016,7 @@ IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
     if (!ignis__tensor_end_handle(call, tensor))
         status = ignis__fail(IGNIS_DIAG_TENSOR_FREED, call, "another thread has released the tensor");
     ignis__tensor_drop(call, tensor);
-    return status;
+    return status == IGNIS_OK ? ignis__ended(failures, true) : status;
 }
 
 /*  Releases what a call has made; no handle: nothing. */
@@ -20050,7 +20090,8 @@ static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
 
 IGNIS_API ignis_status ignis_scope_end(ignis_scope scope)
 {
-    return ignis__scope_end("ignis_scope_end", scope, 0) ? IGNIS_OK : ignis__failed();
+    const uint64_t failures = ignis__failures();
+    return ignis__ended(failures, ignis__scope_end("ignis_scope_end", scope, 0));
 }
 
 IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor)
@@ -20452,6 +20493,14 @@ IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__arra
 
 /* --- gradients that add up ----------------------------------------------------------------------------------------------- */
 
+/*  Gives a private array another shape of as many elements; audits and pictures of memory look at it meanwhile. */
+static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape)
+{
+    ignis__mutex_lock(&array->slot.lock);
+    ignis__shape_copy(&array->shape, shape);
+    ignis__array_unlock(array);
+}
+
 /*  Whether nobody but the caller, by one claim, can see the array or its memory. */
 static bool ignis__array_is_private(ignis__array *array)
 {
@@ -20588,7 +20637,7 @@ static bool ignis__gradient_follow(const char *call, ignis__array *grad)
 /*  Makes a claimed and private array the gradient of an entered leaf that has none yet. */
 static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
-    ignis__shape_copy(&grad->shape, &leaf->shape);
+    ignis__array_set_shape(grad, &leaf->shape);
     (void)ignis__gradient_follow(call, grad); /* nothing comes before the first */
     ignis__mutex_lock(&leaf->slot.lock);
     leaf->grad = grad;
@@ -21104,7 +21153,7 @@ static bool ignis__walk_shape(const ignis__walk *walk, ignis__node *node)
     if (ignis__shape_same(&node->grad->shape, shape))
         return true;
     if (ignis__array_is_private(node->grad)) {
-        ignis__shape_copy(&node->grad->shape, shape);
+        ignis__array_set_shape(node->grad, shape);
         return true;
     }
     view = ignis__array_adopt(walk->call, ignis__array_view(walk->call, node->grad, shape, node->grad->numel, 0));
@@ -21442,6 +21491,7 @@ IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
 IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
 {
     static const char call[] = "ignis_tape_clear";
+    const uint64_t failures = ignis__failures();
     ignis__tensor_thread *thread;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -21449,7 +21499,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
     if (thread->walk)
         return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
     ignis__tape_clear(call, thread->tape);
-    return IGNIS_OK;
+    return ignis__ended(failures, true);
 }
 
 IGNIS_API int64_t ignis_tape_length(void)
@@ -21471,11 +21521,16 @@ IGNIS_API int64_t ignis_tape_length(void)
 static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs, int count,
                                           void *user_data)
 {
+    const uint64_t failures = ignis__failures();
     ignis__frame frame;
     ignis_tensor output;
     ignis__frame_begin(&frame, call, NULL, no_grad);
     output = fn(inputs, count, user_data);
-    return ignis__frame_end(&frame) ? output : ignis__no_tensor();
+    if (!ignis__frame_end(&frame))
+        return ignis__no_tensor();
+    if (!output.id && ignis__failures() == failures)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "the function returned no tensor, and says no reason; it has to return one");
+    return output;
 }
 
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
@@ -21734,7 +21789,7 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
     ok = ok && output.id && ignis_tensor_query(output, &info) == IGNIS_OK;
     if (ok) {
         numel = ignis_array_numel(info.data);
-        numbers = (double *)ignis__alloc(sizeof *numbers * (size_t)(numel + 1));
+        numbers = (double *)ignis__alloc_for(check->call, sizeof *numbers * (size_t)(numel + 1));
         weights = ignis_array_clone(info.data);
         ok = numbers && weights.id;
         for (i = 0; ok && i < numel; i++)
@@ -30925,7 +30980,6 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
     const ignis_schedule_desc *schedule = &given->schedule;
     const double no_limit = 1e300;
     ignis__optimizer *optimizer;
-    ignis__slot slot;
     ignis_loss_scale_desc *scale = &given->scale;
     if (scale->initial == 0)
         memset(scale, 0, sizeof *scale); /* no interval: no step looks at the gradients */
@@ -30964,9 +31018,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
     optimizer = (ignis__optimizer *)ignis__pool_take(call, &ignis__optimizers);
     if (!optimizer)
         return handle;
-    slot = optimizer->slot;
-    *optimizer = *given;
-    optimizer->slot = slot;
+    ignis__pool_fill(&ignis__optimizers, optimizer, given);
     if (!ignis__optimizer_start(call, optimizer)) {
         ignis__pool_give(&ignis__optimizers, optimizer);
         return handle;
@@ -31051,6 +31103,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
 IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
 {
     static const char call[] = "ignis_optimizer_free";
+    const uint64_t failures = ignis__failures();
     ignis__optimizer *optimizer;
     bool live;
     if (!handle.id)
@@ -31060,7 +31113,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
         return ignis__failed();
     live = ignis__handle_kill(optimizer);
     ignis__optimizer_drop(call, optimizer);
-    return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
+    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
 }
 
 /*  Ends every optimizer; for ignis_shutdown, before tensors end. */
@@ -31728,11 +31781,10 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     bool lost = ignis__devices_lost(), entered;
     if (!ignis__pool_drop(graph))
         return;
-    entered = !lost && ignis__device_enter(call, device, &binding);
+    entered = ignis__device_enter_to_give(call, device, &binding);
     if (entered)
         (void)ignis__device_finish(device);
-    if (entered || lost)
-        ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec);
+    ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec); /* where the device cannot be entered, too */
     if (entered)
         ignis__device_leave(&binding);
     ignis__pool_give(&ignis__graphs, graph);
@@ -31842,6 +31894,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 IGNIS__COLD IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_free";
+    const uint64_t failures = ignis__failures();
     ignis__graph *graph;
     ignis_status status = IGNIS_OK;
     if (!handle.id)
@@ -31854,7 +31907,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
     else if (!ignis__handle_kill(graph))
         status = ignis__fail(IGNIS_DIAG_GRAPH_FREED, call, "another thread has freed the graph");
     ignis__graph_drop(call, graph);
-    return status;
+    return status == IGNIS_OK ? ignis__ended(failures, true) : status;
 }
 
 static void ignis__graphs_close(const char *call)
@@ -36908,6 +36961,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
 IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenizer)
 {
     static const char call[] = "ignis_tokenizer_free";
+    const uint64_t failures = ignis__failures();
     ignis_status status = IGNIS_OK;
     ignis__tokenizer *held;
     if (!tokenizer.id)
@@ -36918,7 +36972,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenize
     if (!ignis__handle_kill(held))
         status = ignis__fail(IGNIS_DIAG_TOKENIZER_FREED, call, "another thread has freed the tokenizer");
     ignis__tokenizer_drop(held);
-    return status;
+    return status == IGNIS_OK ? ignis__ended(failures, true) : status;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_tokenizer_info *info)
@@ -45244,12 +45298,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *d
 static bool ignis__model_publish(const char *call, ignis__model *read, ignis_model *handle)
 {
     ignis__model *model = (ignis__model *)ignis__pool_take(call, &ignis__models);
-    ignis__slot slot;
     if (!model)
         return false;
-    slot = model->slot;
-    *model = *read;
-    model->slot = slot;
+    ignis__pool_fill(&ignis__models, model, read);
     handle->id = ignis__pool_publish(&ignis__models, model);
     return true;
 }
@@ -45297,6 +45348,7 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
 IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
 {
     static const char call[] = "ignis_model_free";
+    const uint64_t failures = ignis__failures();
     ignis__model *model;
     bool live;
     if (!handle.id)
@@ -45306,7 +45358,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
         return ignis__failed();
     live = ignis__handle_kill(model);
     ignis__model_drop(call, model);
-    return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
+    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_model_info *info)
@@ -46715,6 +46767,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_merge(ignis_lora handle)
 IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
 {
     static const char call[] = "ignis_lora_free";
+    const uint64_t failures = ignis__failures();
     ignis__lora *lora;
     bool live;
     if (!handle.id)
@@ -46724,7 +46777,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
         return ignis__failed();
     live = ignis__lora_end(lora);
     ignis__lora_drop(call, lora);
-    return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
+    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
 }
 
 /* ===============================================================================================================
@@ -47564,7 +47617,7 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
     ignis__array **array;
     ignis__grammar *grammar;
     ignis__binding binding;
-    bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
+    bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, e->device, &binding);
     int i;
     if (entered)
         (void)ignis__device_finish(e->device);
@@ -49163,6 +49216,7 @@ IGNIS_API ignis_status ignis_sequence_grammar(ignis_sequence sequence, const cha
 IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
 {
     static const char call[] = "ignis_sequence_free";
+    const uint64_t failures = ignis__failures();
     ignis__sequence *s;
     bool live;
     if (!sequence.id)
@@ -49172,7 +49226,7 @@ IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
         return ignis__failed();
     live = ignis__handle_kill(s);
     ignis__sequence_drop(call, s);
-    return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
+    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
 }
 
 /* --- text out --------------------------------------------------------------------------------------------------------------- */
@@ -50110,7 +50164,7 @@ static void ignis__external_release(void *ptr, void *user_data)
     ignis__external *external = (ignis__external *)user_data;
     ignis__binding binding;
     (void)ptr;
-    if (!ignis__devices_lost() && ignis__device_enter("ignis_array_free", external->device, &binding)) {
+    if (ignis__device_enter_to_give("ignis_array_free", external->device, &binding)) {
         ignis__external_close(external);
         ignis__device_leave(&binding);
     }
@@ -50301,7 +50355,7 @@ static void ignis__fence_drop(const char *call, ignis__fence *fence)
     bool entered;
     if (!ignis__pool_drop(fence))
         return;
-    entered = !ignis__devices_lost() && ignis__device_enter(call, fence->device, &binding);
+    entered = ignis__device_enter_to_give(call, fence->device, &binding);
     while (fence->uses) {
         ignis__fence_use *use = fence->uses;
         fence->uses = use->next;
@@ -50376,6 +50430,7 @@ IGNIS_API ignis_status ignis_fence_signal(ignis_fence fence, uint64_t value)
 IGNIS__COLD IGNIS_API ignis_status ignis_fence_free(ignis_fence handle)
 {
     static const char call[] = "ignis_fence_free";
+    const uint64_t failures = ignis__failures();
     ignis__fence *fence;
     bool live;
     if (!handle.id)
@@ -50387,7 +50442,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_fence_free(ignis_fence handle)
     if (!live)
         ignis__fail_stale(call, &ignis__fences, handle.id);
     ignis__fence_drop(call, fence);
-    return live ? IGNIS_OK : ignis__failed();
+    return ignis__ended(failures, live);
 }
 
 IGNIS__COLD static void ignis__fences_close(const char *call)
@@ -50622,7 +50677,7 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     ignis__binding binding;
     uint64_t index = 0;
     while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
-        bool entered = !ignis__devices_lost() && ignis__device_enter(call, buffer->device, &binding);
+        bool entered = ignis__device_enter_to_give(call, buffer->device, &binding);
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
         if (buffer->storage && !ignis__gl_return(call, buffer)) {
             ignis__storage_drop(call, buffer->storage);

@@ -1609,7 +1609,7 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     bool entered;
     if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
         return;
-    entered = !ignis__devices_lost() && ignis__device_enter(call, memory->device, &binding);
+    entered = ignis__device_enter_to_give(call, memory->device, &binding);
     (void)IGNIS__VMM_UNDONE(call, memory->device, cuMemRelease, (memory->handle), "releasing %s", ignis__bytes_write(memory->size).text);
     if (entered)
         ignis__device_leave(&binding);
@@ -1752,7 +1752,7 @@ static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
 static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
-    bool entered = !ignis__devices_lost() && ignis__device_enter(call, block->device, &binding);
+    bool entered = ignis__device_enter_to_give(call, block->device, &binding);
     ignis__vmm_unplace(call, block);
     ignis__physical_drop(call, block->memory);
     if (entered)
@@ -1943,7 +1943,7 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
     bool entered;
     if (!ignis__pool_drop(range))
         return;
-    entered = !ignis__devices_lost() && ignis__device_enter(call, range->device, &binding);
+    entered = ignis__device_enter_to_give(call, range->device, &binding);
     while (range->mappings) {
         ignis__mapping *mapping = range->mappings;
         range->mappings = mapping->next;
@@ -2041,13 +2041,16 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
 IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
 {
     static const char call[] = "ignis_vmm_free";
+    const uint64_t failures = ignis__failures();
     ignis__vmm *vmm;
     if (!handle.id)
         return IGNIS_OK;
     vmm = ignis__vmm_hold(call, handle);
     if (!vmm)
         return ignis__failed();
-    return ignis__vmm_done(call, vmm, ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed"));
+    return ignis__ended(failures, ignis__vmm_done(call, vmm,
+                                                  ignis__handle_kill(vmm) ||
+                                                      ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed")) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2267,6 +2270,7 @@ static ignis__mapping **ignis__mapping_find_unused(const char *call, ignis__rang
 IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
 {
     static const char call[] = "ignis_vmm_unmap";
+    const uint64_t failures = ignis__failures();
     ignis__range *range = ignis__range_hold(call, handle);
     ignis__mapping *mapping, **at;
     ignis__binding binding;
@@ -2274,7 +2278,7 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
     bool ok = false, lost = ignis__devices_lost();
     if (!range)
         return ignis__failed();
-    if (!ignis__capture_refuses(call) && (lost || ignis__device_enter(call, range->device, &binding))) {
+    if (!ignis__capture_refuses(call) && (lost || ignis__device_enter_to_give(call, range->device, &binding))) {
         bool again = true;
         while (again && ignis__range_lock(call, range)) {
             at = ignis__mapping_find_unused(call, range, offset);
@@ -2292,7 +2296,7 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
             ignis__device_leave(&binding);
     }
     ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__ended(failures, ok);
 }
 
 /*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and arrays more. */
@@ -4075,6 +4079,7 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
                                                     const char *name_path, const unsigned char *secret, const void *claim, size_t size,
                                                     size_t capacity, const ignis__until *until)
 {
+    ignis__trouble word = IGNIS__ZERO; /* of who has proven nothing */
     int attempt;
     bool warned = false;
     for (attempt = 0;; attempt++) {
@@ -4087,6 +4092,8 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
             ignis__wire_room(trouble, wire, capacity))
             return wire;
         ignis__wire_free(wire);
+        if (!again && warned && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", word.why);
         if (!again)
             return NULL;
         if (ignis__until_slice(until, 1) == 0) {
@@ -4095,6 +4102,7 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
             return NULL;
         }
         stranger = secret && trouble->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
+        word = stranger ? *trouble : word;
         if (stranger && !warned)
             ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline", trouble->why);
         warned = warned || stranger;
@@ -6491,14 +6499,16 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
 IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
 {
     static const char call[] = "ignis_transport_destroy";
+    const uint64_t failures = ignis__failures();
     ignis__transport *transport;
     if (!handle.id)
         return IGNIS_OK;
     transport = ignis__transport_hold(call, handle);
+    bool live;
     if (!transport)
         return ignis__failed();
-    return ignis__transport_done(transport, ignis__transport_end(call, transport) ||
-                                                ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed"));
+    live = ignis__transport_end(call, transport) || ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
+    return ignis__ended(failures, ignis__transport_done(transport, live) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
@@ -7634,7 +7644,7 @@ static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
 {
     ignis__nccl_comm *nccl = (ignis__nccl_comm *)data;
     ignis__binding binding;
-    bool entered = !ignis__devices_lost() && ignis__device_enter("ignis_comm_destroy", nccl->device, &binding);
+    bool entered = ignis__device_enter_to_give("ignis_comm_destroy", nccl->device, &binding);
     (void)(nccl->aborts ? IGNIS__NCCL(ncclCommAbort, (nccl->ending)) : IGNIS__NCCL(ncclCommDestroy, (nccl->ending)));
     if (entered)
         ignis__device_leave(&binding);
@@ -7714,7 +7724,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     int error;
     if (!nccl)
         return;
-    if (nccl->comm && !ignis__devices_lost() && ignis__device_enter(call, nccl->device, &binding)) {
+    if (nccl->comm && ignis__device_enter_to_give(call, nccl->device, &binding)) {
         error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
         if (error == IGNIS__NCCL_IN_PROGRESS)
             error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
@@ -9910,7 +9920,7 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
     for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
         if (regions->block[i].memory)
             ignis__vmm_drop(call, &regions->block[i]);
-        if (regions->pinned[i] && !ignis__devices_lost() && ignis__device_enter(call, regions->device, &binding)) {
+        if (regions->pinned[i] && ignis__device_enter_to_give(call, regions->device, &binding)) {
             (void)IGNIS__CUDA_FAILED(call, regions->device, cuMemHostUnregister, (regions->host[i]));
             ignis__device_leave(&binding);
         }
@@ -9952,7 +9962,7 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     ignis__binding binding;
     (void)ptr;
     ignis__nccl_leave(call, memory->nccl);
-    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, memory->device, &binding)) {
+    if (memory->state && ignis__device_enter_to_give(call, memory->device, &binding)) {
         ignis__memory_give(call, memory->device, memory->state);
         ignis__device_leave(&binding);
     }
@@ -9969,7 +9979,7 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
     int i;
-    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
+    if (memory->state && ignis__device_enter_to_give(call, comm->device, &binding)) {
         (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
         if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(
@@ -10018,7 +10028,7 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
         ignis__binding binding;
-        bool entered = ignis__comm_programs.first[i] && !ignis__devices_lost() && ignis__device_enter(call, device, &binding);
+        bool entered = ignis__comm_programs.first[i] && ignis__device_enter_to_give(call, device, &binding);
         while (ignis__comm_programs.first[i]) {
             ignis__comm_program *program = ignis__comm_programs.first[i];
             ignis__comm_programs.first[i] = program->next;
@@ -10748,9 +10758,9 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
         ignis__making_report(&making);
     ignis__free(making.all);
     if (ok) {
-        handle.id = ignis__pool_publish(&ignis__comms, comm);
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
                     ignis__device_ordinal(comm->device), comm->reason);
+        handle.id = ignis__pool_publish(&ignis__comms, comm);
         return handle;
     }
     making.before = ignis__quiet_begin(); /* the first failure is the one reported */
@@ -12479,6 +12489,7 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_paralle
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
 {
     static const char call[] = "ignis_parallel_free";
+    const uint64_t failures = ignis__failures();
     ignis__parallel_state *parallel;
     bool live, ok;
     if (!handle.id)
@@ -12494,7 +12505,7 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
     ok = ignis__parallel_drop(call, parallel);
     if (!live)
         return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__ended(failures, ok);
 }
 
 #endif /* IGNIS_NO_TENSORS */

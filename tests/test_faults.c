@@ -332,6 +332,262 @@ TEST(each_host_allocation_and_all_after_it_fail) { sweep_host_memory(test_folder
 
 TEST(each_host_allocation_fails_once_without_a_cache) { sweep_host_memory("off", false); }
 
+/* --- every public call by itself ------------------------------------------------------------------------------------------ */
+
+/*  What a call works on, made beforehand. */
+typedef struct bench_of_calls {
+    ignis_array a, b;
+    ignis_tensor x, w, ids, doubles;
+    ignis_kernel kernel;
+    ignis_optimizer optimizer;
+    char path[400];
+} bench_of_calls;
+
+static ignis_tensor square(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_mul(inputs[0], inputs[0]);
+}
+
+static ignis_array new_array(ignis_shape shape)
+{
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = shape;
+    return ignis_array_create(&desc);
+}
+
+static bool fine(ignis_status status) { return status == IGNIS_OK; }
+static bool freed_array(ignis_array array) { return array.id && fine(ignis_array_free(array)); }
+static bool released(ignis_tensor tensor) { return tensor.id && fine(ignis_tensor_release(tensor)); }
+
+/*  A tensor, its backward, and its end. */
+static bool walked(ignis_tensor y)
+{
+    bool ok = y.id && fine(ignis_backward(y, ignis_tensor_data(y)));
+    return y.id ? released(y) && ok : ok;
+}
+
+/*  A call each, with what ends what it makes; false: a call has failed. What cannot be ended is told by the memory that stays. */
+static bool call_number(int which, const bench_of_calls *on)
+{
+    static float host[64];
+    static const int order[] = {1, 0};
+    const ignis_tensor *x = &on->x;
+    ignis_tensor pair[2], scale, made;
+    ignis_array array;
+    ignis_event event;
+    ignis_graph graph;
+    ignis_scope scope;
+    ignis_ticket ticket;
+    void *pointer;
+    bool ok;
+    pair[0] = pair[1] = on->x;
+    switch (which) {
+    case 0: return freed_array(new_array(IGNIS_SHAPE(4)));
+    case 1: return freed_array(ignis_array_clone(on->a));
+    case 2: return freed_array(ignis_array_reshape(on->a, IGNIS_SHAPE(64)));
+    case 3: return freed_array(ignis_array_slice(on->a, 0, 1, 2));
+    case 4: return fine(ignis_array_copy(on->b, on->a));
+    case 5: return fine(ignis_array_fill(on->a, 2));
+    case 6: return fine(ignis_array_zero(on->a));
+    case 7: return fine(ignis_array_add(on->b, on->a, on->a));
+    case 8: return fine(ignis_array_map(on->b, "x*2 + 1", IGNIS_ARRAYS(IGNIS_NAMED(x, on->a))));
+    case 9:
+        array = new_array(IGNIS_SHAPE(1));
+        ok = array.id && fine(ignis_array_reduce(array, IGNIS_REDUCE_SUM, "x", IGNIS_ARRAYS(IGNIS_NAMED(x, on->a))));
+        return array.id ? freed_array(array) && ok : ok;
+    case 10: return fine(ignis_array_to_host(on->a, host, IGNIS_F32, 64));
+    case 11: return fine(ignis_array_from_host(on->a, host, IGNIS_F32, 64));
+    case 12: ticket = ignis_array_to_host_async(on->a, host, IGNIS_F32, 64); return ticket.id && fine(ignis_ticket_wait(ticket));
+    case 13: ticket = ignis_array_from_host_async(on->a, host, IGNIS_F32, 64); return ticket.id && fine(ignis_ticket_wait(ticket));
+    case 14: pointer = ignis_stream_create(NULL); return pointer && fine(ignis_stream_free(pointer));
+    case 15: event = ignis_event_create(); return event.id && fine(ignis_event_free(event));
+    case 16:
+        event = ignis_event_create();
+        ok = event.id && fine(ignis_event_record(event, NULL)) && fine(ignis_event_wait(event));
+        return event.id ? fine(ignis_event_free(event)) && ok : ok;
+    case 17: pointer = ignis_host_alloc(1000); return pointer && fine(ignis_host_free(pointer));
+    case 18: {
+        ignis_launch launch = test_launch(1, 32);
+        ignis_arg args[2];
+        args[0] = ignis_arg_array(on->a), args[1] = ignis_arg_i32(64);
+        return fine(ignis_kernel_launch(on->kernel, &launch, args, 2));
+    }
+    case 19: {
+        ignis_kernel kernel = test_compile(source, "twice", NULL);
+        return kernel.id && fine(ignis_kernel_free(kernel));
+    }
+    case 20: return fine(ignis_synchronize());
+    case 21: return released(ignis_tensor_from_host(host, IGNIS_SHAPE(8, 8), NULL));
+    case 22: return released(ignis_tensor_ones(IGNIS_SHAPE(8, 8), NULL));
+    case 23: return released(ignis_tensor_randn(IGNIS_SHAPE(8, 8), NULL));
+    case 24: return released(ignis_tensor_from_array(on->a, false));
+    case 25: return released(ignis_detach(*x));
+    case 26: scope = ignis_scope_begin(); return scope.id && (ignis_relu(*x).id != 0) + fine(ignis_scope_end(scope)) == 2;
+    case 27:
+        made = ignis_relu(*x);
+        ok = made.id && fine(ignis_tape_clear());
+        return made.id ? released(made) && ok : ok;
+    case 28: return walked(ignis_matmul(*x, on->w));
+    case 29: return walked(ignis_softmax(*x));
+    case 30: return walked(ignis_map("x*x + 1", IGNIS_INPUTS(IGNIS_NAMED(x, *x))));
+    case 31: return walked(ignis_map_mean("x*x", IGNIS_INPUTS(IGNIS_NAMED(x, *x))));
+    case 32: return walked(ignis_concat(pair, 2, 0));
+    case 33: return walked(ignis_permute(*x, order, 2));
+    case 34: return walked(ignis_cross_entropy(*x, on->ids, NULL));
+    case 35: return walked(ignis_embedding(on->w, on->ids));
+    case 36: return walked(ignis_checkpoint(square, NULL, x, 1));
+    case 37: {
+        double error = ignis_gradcheck(square, NULL, &on->doubles, 1, NULL);
+        return error == error && ignis_status_last() == IGNIS_OK;
+    }
+    case 38: return fine(ignis_zero_grad(*x));
+    case 39: return fine(ignis_optimizer_step(on->optimizer));
+    case 40: {
+        ignis_optimizer made_now = ignis_adamw(NULL);
+        return made_now.id && fine(ignis_optimizer_free(made_now));
+    }
+    case 41:
+        ok = fine(ignis_graph_begin());
+        graph.id = 0;
+        if (ok) {
+            ok = fine(ignis_array_fill(on->a, 1));
+            graph = ignis_graph_end();
+            ok = ok && graph.id && fine(ignis_graph_launch(graph));
+        }
+        return graph.id ? fine(ignis_graph_free(graph)) && ok : ok;
+    case 42: {
+        const char *const names[] = {"x"};
+        return fine(ignis_save(on->path, names, x, 1));
+    }
+    case 43: {
+        const char *const names[] = {"x"};
+        pair[0].id = 0;
+        return fine(ignis_load(on->path, names, pair, 1)) && released(pair[0]);
+    }
+    case 44: return ignis_memory_trim(0) >= 0;
+    case 45: {
+        bool both;
+        made = ignis_quantize_f8(ignis_detach(*x), IGNIS_F8_E4M3, true, &scale);
+        both = made.id && scale.id;
+        return (made.id ? released(made) : true) && (both ? released(scale) : true) && both;
+    }
+    case 46:
+        made = ignis_sort(*x, 1, false, &scale);
+        ok = made.id != 0;
+        return (ok ? released(scale) && walked(made) : ok);
+    default: return true;
+    }
+}
+
+enum { CALLS = 47 };
+
+static int left_behind; /* objects of the driver that it was not allowed to destroy */
+
+/*  Each call with its first host allocation and its first driver call failing, then the second, and so on: it ends with success, or with a failure
+    that has a sentence, gives what it held back, and works the next time. A dry run makes all calls of the driver. */
+static void sweep_call(int which, const bench_of_calls *on, host_counter *counter, const char *prefix)
+{
+    char what[80];
+    bool hit = true;
+    int at, failures = test__state.failures;
+    for (at = 1; at < LIMIT && hit && test__state.failures < failures + 4; at++) {
+        ignis_scope scope;
+        int64_t before;
+        long long blocks;
+        ignis_status_info info;
+        bool ok, ended;
+        snprintf(what, sizeof what, "call %d with %s %d failing", which, prefix ? prefix : "host allocation", at);
+        ignis_status_clear();
+        before = memory().live_bytes;
+        blocks = counter->blocks;
+        scope = ignis_scope_begin();
+        fault_plan(prefix, at, UNKNOWN, counter, false);
+        ok = call_number(which, on);
+        ended = fault.failed && (strstr(fault.failed, "Destroy") || strstr(fault.failed, "FreeHost")); /* what it has is the driver's */
+        left_behind += ended;
+        hit = fault_over(counter);
+        (void)ignis_status_query(&info);
+        if (ok != (info.status == IGNIS_OK) || (!ok && !*info.message)) {
+            test__fail(__FILE__, __LINE__, what);
+            fprintf(stderr, "    it says %s: %s\n", ok ? "success" : "failure", info.message);
+        }
+        ignis_status_clear();
+        (void)ignis_scope_end(scope);
+        (void)ignis_tape_clear();
+        (void)ignis_zero_grad(on->x), (void)ignis_zero_grad(on->w), (void)ignis_zero_grad(on->doubles);
+        ignis_status_clear();
+        if (memory().live_bytes != before) {
+            test__fail(__FILE__, __LINE__, what);
+            fprintf(stderr, "    %lld bytes of the device stay\n", (long long)(memory().live_bytes - before));
+        }
+        scope = ignis_scope_begin();
+        ok = call_number(which, on); /* the next time all is well, and brings nothing that stays */
+        CHECK_OK(ignis_scope_end(scope));
+        if (!ok)
+            test__fail(__FILE__, __LINE__, what);
+        ignis_status_clear();
+        if (at > 2 && !ended && counter->blocks > blocks) {
+            test__fail(__FILE__, __LINE__, what);
+            fprintf(stderr, "    %lld blocks of the host stay\n", counter->blocks - blocks);
+        }
+    }
+}
+
+TEST(each_call_fails_with_a_sentence_and_keeps_nothing)
+{
+    static const int64_t targets[] = {1, 2, 3, 4, 5, 6, 7, 0};
+    host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    ignis_tensor_desc trained, wide, whole;
+    bench_of_calls on;
+    int which, turn;
+    fault_disarm();
+    desc.dry_run = true;
+    memset(&on, 0, sizeof on), memset(&trained, 0, sizeof trained), memset(&wide, 0, sizeof wide), memset(&whole, 0, sizeof whole);
+    trained.requires_grad = wide.requires_grad = true;
+    wide.dtype = IGNIS_F64;
+    whole.dtype = IGNIS_I32, whole.host_dtype = IGNIS_I64;
+    SETUP(&desc);
+    on.a = new_array(IGNIS_SHAPE(8, 8)), on.b = new_array(IGNIS_SHAPE(8, 8));
+    CHECK_OK(ignis_array_zero(on.a));
+    CHECK_OK(ignis_array_zero(on.b));
+    on.x = ignis_tensor_ones(IGNIS_SHAPE(8, 8), &trained), on.w = ignis_tensor_ones(IGNIS_SHAPE(8, 8), &trained);
+    on.doubles = ignis_tensor_ones(IGNIS_SHAPE(3), &wide);
+    on.ids = ignis_tensor_from_host(targets, IGNIS_SHAPE(8), &whole);
+    on.kernel = test_compile(source, "twice", NULL);
+    on.optimizer = ignis_sgd(NULL);
+    snprintf(on.path, sizeof on.path, "%s/calls.safetensors", test_folder);
+    CHECK_OK(ignis_optimizer_add(on.optimizer, on.x, false));
+    for (turn = 0; turn < 2; turn++) /* what is made once is there then */
+        for (which = 0; which < CALLS; which++) {
+            ignis_scope scope = ignis_scope_begin();
+            if (!call_number(which, &on))
+                fprintf(stderr, "call %d: %s\n", which, ignis_status_message());
+            CHECK_OK(ignis_status_last());
+            ignis_status_clear();
+            CHECK_OK(ignis_scope_end(scope));
+        }
+    left_behind = 0;
+    test_leaks_expected = true;
+    for (which = 0; which < CALLS; which++) {
+        sweep_call(which, &on, &counter, NULL);
+        sweep_call(which, &on, &counter, "cu");
+    }
+    test_leaks_expected = false;
+    CHECK_OK(ignis_array_free(on.a));
+    CHECK_OK(ignis_array_free(on.b));
+    CHECK_OK(ignis_kernel_free(on.kernel));
+    CHECK_OK(ignis_optimizer_free(on.optimizer));
+    CHECK_OK(ignis_tensor_release(on.x));
+    CHECK_OK(ignis_tensor_release(on.w));
+    CHECK_OK(ignis_tensor_release(on.ids));
+    CHECK_OK(ignis_tensor_release(on.doubles));
+    CHECK_OK(ignis_shutdown());
+    CHECK(counter.blocks <= left_behind);
+}
+
 TEST(scenario_still_works)
 {
     host_counter counter;

@@ -1633,4 +1633,43 @@ TEST(each_driver_call_of_a_capture_fails_once)
     let_go(x);
 }
 
+/*  A graph whose free meets a driver call that fails ends with the failure, and keeps nothing. */
+TEST(a_graph_is_freed_although_a_driver_call_fails)
+{
+    static const char *const prefixes[] = {"cuCtx", "cuStreamS", "cuEvent", "cuGraph", "cuMem"};
+    ignis_tensor x;
+    int i, at, hits = 0;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    for (i = 0; i < COUNT_OF(prefixes); i++) {
+        bool hit = true;
+        for (at = 1; hit && at < 50; at++) {
+            int64_t before = memory().live_bytes;
+            ignis_status status;
+            ignis_graph graph;
+            ignis_tensor y;
+            CHECK_OK(ignis_graph_begin());
+            y = ignis_scale(x, 2);
+            graph = ignis_graph_end();
+            REQUIRE(graph.id && y.id);
+            fault_arm(prefixes[i], at, 999);
+            status = ignis_graph_free(graph);
+            hit = fault.failed != NULL;
+            fault_disarm();
+            hits += hit;
+            CHECK_INT(status, ignis_status_last());
+            if (status != IGNIS_OK)
+                CHECK_HAS(ignis_status_message(), "ignis_graph_free: ");
+            ignis_status_clear();
+            CHECK_FAILS(ignis_graph_launch(graph), IGNIS_ERROR_FREED, IGNIS_DIAG_GRAPH_FREED);
+            let_go(y);
+            CHECK_INT(memory().live_bytes, before);
+            CHECK(ignis__captures.first == NULL);
+        }
+    }
+    CHECK(hits >= 2);
+    let_go(x);
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }

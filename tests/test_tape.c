@@ -2822,6 +2822,57 @@ TEST(a_checkpoint_notices_what_was_written_to_since)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/* --- functions that return nothing --------------------------------------------------------------------------------------- */
+
+/*  What the function of a checkpoint or a gradcheck does: *user_data is how often it still returns a tensor. */
+static ignis_tensor returns_nothing(const ignis_tensor *inputs, int count, void *user_data)
+{
+    int *left = (int *)user_data;
+    (void)count;
+    return (*left)-- > 0 ? ignis_scale(inputs[0], 2) : no_tensor();
+}
+
+static ignis_tensor returns_a_failure(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_matmul(inputs[0], inputs[0]); /* of one dimension */
+}
+
+/*  Whoever returns no tensor without a reason is told so; a reason of its own stays. */
+TEST(a_function_that_returns_no_tensor_is_told)
+{
+    ignis_tensor x, y, z;
+    int left, wrong;
+    SETUP(NULL);
+    x = tensor_counting(IGNIS_SHAPE(4), IGNIS_F64, 1, true);
+    left = 0;
+    CHECK_FAILS(ignis_checkpoint(returns_nothing, &left, &x, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_MESSAGE_HAS("ignis_checkpoint: the function returned no tensor");
+    for (left = 0; left < 2; left++) { /* the first time, or at the first difference */
+        int calls = left;
+        double error = ignis_gradcheck(returns_nothing, &calls, &x, 1, NULL);
+        CHECK(error != error);
+        CHECK_INT(ignis_status_last(), IGNIS_ERROR_ARGUMENT);
+        CHECK_HAS(ignis_status_message(), "the function returned no tensor");
+        ignis_status_clear();
+    }
+    left = 1; /* not when it is run again, in backward */
+    z = ignis_checkpoint(returns_nothing, &left, &x, 1);
+    y = ignis_sum(z);
+    CHECK_INT(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT);
+    CHECK_HAS(ignis_status_message(), "the function returned no tensor");
+    ignis_status_clear();
+    for (wrong = 0; wrong < 2; wrong++) {
+        if (wrong == 0)
+            CHECK(ignis_checkpoint(returns_a_failure, NULL, &x, 1).id == 0);
+        else
+            CHECK(ignis_gradcheck(returns_a_failure, NULL, &x, 1, NULL) != 0);
+        CHECK_INT(ignis_status_last(), IGNIS_ERROR_SHAPE);
+        ignis_status_clear();
+    }
+    let_go(x), let_go(y), let_go(z);
+}
+
 /* --- gradcheck --------------------------------------------------------------------------------------------------- */
 
 static ignis_tensor cube(const ignis_tensor *inputs, int count, void *user_data)

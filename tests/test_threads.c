@@ -865,4 +865,62 @@ TEST(random_use_of_shared_tensors_on_streams_of_their_own)
     check_shared_tensors(true);
 }
 
+/* --- what is made while others look at all there is ----------------------------------------------------------------------- */
+
+enum { MADE = 300 };
+
+static void *make_optimizers(void *context)
+{
+    int i;
+    for (i = 0; i < MADE; i++) {
+        ignis_optimizer optimizer = ignis_sgd(NULL);
+        *(bool *)context = *(bool *)context && optimizer.id && ignis_optimizer_free(optimizer) == IGNIS_OK;
+    }
+    return NULL;
+}
+
+static void *train_by_itself(void *context)
+{
+    ignis_tensor_desc trained;
+    int i;
+    memset(&trained, 0, sizeof trained);
+    trained.requires_grad = true;
+    for (i = 0; i < MADE; i++) { /* the gradient of x gets its shape from y's */
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = ignis_tensor_ones(IGNIS_SHAPE(2, 3), &trained), y = ignis_reshape(x, IGNIS_SHAPE(6));
+        *(bool *)context = *(bool *)context && ignis_backward(ignis_sum(ignis_mul(y, y)), IGNIS_NO_ARRAY) == IGNIS_OK;
+        (void)ignis_scope_end(scope);
+    }
+    return NULL;
+}
+
+/*  Refused frees ask all optimizers who has the array; pictures of memory look at all arrays. The thread sanitizer sees what is written meanwhile. */
+TEST(things_are_made_while_others_look_at_all)
+{
+    void *(*const makers[2])(void *) = {make_optimizers, train_by_itself};
+    pthread_t threads[2];
+    bool right[2] = {true, true};
+    char path[400];
+    ignis_desc desc = test_desc(NULL);
+    ignis_tensor owned;
+    int i;
+    desc.dry_run = true;
+    SETUP(&desc);
+    owned = ignis_tensor_ones(IGNIS_SHAPE(4), NULL);
+    snprintf(path, sizeof path, "/tmp/ignis-threads-%ld.json", (long)getpid());
+    for (i = 0; i < 2; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, makers[i], &right[i]) == 0);
+    for (i = 0; i < 60; i++) {
+        CHECK(ignis_array_free(ignis_tensor_data(owned)) != IGNIS_OK);
+        ignis_status_clear();
+        if (i % 3 == 0)
+            CHECK_OK(ignis_memory_snapshot(path));
+    }
+    for (i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(right[0] && right[1]);
+    remove(path);
+    CHECK_OK(ignis_tensor_release(owned));
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }
