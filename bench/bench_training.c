@@ -292,6 +292,7 @@ static ignis_tensor run_add_layer_norm(const operation *op, const ignis_tensor *
     return (void)op, h;
 }
 static ignis_tensor run_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_softmax(in[0]); }
+static ignis_tensor run_log_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_log_softmax(in[0]); }
 static ignis_tensor run_gelu(const operation *op, const ignis_tensor *in) { return (void)op, ignis_gelu(in[0]); }
 static ignis_tensor run_cross_entropy(const operation *op, const ignis_tensor *in) { return ignis_cross_entropy(in[0], op->in[1], NULL); }
 static ignis_tensor run_head(const operation *op, const ignis_tensor *in)
@@ -339,11 +340,8 @@ static void bench_rows(int64_t count, int64_t n)
         const char *name;
         ignis_tensor (*run)(const operation *op, const ignis_tensor *in);
         int inputs, passes; /* of the forward; the backward has 3 */
-    } table[] = {{"layer_norm", run_layer_norm, 3, 2},
-                 {"rms_norm", run_rms_norm, 2, 2},
-                 {"add_layer_norm", run_add_layer_norm, 4, 4},
-                 {"softmax", run_softmax, 1, 2},
-                 {"gelu", run_gelu, 1, 2}};
+    } table[] = {{"layer_norm", run_layer_norm, 3, 2}, {"rms_norm", run_rms_norm, 2, 2},       {"add_layer_norm", run_add_layer_norm, 4, 4},
+                 {"softmax", run_softmax, 1, 2},       {"log_softmax", run_log_softmax, 1, 2}, {"gelu", run_gelu, 1, 2}};
     int64_t bytes = 2 * count * n, rows_now = simulated ? 8 : count, n_now = simulated ? 64 : n;
     double copy, forward, both;
     ignis_tensor gradient;

@@ -132,6 +132,7 @@ def bench_rows(count, n):
         "add_layer_norm": (add_layer_norm, [x, other, w, b]),
         "rms_norm": (lambda x, w: F.rms_norm(x, (n,), w, 1e-5), [x, w]),
         "softmax": (lambda x: torch.softmax(x, -1), [x]),
+        "log_softmax": (lambda x: torch.log_softmax(x, -1), [x]),
         "gelu": (lambda x: F.gelu(x, approximate="tanh"), [x]),
     }
     for name, (fn, inputs) in table.items():

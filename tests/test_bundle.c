@@ -825,9 +825,11 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     ignis_upsample_desc up;
     ignis_sdpa_desc sdpa;
     ignis_rope_desc rope;
+    ignis_cross_entropy_desc smooth;
     int reducer, number = 0, i;
     memset(&pool, 0, sizeof pool), memset(&groups, 0, sizeof groups), memset(&halves, 0, sizeof halves), memset(&up, 0, sizeof up);
-    memset(&sdpa, 0, sizeof sdpa), memset(&rope, 0, sizeof rope);
+    memset(&sdpa, 0, sizeof sdpa), memset(&rope, 0, sizeof rope), memset(&smooth, 0, sizeof smooth);
+    smooth.label_smoothing = 0.1;
     pool.window[0] = pool.window[1] = 2;
     groups.groups = 4, halves.groups = 2;
     up.size[0] = 9, up.size[1] = 11;
@@ -889,6 +891,7 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_tril(x, 0));
     WALK(ignis_triu(x, 0));
     WALK(ignis_softmax(x));
+    WALK(ignis_log_softmax(x));
     WALK(ignis_layer_norm(x, row, row, 0));
     WALK(ignis_rms_norm(x, row, 0));
     WALK(ignis_add_layer_norm(x, y, row, row, 0, &sum));
@@ -920,6 +923,7 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_kl_div(x, y, true, IGNIS_REDUCTION_MEAN));
     WALK(ignis_cosine_similarity(x, y));
     WALK(ignis_cross_entropy(x, ids, NULL));
+    WALK(ignis_cross_entropy(x, ids, &smooth));
     WALK(ignis_nll_loss(x, ids, NULL));
     WALK(ignis_linear_cross_entropy(x, w, ids, NULL));
     WALK(ignis_sdpa(heads, keys, keys, &sdpa));
