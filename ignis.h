@@ -3516,7 +3516,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
 /*  ignis_grammar_check - whether ignis_sequence_grammar takes a grammar
     A text that begins with { is a JSON schema. Of its keywords there are: type, enum, const, properties, required, additionalProperties (false;
     where there are no properties also true and a schema), items, minItems, maxItems, minLength, maxLength, anyOf, oneOf (taken as anyOf), $ref to
-    "#" and "#/...", $defs, definitions; title, description, default, examples, $schema, $id, $comment, deprecated, readOnly and writeOnly say
+    "#" and "#/..." (a JSON pointer, also into arrays), $defs, definitions; title, description, default, examples, $schema, $id, $comment, deprecated, readOnly and writeOnly say
     nothing about texts. Others are refused by name, as are enum, const, anyOf, oneOf and $ref beside keywords other than a type of enum and const.
     Without a type it is that of the keywords. Texts are JSON with the properties that the schema names, in its order, little white space, and numbers
     of up to 16 digits, 16 decimals, and exponents of two.
@@ -41280,6 +41280,7 @@ enum {
     IGNIS__GRAMMAR_NESTED = 100,      /* groups within groups */
     IGNIS__GRAMMAR_DEPTH = 500,       /* rules within rules that a text is in */
     IGNIS__GRAMMAR_REACHED = 1 << 14, /* places that a text is in at once */
+    IGNIS__GRAMMAR_LOOKED = 1 << 26,  /* names of rules, while a grammar is read */
     IGNIS__GRAMMAR_STEPS = 1 << 24,   /* places that are looked at for a mask */
     IGNIS__GRAMMAR_STATES = 4096,     /* that are kept from one mask to the next, */
     IGNIS__GRAMMAR_MASKS = 256,       /* and masks */
@@ -41383,6 +41384,7 @@ typedef struct ignis__grammar_reader {
     ignis__grammar *g;
     const char *at, *end;
     ignis__list row; /* parts of the alternatives that are being read, the innermost last */
+    int64_t looked;  /* names that were looked at for others */
 } ignis__grammar_reader;
 
 #define ignis__grammar_wrong(r, ...) ignis__grammar_fail((r)->g, IGNIS_DIAG_GRAMMAR, (r)->at, __VA_ARGS__)
@@ -41616,8 +41618,14 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *r)
     }
     r->at += size;
     bucket = &r->g->rule_of[ignis__token_hash(name, size) % 256];
+    if (r->looked > IGNIS__GRAMMAR_LOOKED) {
+        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at, "the grammar has too many names: %lld had to be looked at",
+                            (long long)r->looked);
+        return -1;
+    }
     for (i = *bucket; i >= 0; i = rule->named) {
         rule = IGNIS__GRAMMAR_AT(r->g, rule, rules, i);
+        r->looked += 1 + ((size_t)rule->size == size ? (int64_t)size / 64 : 0);
         if ((size_t)rule->size == size && memcmp(rule->name, name, size) == 0)
             return i;
     }
@@ -41835,7 +41843,7 @@ static bool ignis__grammar_read(ignis__grammar *g)
 static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
 {
     uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1, slot = ((uint32_t)part * 0x9E3779B1u ^ (uint32_t)stack * 0x85EBCA77u) >> 8;
-    for (slot &= mask; g->buckets[slot] > 0; slot = (slot + 1) & mask) {
+    for (slot &= mask; g->buckets[slot] > 0; slot = (slot + 1) & mask, g->steps++) {
         const ignis__grammar_place *place = &g->reached[g->buckets[slot] - 1].place;
         if (place->part == part && place->stack == stack)
             return;
@@ -41859,7 +41867,7 @@ static int32_t ignis__grammar_stacked(ignis__grammar *g, int32_t part, int32_t b
     int32_t *bucket = &g->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 & (IGNIS__GRAMMAR_BUCKETS - 1)], i;
     int32_t depth = IGNIS__GRAMMAR_AT(g, stack, stacks, below)->depth + 1;
     ignis__grammar_stack *stack;
-    for (i = *bucket; i >= 0; i = stack->link) {
+    for (i = *bucket; i >= 0; i = stack->link, g->steps++) {
         stack = IGNIS__GRAMMAR_AT(g, stack, stacks, i);
         if (stack->place.part == part && stack->place.stack == below)
             return i;
@@ -41919,6 +41927,7 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
     bucket = &g->state_of[(hash ^ hash >> 16) % IGNIS__GRAMMAR_BUCKETS];
     for (i = *bucket; i >= 0 && !g->diagnostic; i = state->link) {
         state = IGNIS__GRAMMAR_AT(g, state, states, i);
+        g->steps += 1 + (state->count == count ? (int32_t)count / 8 : 0);
         if (state->count == count && state->ends == ends &&
             (count == 0 || memcmp(IGNIS__GRAMMAR_AT(g, place, places, state->first), place, sizeof *place * (size_t)count) == 0)) {
             g->places.count = first;
@@ -41963,6 +41972,7 @@ static int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned cha
     int32_t *to = (int32_t *)(void *)g->rows.items + (int64_t)from * g->classes + g->class_of[byte], i, found;
     if (*to >= 0)
         return *to;
+    g->steps += state->count / 8;
     for (i = state->first; i < state->first + state->count; i++) {
         const ignis__grammar_place *place = IGNIS__GRAMMAR_AT(g, place, places, i);
         const ignis__grammar_part *part = IGNIS__GRAMMAR_AT(g, part, parts, place->part);
@@ -42199,7 +42209,10 @@ typedef struct ignis__schema {
     ignis__bytes out, later; /* later: what belongs behind the line that is being written */
     bool *there;             /* whether the rule of a byte is there, or to come */
     ignis__list coming;      /* bytes */
+    ignis__bytes names[2];   /* names whose escapes were read */
+    int64_t work;            /* bytes that were looked at */
 } ignis__schema;
+#define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 
 IGNIS__PRINTF(4, 5)
 IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic diagnostic, const char *at, const char *format, ...)
@@ -42250,27 +42263,81 @@ static const char *ignis__schema_first(const char *at)
     return *at == ']' || *at == '}' ? NULL : at;
 }
 
-static const char *ignis__schema_next(const char *value)
+/*  Counts what a search in the schema has looked at; the reading ends where that is too much. */
+static void ignis__schema_looked(ignis__schema *s, const char *from, const char *to)
 {
-    value = ignis__schema_blank(ignis__schema_behind(value));
-    return *value == ',' ? ignis__schema_blank(value + 1) : NULL;
+    s->work += to - from;
+    if (s->work > IGNIS__SCHEMA_WORK)
+        ignis__grammar_fail(s->g, IGNIS_DIAG_UNSUPPORTED, NULL, "the schema is too large: its names are looked for in more than %lld bytes",
+                            (long long)IGNIS__SCHEMA_WORK);
+}
+
+static const char *ignis__schema_next(ignis__schema *s, const char *value)
+{
+    const char *behind = ignis__schema_blank(ignis__schema_behind(value));
+    ignis__schema_looked(s, value, behind);
+    return *behind == ',' && !s->g->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
 }
 
 static const char *ignis__schema_value(const char *key) { return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1); }
 
-static bool ignis__schema_same(const char *a, const char *b)
+/*  The bytes of a string, with its escapes read into one of two places where it has any. */
+static const char *ignis__schema_string(ignis__schema *s, const char *at, int place, size_t *size)
 {
-    size_t size = (size_t)(ignis__schema_behind(a) - a);
-    return (size_t)(ignis__schema_behind(b) - b) == size && memcmp(a, b, size) == 0;
+    const char *end = ignis__schema_behind(at);
+    ignis__bytes *copy = &s->names[place];
+    ignis__json json = IGNIS__ZERO;
+    ignis__schema_looked(s, at, end);
+    *size = (size_t)(end - at) - 2;
+    if (*at != '"' || !memchr(at, '\\', (size_t)(end - at)))
+        return at + 1;
+    copy->size = 0;
+    if (!ignis__bytes_add(copy, at, (size_t)(end - at))) {
+        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        return at + 1;
+    }
+    json.start = json.at = copy->data;
+    json.end = copy->data + copy->size;
+    return ignis__json_string(&json, size);
 }
 
-/*  The value of a key, whose name has so many bytes; null: there is none. */
-static const char *ignis__schema_member(const char *object, const char *name, size_t size)
+/*  Whether a string, such as a key, has these bytes. */
+static bool ignis__schema_is(ignis__schema *s, const char *at, const char *name, size_t size)
 {
-    const char *key = *object == '{' ? ignis__schema_first(object) : NULL;
-    while (key && !((size_t)(ignis__schema_behind(key) - key) == size + 2 && memcmp(key + 1, name, size) == 0))
-        key = ignis__schema_next(ignis__schema_value(key));
+    size_t length;
+    const char *text = ignis__schema_string(s, at, 0, &length);
+    return *at == '"' && length == size && memcmp(text, name, size) == 0;
+}
+
+static bool ignis__schema_same(ignis__schema *s, const char *a, const char *b)
+{
+    size_t size;
+    const char *name = ignis__schema_string(s, b, 1, &size);
+    return *b == '"' && ignis__schema_is(s, a, name, size);
+}
+
+/*  The value of a key with these bytes; null: there is none. */
+static const char *ignis__schema_member(ignis__schema *s, const char *object, const char *name, size_t size)
+{
+    const char *key = ignis__schema_first(object);
+    while (key && !ignis__schema_is(s, key, name, size))
+        key = ignis__schema_next(s, ignis__schema_value(key));
     return key ? ignis__schema_value(key) : NULL;
+}
+
+/*  The element of an array whose number has these bytes; null: there is none. */
+static const char *ignis__schema_element(ignis__schema *s, const char *array, const char *number, size_t size)
+{
+    const char *value = ignis__schema_first(array);
+    int64_t left = 0;
+    size_t i;
+    for (i = 0; i < size && i < 10 && ignis__map_is_digit(number[i]); i++)
+        left = left * 10 + (number[i] - '0');
+    if (size == 0 || i < size || (size > 1 && *number == '0'))
+        return NULL;
+    while (value && left-- > 0)
+        value = ignis__schema_next(s, value);
+    return value;
 }
 
 /*  The name of the rule of a schema, which is to come if it is not there. */
@@ -42336,11 +42403,20 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
     return (int)count;
 }
 
-/*  {least,most} behind what stands there least to most times, and a bit. Below 0: no text fits. */
-static void ignis__schema_times(ignis__schema *s, const char *at, int least, int most)
+/*  What is at least and at most wanted, of the two words; false: nothing fits. most below 0: any number. */
+static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least, int *most)
 {
-    if (most >= 0 && least > most)
-        ignis__schema_wrong(s, at, "no text fits: at least %d are wanted, and at most %d", least, most);
+    *least = ignis__schema_count(s, has[word], 0);
+    *most = ignis__schema_count(s, has[word + 1], -1);
+    if (*most >= 0 && *least > *most)
+        ignis__schema_wrong(s, schema, "no text fits: %s is %d, and %s %d", ignis__schema_words[word], *least,
+                            ignis__schema_words[word + 1], *most);
+    return !s->g->diagnostic;
+}
+
+/*  {least,most} behind what stands there least to most times. */
+static void ignis__schema_times(ignis__schema *s, int least, int most)
+{
     if (most >= 0)
         ignis__schema_write(s, &s->out, "{%d,%d}", least, most);
     else
@@ -42360,9 +42436,9 @@ static void ignis__schema_object(ignis__schema *s, const char *schema, const cha
         return;
     }
     for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL; name;
-         name = ignis__schema_next(name)) {
-        for (other = key; other && !ignis__schema_same(name, other);)
-            other = ignis__schema_next(ignis__schema_value(other));
+         name = ignis__schema_next(s, name)) {
+        for (other = key; other && !ignis__schema_same(s, name, other);)
+            other = ignis__schema_next(s, ignis__schema_value(other));
         if (!other)
             ignis__schema_lacks(s, name, "what is required is none of the properties");
     }
@@ -42380,11 +42456,11 @@ static void ignis__schema_object(ignis__schema *s, const char *schema, const cha
         ignis__schema_write(s, &s->out, ")* ws)? \"}\"");
     } else {
         ignis__schema_write(s, &s->out, "\"{\" ws v%lld-0 \"}\"", number);
-        for (; key && !s->g->diagnostic; key = ignis__schema_next(ignis__schema_value(key)), i++)
+        for (; key && !s->g->diagnostic; key = ignis__schema_next(s, ignis__schema_value(key)), i++)
             for (behind = 0; behind < 2; behind++) {
                 for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
-                     name && !ignis__schema_same(name, key);)
-                    name = ignis__schema_next(name);
+                     name && !ignis__schema_same(s, name, key);)
+                    name = ignis__schema_next(s, name);
                 ignis__schema_write(s, &s->later, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "", behind ? "\",\" ws " : "");
                 ignis__schema_literal(s, &s->later, key);
                 ignis__schema_write(s, &s->later, " \":\" ws ");
@@ -42401,9 +42477,14 @@ static void ignis__schema_object(ignis__schema *s, const char *schema, const cha
 static void ignis__schema_array(ignis__schema *s, const char *schema, const char *const *has)
 {
     const char *items = has[IGNIS__SCHEMA_ITEMS];
-    int least = ignis__schema_count(s, has[IGNIS__SCHEMA_MIN_ITEMS], 0), most = ignis__schema_count(s, has[IGNIS__SCHEMA_MAX_ITEMS], -1), i;
-    if (most < 0 && items && *items == 'f')
+    int least, most, i;
+    if (!ignis__schema_counts(s, schema, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
+        return;
+    if (items && *items == 'f') { /* a schema that nothing fits */
+        if (least > 0)
+            ignis__schema_wrong(s, schema, "no text fits: minItems is %d, and items false", least);
         most = 0;
+    }
     ignis__schema_write(s, &s->out, "\"[\" ws");
     for (i = 0; i < 2 && most != 0; i++) {
         ignis__schema_write(s, &s->out, i ? " (\",\" ws " : " (");
@@ -42415,10 +42496,8 @@ static void ignis__schema_array(ignis__schema *s, const char *schema, const char
             ignis__schema_write(s, &s->out, ")");
     }
     if (most != 0) {
-        ignis__schema_times(s, schema, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
+        ignis__schema_times(s, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
         ignis__schema_write(s, &s->out, least > 0 ? " ws)" : " ws)?");
-    } else if (least > 0) {
-        ignis__schema_times(s, schema, least, most);
     }
     ignis__schema_write(s, &s->out, " \"]\"");
 }
@@ -42429,7 +42508,7 @@ static void ignis__schema_values(ignis__schema *s, const char *value, bool many,
     const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
     if (many && (*value != '[' || !at))
         ignis__schema_wrong(s, value, "enum has to be an array of at least one value");
-    for (; at && !s->g->diagnostic; at = many ? ignis__schema_next(at) : NULL, bar = " | ") {
+    for (; at && !s->g->diagnostic; at = many ? ignis__schema_next(s, at) : NULL, bar = " | ") {
         size_t digits = strspn(at, "-0123456789");
         unsigned type = *at == '{' ? 1u : *at == '[' ? 2u : *at == '"' ? 4u : *at == 't' || *at == 'f' ? 32u : *at == 'n' ? 64u : 8u;
         if (type == 8 && !strchr(".eE", at[digits]))
@@ -42441,26 +42520,52 @@ static void ignis__schema_values(ignis__schema *s, const char *value, bool many,
     }
 }
 
-/*  What "#/$defs/name" refers to. */
+/*  What a JSON pointer in a fragment refers to, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1 a slash, ~0 a tilde. */
 static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
 {
-    const char *end = ignis__schema_behind(ref) - 1, *name = ref + 2, *at = ignis__schema_blank(s->text);
-    if (ref[0] != '"' || ref[1] != '#' || memchr(ref, '\\', (size_t)(end - ref)) || memchr(ref, '~', (size_t)(end - ref)) ||
-        memchr(ref, '%', (size_t)(end - ref))) {
-        ignis__schema_lacks(s, ref, "$ref is supported as \"#\" and \"#/$defs/name\" only");
+    const char *at = ignis__schema_blank(s->text), *text, *known;
+    static const char digits[] = "0123456789abcdefABCDEF";
+    char *name;
+    size_t size, from, to = 0, end;
+    ignis__bytes copy = IGNIS__ZERO;
+    text = ignis__schema_string(s, ref, 1, &size);
+    if (*ref != '"' || size == 0 || text[0] != '#' || (size > 1 && text[1] != '/')) {
+        ignis__schema_lacks(s, ref, "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
         return NULL;
     }
-    while (at && name < end && *name == '/') {
-        size_t size = 0;
-        for (name++; name + size < end && name[size] != '/';)
-            size++;
-        at = ignis__schema_member(at, name, size);
-        name += size;
+    if (!ignis__bytes_add(&copy, text, size)) {
+        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        return NULL;
     }
-    if (at && name == end)
-        return at;
-    ignis__schema_wrong(s, ref, "there is nothing that $ref refers to");
-    return NULL;
+    for (name = copy.data, from = 1; from < size && at; from++) {
+        unsigned byte[2] = {0, 0};
+        int k;
+        for (k = 0; name[from] == '%' && k < 2; k++) {
+            known = from + 2 < size && name[from + 1 + (size_t)k] ? strchr(digits, name[from + 1 + (size_t)k]) : NULL;
+            at = known ? at : NULL;
+            byte[k] = known ? (unsigned)(known - digits > 15 ? known - digits - 6 : known - digits) : 0;
+        }
+        name[to++] = k ? (char)(byte[0] * 16 + byte[1]) : name[from];
+        from += k ? 2 : 0;
+    }
+    for (size = to, from = 0; at && from < size; from = end) { /* behind a slash */
+        for (end = ++from, to = from; end < size && name[end] != '/'; end++) {
+            name[to] = name[end];
+            if (name[end] == '~' && end + 1 < size && (name[end + 1] == '0' || name[end + 1] == '1'))
+                name[to] = name[++end] == '0' ? '~' : '/';
+            else if (name[end] == '~')
+                at = NULL;
+            to++;
+        }
+        at = !at          ? NULL
+             : *at == '{' ? ignis__schema_member(s, at, name + from, to - from)
+             : *at == '[' ? ignis__schema_element(s, at, name + from, to - from)
+                          : NULL;
+    }
+    ignis__free(copy.data);
+    if (!at)
+        ignis__schema_wrong(s, ref, "there is nothing that $ref refers to");
+    return s->g->diagnostic ? NULL : at;
 }
 
 /*  The rule of a schema. */
@@ -42476,7 +42581,7 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
         ignis__schema_write(s, &s->out, "value\n");
         return;
     }
-    for (key = ignis__schema_first(at); key; key = ignis__schema_next(ignis__schema_value(key))) {
+    for (key = ignis__schema_first(at); key; key = ignis__schema_next(s, ignis__schema_value(key))) {
         size_t size = (size_t)(ignis__schema_behind(key) - key) - 2;
         for (word = 0; word < IGNIS__SCHEMA_WORDS; word++)
             if (strlen(ignis__schema_words[word]) == size && memcmp(key + 1, ignis__schema_words[word], size) == 0)
@@ -42489,7 +42594,7 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
         has[word] = ignis__schema_value(key);
     }
     if ((value = has[IGNIS__SCHEMA_TYPE]) != NULL)
-        for (key = *value == '[' ? ignis__schema_first(value) : value; key; key = *value == '[' ? ignis__schema_next(key) : NULL) {
+        for (key = *value == '[' ? ignis__schema_first(value) : value; key; key = *value == '[' ? ignis__schema_next(s, key) : NULL) {
             for (i = 0; i < IGNIS__SCHEMA_TYPES; i++)
                 if (strncmp(key + (*key == '"'), ignis__schema_types[i], strlen(ignis__schema_types[i])) == 0 &&
                     (size_t)(ignis__schema_behind(key) - key) == strlen(ignis__schema_types[i]) + 2)
@@ -42511,7 +42616,7 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
         } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
             ignis__schema_wrong(s, has[word], "%s has to be an array of at least one schema", ignis__schema_words[word]);
         } else {
-            for (value = ignis__schema_first(has[word]); value; value = ignis__schema_next(value), bar = " | ") {
+            for (value = ignis__schema_first(has[word]); value; value = ignis__schema_next(s, value), bar = " | ") {
                 ignis__schema_write(s, &s->out, "%s", bar);
                 ignis__schema_name(s, &s->out, value);
             }
@@ -42534,9 +42639,10 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
         } else if (i == IGNIS__SCHEMA_ARRAY) {
             ignis__schema_array(s, at, has);
         } else if (i == IGNIS__SCHEMA_STRING && (has[IGNIS__SCHEMA_MIN_LENGTH] || has[IGNIS__SCHEMA_MAX_LENGTH])) {
+            int least, most;
+            (void)ignis__schema_counts(s, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
             ignis__schema_write(s, &s->out, "\"\\\"\" char");
-            ignis__schema_times(s, at, ignis__schema_count(s, has[IGNIS__SCHEMA_MIN_LENGTH], 0),
-                                ignis__schema_count(s, has[IGNIS__SCHEMA_MAX_LENGTH], -1));
+            ignis__schema_times(s, least, most);
             ignis__schema_write(s, &s->out, " \"\\\"\"");
         } else {
             ignis__schema_write(s, &s->out, "%s", ignis__schema_types[i]);
@@ -42587,6 +42693,7 @@ static void ignis__schema_read(ignis__grammar *g)
         }
     }
     ignis__free(copy), ignis__free(s.there), ignis__free(s.coming.items), ignis__free(s.out.data), ignis__free(s.later.data);
+    ignis__free(s.names[0].data), ignis__free(s.names[1].data);
 }
 
 /*  A grammar of a text; null, and reported: it is none. */

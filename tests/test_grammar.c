@@ -311,7 +311,11 @@ TEST(schemas)
     check_wrong("{\"properties\": {\"a\": {\"$ref\": \"#\"}}, \"required\": [\"a\"]}", IGNIS_ERROR_ARGUMENT, "ever ends");
     check_wrong("{\"required\": [\"a\"]}", IGNIS_ERROR_UNSUPPORTED, "required is none of the properties");
     check_wrong("{\"properties\": {\"a\": true}, \"additionalProperties\": true}", IGNIS_ERROR_UNSUPPORTED, "additionalProperties beside");
-    check_wrong("{\"minItems\": 3, \"maxItems\": 2}", IGNIS_ERROR_ARGUMENT, "no text fits");
+    check_wrong("{\"minItems\": 3, \"maxItems\": 1}", IGNIS_ERROR_ARGUMENT,
+                "at byte 0 of the schema, no text fits: minItems is 3, and maxItems 1");
+    check_wrong("{\"minItems\": 1, \"maxItems\": 0}", IGNIS_ERROR_ARGUMENT, "no text fits: minItems is 1, and maxItems 0");
+    check_wrong("{\"minItems\": 2, \"items\": false}", IGNIS_ERROR_ARGUMENT, "no text fits: minItems is 2, and items false");
+    check_wrong("{\"minLength\": 7, \"maxLength\": 5}", IGNIS_ERROR_ARGUMENT, "no text fits: minLength is 7, and maxLength 5");
     check_wrong("{\"minItems\": -1}", IGNIS_ERROR_ARGUMENT, "a whole number");
     check_wrong("{\"maxLength\": 1.5}", IGNIS_ERROR_ARGUMENT, "a whole number");
     check_wrong("{\"maxLength\": 200000}", IGNIS_ERROR_UNSUPPORTED, "of the grammar of the schema");
@@ -321,6 +325,82 @@ TEST(schemas)
     check_wrong("{} x", IGNIS_ERROR_ARGUMENT, "something follows its end");
     check_wrong("{\"title\": \"\xFF\"}", IGNIS_ERROR_ARGUMENT, "UTF-8");
     check_wrong("{", IGNIS_ERROR_ARGUMENT, "of the schema");
+}
+
+/*  Schemas in which $ref leads to an integer, or nowhere. */
+TEST(references_are_json_pointers)
+{
+    static const char *const good[] = {
+        "{\"$ref\": \"#/$defs/a\", \"$defs\": {\"b\": true, \"a\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/a~1b\", \"$defs\": {\"a/b\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/a~0b\", \"$defs\": {\"a~b\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/~01\", \"$defs\": {\"~1\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/a%20b\", \"$defs\": {\"a b\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/a%2Fb\", \"$defs\": {\"a\": {\"b\": {\"type\": \"integer\"}}}}", /* a slash before the pointer is read */
+        "{\"$ref\": \"#/%24defs/%c3%A9\", \"$defs\": {\"\xC3\xA9\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/%25\", \"$defs\": {\"%\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#\\/$defs\\/\\u0061\", \"$defs\": {\"a\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/\xC3\xA9\", \"$defs\": {\"\\u00e9\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/\", \"$defs\": {\"\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/$defs/a/anyOf/1\", \"$defs\": {\"a\": {\"anyOf\": [{\"type\": \"null\"}, {\"type\": \"integer\"}]}}}",
+        "{\"$ref\": \"#/$defs/a/anyOf/0/items\", \"$defs\": {\"a\": {\"anyOf\": [{\"items\": {\"type\": \"integer\"}}]}}}",
+        "{\"$ref\": \"#/$defs/10\", \"$defs\": {\"1\": true, \"10\": {\"type\": \"integer\"}}}",
+        "{\"$ref\": \"#/examples/0/1/x\", \"examples\": [[1, {\"x\": {\"type\": \"integer\"}}]]}",
+    };
+    static const char *const nowhere[] = {"#/$defs/b",
+                                          "#/$defs/a/anyOf/2",
+                                          "#/$defs/a/anyOf/01",
+                                          "#/$defs/a/anyOf/-",
+                                          "#/$defs/a/anyOf/",
+                                          "#/$defs/a/anyOf/0x",
+                                          "#/$defs/a~2",
+                                          "#/$defs/a~",
+                                          "#/$defs/%4",
+                                          "#/$defs/%g1",
+                                          "#/$defs/%",
+                                          "#/",
+                                          "#/$defs/a/anyOf/99999999999999999999",
+                                          "#/$defs/a/anyOf/0/type/0"};
+    char schema[300], *many;
+    size_t i, at;
+    SETUP(NULL);
+    for (i = 0; i < sizeof good / sizeof *good; i++)
+        if (!fits(good[i], "7") || fits(good[i], "null"))
+            test__fail(__FILE__, __LINE__, good[i]);
+    for (i = 0; i < sizeof nowhere / sizeof *nowhere; i++) {
+        snprintf(schema, sizeof schema, "{\"$ref\": \"%s\", \"$defs\": {\"a\": {\"anyOf\": [{\"type\": \"null\"}, true]}}}", nowhere[i]);
+        check_wrong(schema, IGNIS_ERROR_ARGUMENT, "at byte 9 of the schema, there is nothing that $ref refers to");
+    }
+    check_wrong("{\"$ref\": \"#a\"}", IGNIS_ERROR_UNSUPPORTED, "a place in the schema itself");
+    check_wrong("{\"$ref\": \"\"}", IGNIS_ERROR_UNSUPPORTED, "a place in the schema itself");
+    CHECK(fits("{\"properties\": {\"\\u0061\": true}, \"required\": [\"a\"]}", "{\"a\":1}"));
+    many = (char *)malloc(2000000); /* references, each of which is looked for behind all of them */
+    REQUIRE(many);
+    at = (size_t)sprintf(many, "{\"anyOf\": [");
+    for (i = 0; i < 20000; i++)
+        at += (size_t)sprintf(many + at, "{\"$ref\": \"#/$defs/a\"}, ");
+    strcpy(many + at, "true], \"$defs\": {\"a\": true}}");
+    check_wrong(many, IGNIS_ERROR_UNSUPPORTED, "the schema is too large");
+    free(many);
+}
+
+/*  Names of rules that all come into the same place of the table of names. */
+TEST(names_that_collide)
+{
+    char *many = (char *)malloc(40000000), name[16] = "", *out = many;
+    int i, found = 0;
+    SETUP(NULL);
+    REQUIRE(many);
+    out += sprintf(out, "root ::= \"a\"\n");
+    for (i = 0; found < 15000; i++) {
+        sprintf(name, "%07d", i);
+        if (ignis__token_hash(name, 7) % 256 == 5) {
+            out += sprintf(out, "%s ::= \"\"\n", name);
+            found++;
+        }
+    }
+    check_wrong(many, IGNIS_ERROR_UNSUPPORTED, "the grammar has too many names");
+    free(many);
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
