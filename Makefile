@@ -57,7 +57,7 @@ help:
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make sim-env       print what makes programs of your own run on the simulator: eval \"\$$(make -s sim-env)\""
 	@echo "make manual        write build/manual.html: the manuals and every function of the headers on one page, with search"
-	@echo "make install       copy the headers to PREFIX (/usr/local), with files for pkg-config and CMake; make uninstall takes them away"
+	@echo "make install       copy the headers and ignis_embed to PREFIX (/usr/local), with files for pkg-config and CMake; make uninstall takes them away"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
@@ -74,15 +74,16 @@ build/manual.html: build/manual $(HEADERS)
 check-manual: build/manual.html
 	@sh tools/check_manual.sh
 
-# Headers alone, and what build systems need to find them; nothing compiled. DESTDIR comes before every path, and is written nowhere.
+# Headers, what build systems need to find them, and ignis_embed, the one thing that is compiled. DESTDIR comes before every path, and is written
+# nowhere.
 PREFIX := /usr/local
 VERSION = $(shell awk '/^.define IGNIS_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $$3; dot = "." }' ignis.h)
 INSTALLED := ignis.h:include ignis_kernels.h:include ignis_collective.h:include LICENSE:share/licenses/ignis \
     packaging/ignis-config.cmake:share/cmake/ignis packaging/ignis-config-version.cmake.in:share/cmake/ignis \
-    packaging/ignis.pc.in:share/pkgconfig
+    packaging/ignis.pc.in:share/pkgconfig build/ignis_embed:bin
 
 # A file whose name ends in .in is filled in as it is copied.
-install:
+install: build/ignis_embed
 	@set -e; for entry in $(INSTALLED); do \
 	    from=$${entry%:*}; folder="$(DESTDIR)$(PREFIX)/$${entry#*:}"; to="$$folder/$$(basename "$$from" .in)"; \
 	    mkdir -p "$$folder"; rm -f "$$to"; \
@@ -90,7 +91,7 @@ install:
 	    *.in) sed 's|@prefix@|$(PREFIX)|; s|@version@|$(VERSION)|' "$$from" >"$$to" ;; \
 	    *) cp "$$from" "$$to" ;; \
 	    esac; \
-	    chmod 644 "$$to"; \
+	    case $$folder in */bin) chmod 755 "$$to" ;; *) chmod 644 "$$to" ;; esac; \
 	done
 
 uninstall:

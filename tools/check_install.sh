@@ -29,6 +29,7 @@ fi
 
 # ---- what is installed
 sort >"$out/expected" <<'END'
+./bin/ignis_embed
 ./include/ignis.h
 ./include/ignis_collective.h
 ./include/ignis_kernels.h
@@ -46,9 +47,12 @@ grep -q '^prefix=/usr$' "$stage/usr/share/pkgconfig/ignis.pc" || fail 'make inst
 make -s uninstall PREFIX=/usr DESTDIR="$stage" || fail 'make uninstall'
 list "$stage" | grep . && fail 'make uninstall leaves files'
 make -s install PREFIX="$prefix" || fail 'make install'
+for option in --archs --ptx -o --name --plain --list; do
+    "$prefix/bin/ignis_embed" --help | grep -q -- "^    $option" || fail "ignis_embed --help: nothing about $option"
+done
 
-# same TOOL FOLDER : whether the tool has installed there what make did
-same() { diff -r "$prefix" "$2" || fail "$1 does not install what make install does"; }
+# same TOOL FOLDER : whether the tool has installed there what make did, but for programs
+same() { diff -r --exclude=bin "$prefix" "$2" || fail "$1 does not install what make install does"; }
 if has cmake; then
     quiet cmake -S . -B "$out/of-cmake" -DCMAKE_INSTALL_PREFIX="$prefix" || fail 'cmake of the repository'
     quiet env DESTDIR="$out/staged-by-cmake" cmake --build "$out/of-cmake" --target install || fail 'cmake, target install'

@@ -13,6 +13,7 @@
         --name NAME     of the array in the header
         --plain         does not pack the images: the bundle is seven times as large, and is made and read faster
         --list FILE     says what is in a bundle, and does nothing else
+        --help          says this, and does nothing else
 
     Equal records give equal bundles. Images of one architecture are packed together: see ignis__unpack.
 */
@@ -681,6 +682,21 @@ static void bundle_list(const char *path, const void *data, size_t size, bool al
 
 /* >>main -------------------------------------------------------------------------------------------------------- */
 
+static const char help[] =
+    "ignis_embed RECORD... --archs LIST --ptx LIST -o FILE\n"
+    "compiles the programs that a record names, for machines that have NVIDIA's driver alone. Needs NVRTC, and no GPU.\n"
+    "\n"
+    "    RECORD          what a program writes with IGNIS_RECORD=FILE in its environment, or ignis_desc.record\n"
+    "    --archs LIST    compute capabilities to compile machine code for, such as 75,80,86,89,90a,100,120\n"
+    "    --ptx LIST      compute capabilities to compile PTX for, which the driver compiles on everything newer, slowly\n"
+    "    -o FILE         FILE.h becomes a C header with an array ignis_bundle, anything else a file for ignis_desc.bundle_path\n"
+    "    --name NAME     of the array in the header\n"
+    "    --plain         does not pack the images: the bundle is seven times as large, and is made and read faster\n"
+    "    --list FILE     says what is in a bundle, and does nothing else\n"
+    "    --help          says this, and does nothing else\n"
+    "\n"
+    "See ON SHIPPING in ignis.h.\n";
+
 int main(int argc, char **argv)
 {
     const char *out = NULL, *name = "ignis_bundle", *list = NULL;
@@ -691,9 +707,11 @@ int main(int argc, char **argv)
     unsigned char *data;
     size_t size;
     for (int i = 1; i < argc; i++) {
-        bool takes_one = argv[i][0] == '-' && strcmp(argv[i], "--plain") != 0;
+        bool takes_one = argv[i][0] == '-' && strcmp(argv[i], "--plain") != 0, asks = strcmp(argv[i], "--help") == 0;
+        if (asks || strcmp(argv[i], "-h") == 0)
+            return fputs(help, stdout) == EOF;
         if (takes_one && i + 1 == argc)
-            die("%s needs something behind it; the beginning of tools/ignis_embed.c tells what there is", argv[i]);
+            die("%s needs something behind it; --help tells what there is", argv[i]);
         if (strcmp(argv[i], "--archs") == 0)
             target_count = targets_read(argv[++i], false, targets, target_count);
         else if (strcmp(argv[i], "--ptx") == 0)
@@ -707,7 +725,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--plain") == 0)
             plain = true;
         else if (takes_one)
-            die("there is no %s; the beginning of tools/ignis_embed.c tells what there is", argv[i]);
+            die("there is no %s; --help tells what there is", argv[i]);
         else
             record_read(argv[i]);
     }
@@ -719,7 +737,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!out || request_count == 0 || target_count == 0)
-        die("a record with programs, --archs or --ptx, and -o FILE are needed");
+        die("a record with programs, --archs or --ptx, and -o FILE are needed; --help tells what there is");
     if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC))
         return 1;
     costs_make();
