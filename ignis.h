@@ -3317,9 +3317,10 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 
 typedef struct ignis_storage_entry {
     char name[256];    /* cut, at a whole character, to 255 bytes */
-    ignis_dtype dtype; /* IGNIS_DTYPE_DEFAULT: one that Ignis does not have, such as BOOL; ignis_load refuses that tensor */
+    ignis_dtype
+        dtype; /* as ignis_load makes it: BOOL is IGNIS_U8, I8, I16 and U16 are IGNIS_I32, U32 is IGNIS_I64; IGNIS_DTYPE_DEFAULT: refused */
     ignis_shape shape; /* [1] for a tensor without dimensions */
-    int64_t bytes;
+    int64_t bytes;     /* in the file */
 } ignis_storage_entry;
 
 /*  ignis_save - write tensors and their names to a safetensors file
@@ -3335,8 +3336,9 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 
 /*  ignis_load - read tensors from a safetensors file by their names; what else is in the file does not matter
     Where tensors[i].id is 0 a new tensor that requires no gradient is made on the current device; else the values go into that
-    tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1]. The whole header is checked, and
-    every name found, before the first tensor is touched.
+    tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1]. Numbers of a type that Ignis has not become
+    those of one that holds their values, as ignis_storage_entry says. The whole header is checked, and every name found, before the first tensor is
+    touched.
     Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY, CUDA or IO (another process
     has shortened the file meanwhile, say).
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
@@ -4099,7 +4101,8 @@ IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream
 /*  ignis_array_from_dlpack - an array over memory that another library lends
     major: what managed is, as above. stream: what the other library has worked on; the current stream waits for it. Null: there is nothing to wait
     for, or it is cudart's default one, and the current one Ignis' own, which is ordered with that.
-    Shapes: contiguous, row by row; one without dimensions becomes [1]. bool becomes IGNIS_U8.
+    Shapes: contiguous, row by row, whatever the strides of dimensions of 1 and of tensors without elements; one without dimensions becomes [1]. bool
+    becomes IGNIS_U8.
     Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "dlpack"; or no handle.
     Errors: ARGUMENT (null, no such major, another version than its struct says, an address that is not aligned or no memory of the device),
     UNSUPPORTED (memory of another kind of device, read-only memory, this thread captures a graph), DEVICE, DTYPE, SHAPE (strided, more than 8
@@ -31960,30 +31963,30 @@ static void ignis__graphs_close(const char *call)
 static const struct {
     const char *name;
     int bits;
-    ignis_dtype dtype; /* 0: Ignis has none like it */
+    ignis_dtype dtype, loaded; /* the same; what it is loaded as, by its values. 0: Ignis has none */
 } ignis__stored_types[] = {
-    {"BOOL", 8, IGNIS_DTYPE_DEFAULT},
-    {"F4", 4, IGNIS_DTYPE_DEFAULT},
-    {"F6_E2M3", 6, IGNIS_DTYPE_DEFAULT},
-    {"F6_E3M2", 6, IGNIS_DTYPE_DEFAULT},
-    {"U8", 8, IGNIS_U8},
-    {"I8", 8, IGNIS_DTYPE_DEFAULT},
-    {"F8_E5M2", 8, IGNIS_F8_E5M2},
-    {"F8_E4M3", 8, IGNIS_F8_E4M3},
-    {"F8_E8M0", 8, IGNIS_DTYPE_DEFAULT},
-    {"F8_E4M3FNUZ", 8, IGNIS_DTYPE_DEFAULT},
-    {"F8_E5M2FNUZ", 8, IGNIS_DTYPE_DEFAULT},
-    {"I16", 16, IGNIS_DTYPE_DEFAULT},
-    {"U16", 16, IGNIS_DTYPE_DEFAULT},
-    {"F16", 16, IGNIS_F16},
-    {"BF16", 16, IGNIS_BF16},
-    {"I32", 32, IGNIS_I32},
-    {"U32", 32, IGNIS_DTYPE_DEFAULT},
-    {"F32", 32, IGNIS_F32},
-    {"C64", 64, IGNIS_DTYPE_DEFAULT},
-    {"F64", 64, IGNIS_F64},
-    {"I64", 64, IGNIS_I64},
-    {"U64", 64, IGNIS_DTYPE_DEFAULT},
+    {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
+    {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F6_E2M3", 6, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F6_E3M2", 6, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"U8", 8, IGNIS_U8, IGNIS_U8},
+    {"I8", 8, IGNIS_DTYPE_DEFAULT, IGNIS_I32},
+    {"F8_E5M2", 8, IGNIS_F8_E5M2, IGNIS_F8_E5M2},
+    {"F8_E4M3", 8, IGNIS_F8_E4M3, IGNIS_F8_E4M3},
+    {"F8_E8M0", 8, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F8_E4M3FNUZ", 8, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F8_E5M2FNUZ", 8, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"I16", 16, IGNIS_DTYPE_DEFAULT, IGNIS_I32},
+    {"U16", 16, IGNIS_DTYPE_DEFAULT, IGNIS_I32},
+    {"F16", 16, IGNIS_F16, IGNIS_F16},
+    {"BF16", 16, IGNIS_BF16, IGNIS_BF16},
+    {"I32", 32, IGNIS_I32, IGNIS_I32},
+    {"U32", 32, IGNIS_DTYPE_DEFAULT, IGNIS_I64},
+    {"F32", 32, IGNIS_F32, IGNIS_F32},
+    {"C64", 64, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F64", 64, IGNIS_F64, IGNIS_F64},
+    {"I64", 64, IGNIS_I64, IGNIS_I64},
+    {"U64", 64, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
 };
 
 /*  One tensor of a file. */
@@ -32983,7 +32986,7 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
 /*  Whether a tensor of a file can go into an array, or into a new one where that is null. */
 static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
 {
-    ignis_dtype dtype = ignis__stored_types[item->type].dtype;
+    ignis_dtype dtype = ignis__stored_types[item->type].loaded;
     if (!dtype)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype that Ignis has not",
                     ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
@@ -33003,20 +33006,37 @@ static bool ignis__load_make(const char *call, ignis__lent *lent)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     desc.shape = lent->item->shape;
-    desc.dtype = ignis__stored_types[lent->item->type].dtype;
+    desc.dtype = ignis__stored_types[lent->item->type].loaded;
     desc.tag = lent->item->name;
     lent->made = ignis__tensor_adopt(call, ignis__array_create(call, &desc), false);
     return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
 }
 
+/*  Makes whole numbers wider, from the end of a part of memory to all of it. */
+static void ignis__load_widen(char *part, int64_t size, int from, int to, bool is_signed)
+{
+    const unsigned char *in = (const unsigned char *)part + size - size / to * from;
+    int64_t count = size / to, i, wide;
+    for (i = 0; i < count; i++, in += from) {
+        int32_t narrow;
+        wide = from == 1   ? in[0]
+               : from == 2 ? in[0] | in[1] << 8
+                           : (int64_t)((uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24);
+        if (is_signed && wide >> (8 * from - 1))
+            wide -= (int64_t)1 << 8 * from;
+        narrow = (int32_t)wide;
+        memcpy(part + i * to, to == 4 ? (const void *)&narrow : (const void *)&wide, (size_t)to);
+    }
+}
+
 /*  Copies from the file, and waits. While one part is copied to the device the next is read. */
-static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, int64_t begin)
+static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, const ignis__stored *item)
 {
     ignis__spare_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
-    int64_t size = ignis__array_bytes(array), done, part;
-    int piece = 0;
+    int64_t size = ignis__array_bytes(array), begin = load->file.data + item->begin, done, part;
+    int piece = 0, to = ignis__dtypes[array->dtype].size, from = ignis__stored_types[item->type].bits / 8;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
@@ -33029,8 +33049,10 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
             ignis__event_give(work.device, copied[piece]);
         }
         copied[piece] = NULL;
-        ok = ok && ignis__load_read(call, load, begin + done, staging, part) &&
-             ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
+        ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from, part / to * from);
+        if (ok && from < to)
+            ignis__load_widen(staging, part, from, to, ignis__stored_types[item->type].name[0] == 'I');
+        ok = ok && ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
              (copied[piece] = ignis__event_record(call, work.device, work.stream)) != NULL;
     }
     for (piece = 0; piece < 2; piece++)
@@ -33065,7 +33087,7 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
         return false;
     load->staging = (char *)piece->memory;
     for (i = 0; ok && i < count; i++)
-        ok = ignis__load_array(call, load, lent[i].array, load->file.data + lent[i].item->begin);
+        ok = ignis__load_array(call, load, lent[i].array, lent[i].item);
     if (ignis__piece_give(call, device, piece) != IGNIS_OK)
         ok = false;
     return ok;
@@ -33129,7 +33151,7 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
         const ignis__stored *item = &load.file.items[i];
         memset(&entries[i], 0, sizeof entries[i]);
         memcpy(entries[i].name, item->name, ignis__utf8_cut(item->name, sizeof entries[i].name - 1));
-        entries[i].dtype = ignis__stored_types[item->type].dtype;
+        entries[i].dtype = ignis__stored_types[item->type].loaded;
         entries[i].shape = item->shape;
         entries[i].bytes = item->end - item->begin;
     }
@@ -50047,7 +50069,8 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
         desc->shape.dim[i] = tensor->shape[i];
     if (!ignis__shape_check(call, &desc->shape, desc->dtype, numel))
         return false;
-    for (i = tensor->ndim - 1; tensor->strides && i >= 0; i--) {
+    for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0;
+         i--) { /* without elements there are no places that strides could tell */
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
             return ignis__refuse(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
                                  (long long)tensor->strides[i], (long long)stride);
@@ -50055,7 +50078,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     }
     desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
     desc->tag = "dlpack";
-    if ((uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
+    if (*numel > 0 && (uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
                              ignis__dtypes[desc->dtype].size);
     return true;

@@ -317,4 +317,35 @@ TEST(what_cannot_be_borrowed_stays_with_its_lender)
     CHECK_FAILS(ignis_array_to_dlpack(owner, 1, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
 }
 
+/*  Strides that say nothing: of tensors without elements, and of dimensions of one element. And bool, which becomes u8. */
+TEST(strides_that_lead_nowhere)
+{
+    static const int64_t cases[][6] = {
+        /* shape, strides */
+        {0, 4, 1, 0, 4, 1}, {4, 0, 1, 1, 4, 1},  {0, 4, 1, 1, 1, 1}, {0, 2048, 1, 0, 2048, 1},   {2, 3, 0, -7, INT64_MAX, INT64_MIN},
+        {0, 0, 0, 9, 9, 9}, {1, 1, 1, 5, -1, 0}, {1, 3, 1, 0, 1, 0}, {2, 1, 3, 3, INT64_MIN, 1}, {1, 2, 3, 77, 3, 1}};
+    ignis_array owner, array;
+    ignis_array_info info;
+    int i, k;
+    SETUP(NULL);
+    owner = test_array(3, 5);
+    for (i = 0; i < 20; i++) {
+        lend(owner);
+        lender.plain.tensor.ndim = 3;
+        for (k = 0; k < 3; k++)
+            lender.shape[k] = cases[i / 2][k], lender.strides[k] = cases[i / 2][3 + k];
+        if (i % 2)
+            lender.plain.tensor.code = 6, lender.plain.tensor.bits = 8;
+        if (lender.shape[0] * lender.shape[1] * lender.shape[2] == 0)
+            lender.plain.tensor.byte_offset = 3; /* no address of anything */
+        array = ignis_array_from_dlpack(&lender.plain, 0, NULL);
+        CHECK_INT(ignis_array_numel(array), lender.shape[0] * lender.shape[1] * lender.shape[2]);
+        CHECK_OK(ignis_array_query(array, &info));
+        CHECK_INT(info.dtype, i % 2 ? IGNIS_U8 : IGNIS_F32);
+        CHECK_OK(ignis_array_free(array));
+        CHECK_INT(lender.given_back, 1);
+    }
+    CHECK_OK(ignis_array_free(owner));
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -231,8 +231,9 @@ TEST(files_of_others)
     CHECK_TEXT(entries[1].name, "second");
     CHECK_TEXT(entries[2].name, "none");
     CHECK_TEXT(entries[3].name, "mask");
-    CHECK_INT(entries[3].dtype, IGNIS_DTYPE_DEFAULT);
+    CHECK_INT(entries[3].dtype, IGNIS_U8);
     CHECK_INT(entries[3].bytes, 4);
+    CHECK_INT(entries[4].dtype, IGNIS_DTYPE_DEFAULT);
     CHECK_TEXT(entries[4].name, "\xC3\xA9\xF0\x9F\x98\x80");
     CHECK_INT(entries[4].bytes, 2);
     memset(tensors, 0, sizeof tensors);
@@ -240,7 +241,68 @@ TEST(files_of_others)
     for (i = 0; i < 3; i++)
         let_go(tensors[i]);
     tensors[0] = no_tensor();
-    CHECK_STATUS(ignis_load(path, one("mask"), &tensors[0], 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_STATUS(ignis_load(path, one("\xC3\xA9\xF0\x9F\x98\x80"), &tensors[0], 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+}
+
+/*  Types that Ignis has not, and those that hold their values. */
+TEST(whole_numbers_of_other_widths)
+{
+    static const struct {
+        const char *name;
+        int bytes;
+        ignis_dtype dtype;
+        int64_t low, high;
+    } types[] = {{"BOOL", 1, IGNIS_U8, 0, 1},     {"I8", 1, IGNIS_I32, -128, 127},      {"I16", 2, IGNIS_I32, -32768, 32767},
+                 {"U16", 2, IGNIS_I32, 0, 65535}, {"U32", 4, IGNIS_I64, 0, 4294967295}, {"U64", 8, IGNIS_DTYPE_DEFAULT, 0, 0}};
+    const char *path = test_path("widths.safetensors");
+    enum { COUNT = 700001 }; /* more than a part of staging memory */
+    unsigned char *file = (unsigned char *)malloc((size_t)COUNT * 8 + 200);
+    char *loaded = (char *)malloc((size_t)COUNT * 8), header[200];
+    ignis_storage_entry entry;
+    int i, k, b;
+    SETUP(NULL);
+    REQUIRE(file && loaded);
+    for (i = 0; i < 6; i++) {
+        size_t at;
+        int wrong = 0;
+        ignis_tensor tensor = no_tensor();
+        snprintf(header, sizeof header, "{\"x\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", types[i].name, COUNT,
+                 COUNT * types[i].bytes);
+        at = make_file(file, header, 0);
+        for (k = 0; k < COUNT; k++)
+            for (b = 0; b < types[i].bytes; b++) {
+                int64_t value = k == 0   ? types[i].low
+                                : k == 1 ? types[i].high
+                                         : types[i].low + (int64_t)k * 7919 % (types[i].high - types[i].low + 1);
+                file[at++] = (unsigned char)((uint64_t)value >> 8 * b);
+            }
+        test_write_file(path, file, at);
+        CHECK_INT(ignis_storage_list(path, &entry, 1), 1);
+        CHECK_INT(entry.dtype, types[i].dtype);
+        CHECK_INT(entry.bytes, (int64_t)COUNT * types[i].bytes);
+        if (!types[i].dtype) {
+            CHECK_STATUS(ignis_load(path, one("x"), &tensor, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+            CHECK_MESSAGE_HAS("'x' is U64 in the file");
+            continue;
+        }
+        CHECK_OK(ignis_load(path, one("x"), &tensor, 1));
+        CHECK_OK(ignis_array_to_host_raw(ignis_tensor_data(tensor), loaded, ignis_array_size_bytes(ignis_tensor_data(tensor))));
+        for (k = 0; k < COUNT; k++) {
+            int64_t value = k == 0   ? types[i].low
+                            : k == 1 ? types[i].high
+                                     : types[i].low + (int64_t)k * 7919 % (types[i].high - types[i].low + 1),
+                    got = 0;
+            if (types[i].dtype == IGNIS_I32)
+                got = ((int32_t *)(void *)loaded)[k];
+            else
+                got = types[i].dtype == IGNIS_U8 ? (unsigned char)loaded[k] : ((int64_t *)(void *)loaded)[k];
+            wrong += got != value;
+        }
+        CHECK_INT(wrong, 0);
+        let_go(tensor);
+    }
+    free(file);
+    free(loaded);
 }
 
 TEST(a_list_is_cut_to_its_capacity_and_names_to_theirs)
