@@ -18004,7 +18004,7 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
         ignis__map_add(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
     else if (whole_mean)
         ignis__map_add(t, "        { const %s y%d = map_mean%s(%s.v, %s.i, (i64)__longlong_as_double((i64)p.w[%d]));\n",
-                       to_integer ? "i64" : "W", k, to_integer ? "_whole" : "", state, state, w->shared + 6);
+                       to_integer ? "i64" : "double", k, to_integer ? "_whole" : "", state, state, w->shared + 6);
     else
         ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "/factor" : "");
     if (kept && ignis__map_kept_place(spec))
