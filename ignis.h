@@ -12375,34 +12375,85 @@ IGNIS__COLD static bool ignis__cache_folder(const char *call)
     return false;
 }
 
+/*  Whether a table of `count` times `each` bytes at `at` lies inside of an image. */
+static bool ignis__image_has(size_t size, uint64_t at, uint64_t count, uint64_t each)
+{
+    return at <= size && count <= (size - at) / (each ? each : 1);
+}
+
+static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int bytes)
+{
+    uint64_t number = 0;
+    while (bytes-- > 0)
+        number = number << 8 | image[at + (uint64_t)bytes];
+    return number;
+}
+
+/*  The driver, which is told no size, must not read beyond an image, behind which a byte is 0. Null: it does not; else what is wrong. */
+IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
+{
+    const unsigned char *image = (const unsigned char *)data;
+    uint64_t i, sections, segments, count;
+    if (size >= 64 && memcmp(image, "\177ELF\002", 5) == 0) {
+        segments = ignis__image_number(image, 32, 8);
+        sections = ignis__image_number(image, 40, 8);
+        count = ignis__image_number(image, 60, 2);
+        if ((count && ignis__image_number(image, 58, 2) != 64) || !ignis__image_has(size, sections, count, 64) ||
+            !ignis__image_has(size, segments, ignis__image_number(image, 56, 2), ignis__image_number(image, 54, 2)))
+            return "it is an ELF file, a cubin, whose tables are not inside of it";
+        for (i = 0; i < count; i++) {
+            uint64_t at = sections + 64 * i;
+            if (ignis__image_number(image, at + 4, 4) != 8 && /* which has no bytes */
+                !ignis__image_has(size, ignis__image_number(image, at + 24, 8), ignis__image_number(image, at + 32, 8), 1))
+                return "it is an ELF file, a cubin, of which a section is not inside of it";
+        }
+        return NULL;
+    }
+    if (size >= 16 && ignis__image_number(image, 0, 4) == 0xBA55ED50u)
+        return ignis__image_has(size, ignis__image_number(image, 6, 2), ignis__image_number(image, 8, 8), 1)
+                   ? NULL
+                   : "it is a fatbin that says it is longer";
+    if (size > 0 && memchr(image, 0, size - 1) == NULL && strstr((const char *)image, ".version"))
+        return NULL; /* PTX, with or without a zero at its end */
+    return "it is neither a cubin, nor a fatbin, nor PTX";
+}
+
+/*  Whether bytes of a file, behind which there is room for one more, are the image of its key, which is then in them. */
+IGNIS__COLD static bool ignis__cache_parse(ignis__image *image, char *file, size_t size)
+{
+    ignis__cache_header header;
+    size_t body;
+    if (size < sizeof header)
+        return false;
+    memcpy(&header, file, sizeof header);
+    body = size - sizeof header;
+    if (memcmp(header.magic, ignis__cache_magic, sizeof header.magic) != 0 || header.key[0] != image->key[0] ||
+        header.key[1] != image->key[1] || header.lowered_size < 1 || header.lowered_size > body ||
+        header.image_size != body - header.lowered_size || header.checksum != ignis__hash(IGNIS__HASH_START, file + sizeof header, body) ||
+        memchr(file + sizeof header, 0, (size_t)header.lowered_size) != file + sizeof header + header.lowered_size - 1)
+        return false;
+    file[size] = 0;
+    image->lowered = file + sizeof header;
+    image->data = file + sizeof header + header.lowered_size;
+    image->size = (size_t)header.image_size;
+    return ignis__image_fault(image->data, image->size) == NULL;
+}
+
 IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *image)
 {
-    char path[1024];
-    ignis__cache_header header;
-    size_t size = 0, body;
-    char *file;
+    char path[1024], *file;
+    size_t size = 0;
     if (!ignis__kernels_state.cache_dir[0])
         return false;
     ignis__cache_path(path, sizeof path, image->key);
     file = (char *)ignis__cache_read(call, path, &size);
     if (!file)
         return false;
-    if (size < sizeof header)
-        goto damaged;
-    memcpy(&header, file, sizeof header);
-    body = size - sizeof header;
-    if (memcmp(header.magic, ignis__cache_magic, sizeof header.magic) != 0 || header.key[0] != image->key[0] ||
-        header.key[1] != image->key[1] || header.lowered_size < 1 || header.lowered_size > body ||
-        header.image_size != body - header.lowered_size || header.checksum != ignis__hash(IGNIS__HASH_START, file + sizeof header, body) ||
-        file[sizeof header + header.lowered_size - 1] != 0)
-        goto damaged;
-    image->memory = file;
-    image->lowered = file + sizeof header;
-    image->data = file + sizeof header + header.lowered_size;
-    image->size = (size_t)header.image_size;
-    ignis__file_touch(path); /* the least recently used file is the first to go */
-    return true;
-damaged:
+    if (ignis__cache_parse(image, file, size)) {
+        image->memory = file;
+        ignis__file_touch(path); /* the least recently used file is the first to go */
+        return true;
+    }
     ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is made again", call, path);
     ignis__free(file);
     return false;
@@ -13348,49 +13399,6 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         bundle->wgmma = bundle->wgmma || (entry.kind == 'a' && strstr(ignis__bundle_text(bundle, &entry), "_hopper") != NULL);
     }
     return true;
-}
-
-/*  Whether a table of `count` times `each` bytes at `at` lies inside of an image. */
-static bool ignis__image_has(size_t size, uint64_t at, uint64_t count, uint64_t each)
-{
-    return at <= size && count <= (size - at) / (each ? each : 1);
-}
-
-static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int bytes)
-{
-    uint64_t number = 0;
-    while (bytes-- > 0)
-        number = number << 8 | image[at + (uint64_t)bytes];
-    return number;
-}
-
-/*  The driver, which is told no size, must not read beyond an image, behind which a byte is 0. Null: it does not; else what is wrong. */
-IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
-{
-    const unsigned char *image = (const unsigned char *)data;
-    uint64_t i, sections, segments, count;
-    if (size >= 64 && memcmp(image, "\177ELF\002", 5) == 0) {
-        segments = ignis__image_number(image, 32, 8);
-        sections = ignis__image_number(image, 40, 8);
-        count = ignis__image_number(image, 60, 2);
-        if ((count && ignis__image_number(image, 58, 2) != 64) || !ignis__image_has(size, sections, count, 64) ||
-            !ignis__image_has(size, segments, ignis__image_number(image, 56, 2), ignis__image_number(image, 54, 2)))
-            return "it is an ELF file, a cubin, whose tables are not inside of it";
-        for (i = 0; i < count; i++) {
-            uint64_t at = sections + 64 * i;
-            if (ignis__image_number(image, at + 4, 4) != 8 && /* which has no bytes */
-                !ignis__image_has(size, ignis__image_number(image, at + 24, 8), ignis__image_number(image, at + 32, 8), 1))
-                return "it is an ELF file, a cubin, of which a section is not inside of it";
-        }
-        return NULL;
-    }
-    if (size >= 16 && ignis__image_number(image, 0, 4) == 0xBA55ED50u)
-        return ignis__image_has(size, ignis__image_number(image, 6, 2), ignis__image_number(image, 8, 8), 1)
-                   ? NULL
-                   : "it is a fatbin that says it is longer";
-    if (size > 0 && memchr(image, 0, size - 1) == NULL && strstr((const char *)image, ".version"))
-        return NULL; /* PTX, with or without a zero at its end */
-    return "it is neither a cubin, nor a fatbin, nor PTX";
 }
 
 /*  Unpacks what ignis_embed has packed: bytes of before, at a distance, or new ones, whose bits a range coder gives by the odds that those before

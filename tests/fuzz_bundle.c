@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz_bundle.c - damaged bundles and images: the reader must say no or yes, and what it says yes to must hold
+/*  fuzz_bundle.c - damaged bundles, images, entries of the kernel cache and records: the reader must say no or yes, and what it says yes to must hold
 
-    fuzz_bundle [iterations [seed]]    bundles made by mutation from a good one, most with checksums made right again; the same seed makes the
-                                       same ones
+    fuzz_bundle [iterations [seed]]    so many of each, made by mutation from good ones, most with checksums made right again; the same seed makes
+                                       the same ones. Of an entry of the cache each byte is wrong once besides.
     Build it with -fsanitize=address,undefined: each bundle is in a block of memory of exactly its size. It needs no device. */
 #define main embed_main
 #include "../tools/ignis_embed.c"
@@ -139,6 +139,122 @@ static int try_bundle(const unsigned char *bytes, size_t size)
     return images;
 }
 
+/* --- the kernel cache ------------------------------------------------------------------------------------------------------- */
+
+/*  A good entry of the cache; its block has room for one more byte. */
+static char *entry_seed(size_t *size)
+{
+    static unsigned char image[701];
+    static const char lowered[] = "_Z4plusPfi";
+    ignis__cache_header header;
+    char *bytes;
+    memset(&header, 0, sizeof header);
+    memcpy(header.magic, ignis__cache_magic, sizeof header.magic);
+    header.key[0] = 1, header.key[1] = 2;
+    header.lowered_size = sizeof lowered;
+    header.image_size = image_make(image);
+    header.checksum = ignis__hash(ignis__hash(IGNIS__HASH_START, lowered, sizeof lowered), image, (size_t)header.image_size);
+    *size = sizeof header + sizeof lowered + (size_t)header.image_size;
+    bytes = (char *)grow(NULL, *size + 1);
+    memcpy(bytes, &header, sizeof header);
+    memcpy(bytes + sizeof header, lowered, sizeof lowered);
+    memcpy(bytes + sizeof header + sizeof lowered, image, (size_t)header.image_size);
+    return bytes;
+}
+
+static bool try_entry(const char *seed, size_t size, size_t seed_size, size_t at, int with, bool signs)
+{
+    ignis__image image = IGNIS__ZERO;
+    char *bytes = (char *)grow(NULL, size + 1);
+    ignis__cache_header header;
+    bool taken;
+    memcpy(bytes, seed, size < seed_size ? size : seed_size);
+    if (at < size)
+        bytes[at] = (char)(bytes[at] ^ with);
+    if (signs && size > sizeof header) {
+        memcpy(&header, bytes, sizeof header);
+        header.checksum = ignis__hash(IGNIS__HASH_START, bytes + sizeof header, size - sizeof header);
+        memcpy(bytes, &header, sizeof header);
+    }
+    image.key[0] = 1, image.key[1] = 2;
+    taken = ignis__cache_parse(&image, bytes, size);
+    if (taken) {
+        require(image.lowered + strlen(image.lowered) + 1 == (char *)image.data, "a name of an entry has no end");
+        require((char *)image.data + image.size == bytes + size, "an image ends elsewhere");
+        require(ignis__image_fault(image.data, image.size) == NULL, "an image of an entry is none");
+    }
+    free(bytes);
+    return taken;
+}
+
+static void entries_fuzz(long iterations)
+{
+    size_t size, at;
+    long taken = 0;
+    int bit;
+    char *seed = entry_seed(&size);
+    require(try_entry(seed, size, size, size, 0, false), "the seed of the cache is not what it should be");
+    for (at = 0; at < size; at++)
+        for (bit = 0; bit < 8; bit++)
+            require(!try_entry(seed, size, size, at, 1 << bit, false), "an entry with a wrong bit is taken");
+    for (at = 0; at < size; at++)
+        require(!try_entry(seed, at, size, at, 0, false), "an entry that was cut off is taken");
+    for (long i = 0; i < iterations; i++) {
+        at = random_below(4) ? random_below((uint32_t)size) : random_below(sizeof(ignis__cache_header));
+        taken += try_entry(seed, random_below(8) ? size : random_below((uint32_t)size + 1), size, at, (int)random_below(256), true);
+    }
+    free(seed);
+    printf("fuzz_bundle: %ld entries of the cache, %ld taken\n", iterations, taken);
+    require(iterations < 1000 || (taken > iterations / 20 && taken < iterations), "what is tried is not varied");
+}
+
+/* --- records ----------------------------------------------------------------------------------------------------------------- */
+
+static void records_fuzz(long iterations)
+{
+    static const char *const seeds[] = {
+        "ignis 500",
+        "# a remark",
+        "own 80-999 gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0",
+        "own 0-999 softmax.cu",
+        "kernel 0-999 \"plus.cu\" \"plus<float>\" \"// a \\\"text\\\"\\n\" 2 \"-DA=1\" \"-w\" \"step.h\" \"#define STEP 2\\n\"",
+        "formula 0-999 \"sin(x)*2 + row\" \"x, row\" 2 0 6:2,7:4,8:1,9:1,14:1,15:3,16:3,33:1,34:4,51:3",
+        "formula 0-999 \"x*y\" \"x, y\" 2 2 1:1,3:1,4:1,5:32,6:1,7:4,8:2,9:1,14:1,15:3,16:6,33:1,34:1,51:3",
+        "formula 0-999 \"x*x\" \"x\" 1 0 1:1,3:1,4:1,5:128,6:9,7:1,8:1,9:1,12:1,14:1,15:3,33:5,51:3"};
+    long taken = 0;
+    for (long i = 0; i < iterations; i++) {
+        const char *from = seeds[random_below(sizeof seeds / sizeof *seeds)];
+        size_t size = strlen(from) + 1;
+        char *line = (char *)grow(NULL, size), reason[300];
+        ignis__request *request = (ignis__request *)grow(NULL, sizeof *request);
+        ignis__text why;
+        memcpy(line, from, size);
+        for (uint32_t n = random_below(4); n > 0; n--) {
+            char *at = line + random_below((uint32_t)size - 1);
+            *at = (char)(random_below(3) ? "0123456789,:\"\\ -x()+*"[random_below(20)] : *at ^ 1 << random_below(8));
+        }
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (ignis__request_read(line, request, &why)) {
+            ignis__map_source other;
+            taken++;
+            for (int turn = 0; ignis__request_other(request, turn, &other); turn++) {
+                require(turn < 16 && strlen(other.program.source) > 100, "a formula has no other kernels");
+                ignis__map_source_free(&other);
+            }
+            ignis__request_free(request);
+        } else {
+            require(strlen(reason) > 5, "a line is refused without a reason");
+        }
+        free(request);
+        free(line);
+        if (i % 500 == 0)
+            ignis__formulas_close(NULL);
+    }
+    ignis__formulas_close(NULL);
+    printf("fuzz_bundle: %ld lines of records, %ld taken\n", iterations, taken);
+    require(iterations < 1000 || (taken > iterations / 20 && taken < iterations), "what is tried is not varied");
+}
+
 int main(int argc, char **argv)
 {
     long iterations = argc > 1 ? atol(argv[1]) : 100000, refused = 0, whole = 0;
@@ -169,5 +285,7 @@ int main(int argc, char **argv)
     free(seed);
     printf("fuzz_bundle: %ld bundles, %ld refused, %ld with all images\n", iterations, refused, whole);
     require(refused > iterations / 20 && whole > iterations / 20, "what is tried is not varied");
+    entries_fuzz(iterations);
+    records_fuzz(iterations);
     return 0;
 }
