@@ -7330,7 +7330,7 @@ static int ignis__context_try(ignis__device *device, ignis__binding *binding, co
     *what = "cuCtxGetCurrent";
     if ((error = IGNIS__CUDA(cuCtxGetCurrent, (&current))) != 0 || current == device->context)
         return error;
-    *what = current ? "cuCtxPushCurrent" : "cuCtxSetCurrent";
+    *what = current ? "cuCtxPushCurrent_v2" : "cuCtxSetCurrent";
     error = current ? IGNIS__CUDA(cuCtxPushCurrent_v2, (device->context)) : IGNIS__CUDA(cuCtxSetCurrent, (device->context));
     binding->pushed = current && error == 0;
     return error;

@@ -121,7 +121,8 @@ TEST(kernels_streams_events_and_graphs_do_nothing_well)
     static const char source[] = "this is no CUDA, and nobody looks";
     ignis_desc desc = dry_desc();
     ignis_launch launch = test_launch(7, 32);
-    ignis_kernel kernel;
+    ignis_occupancy occupancy;
+    ignis_kernel kernel, entry;
     ignis_array array;
     ignis_arg arg;
     ignis_event event;
@@ -136,6 +137,16 @@ TEST(kernels_streams_events_and_graphs_do_nothing_well)
     kernel = test_compile(source, "any", NULL);
     CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
     CHECK_OK(ignis_kernel_set_symbol(kernel, "factor", &symbol, sizeof symbol));
+    CHECK_OK(ignis_kernel_get_symbol(kernel, "factor", &symbol, sizeof symbol));
+    CHECK(symbol == 0);
+    entry = ignis_kernel_entry(kernel, "another");
+    CHECK_OK(ignis_kernel_launch(entry, &launch, &arg, 1));
+    CHECK_OK(ignis_kernel_occupancy(entry, 0, 0, &occupancy));
+    CHECK(occupancy.block > 0 && occupancy.grid > 0);
+    launch.cooperative = true;
+    CHECK_OK(ignis_kernel_launch(entry, &launch, &arg, 1));
+    launch.cooperative = false;
+    CHECK_OK(ignis_kernel_free(entry));
     launch.block[0] = 2000;
     CHECK_STATUS(ignis_kernel_launch(kernel, &launch, &arg, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
     launch.block[0] = 32;
@@ -184,7 +195,7 @@ TEST(memory_runs_out_where_the_device_says)
     other = ignis_array_create(&array_desc);
     CHECK_OK(ignis_array_to_device(half));
     CHECK_STATUS(ignis_array_to_device(other), IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
-    CHECK_MESSAGE_HAS("has 25165824 of 67108864 bytes free");
+    CHECK_MESSAGE_HAS("has 24.0 MiB of 64.0 MiB free");
     CHECK_OK(ignis_array_free(half));
     CHECK_OK(ignis_array_to_device(other)); /* what was freed is there again */
     CHECK_OK(ignis_array_free(other));

@@ -60,6 +60,9 @@ static void run_frame(ignis_array a, ignis_kernel kernel, bool reload)
     static float out[24];
     static double converted[24];
     const float three = 3.0F;
+    float factor;
+    ignis_occupancy occupancy;
+    ignis_kernel entry;
     ignis_kernel_desc desc;
     ignis_ticket tickets[4];
     double ms;
@@ -80,6 +83,10 @@ static void run_frame(ignis_array a, ignis_kernel kernel, bool reload)
     tickets[3] = reload ? ignis_kernel_reload(kernel, &desc) : tickets[0];
     ignis_stream_call(stream, nothing, NULL);
     ignis_kernel_set_symbol(kernel, "factor", &three, sizeof three);
+    ignis_kernel_get_symbol(kernel, "factor", &factor, sizeof factor);
+    entry = ignis_kernel_entry(kernel, "twice");
+    ignis_kernel_occupancy(entry, 64, 0, &occupancy);
+    ignis_kernel_free(entry);
     ignis_event_record(last, stream);
     ignis_stream_query(stream, &done);
     for (i = 0; i < 4; i++) {

@@ -141,9 +141,9 @@ job "gcc -x c++ -std=c++11 -I. -include $src/macros.h -fsyntax-only $src/collect
 # Headers of different versions do not go together, and the error names both.
 mixed=$out/mixed
 mkdir $mixed $mixed/kernels $mixed/unversioned $mixed/collective $mixed/older
-sed 's/VERSION 4/VERSION 9/' ignis_kernels.h >$mixed/kernels/ignis_kernels.h
+sed 's/VERSION 5/VERSION 9/' ignis_kernels.h >$mixed/kernels/ignis_kernels.h
 sed '/IGNIS_KERNELS_VERSION/d' ignis_kernels.h >$mixed/unversioned/ignis_kernels.h
-sed 's/COLLECTIVE_VERSION 4/COLLECTIVE_VERSION 9/' ignis_collective.h >$mixed/collective/ignis_collective.h
+sed 's/COLLECTIVE_VERSION 5/COLLECTIVE_VERSION 9/' ignis_collective.h >$mixed/collective/ignis_collective.h
 sed '/define IGNIS_VERSION /d; s/\(IGNIS_VERSION_MINOR\) .*/\1 3/' ignis.h >$mixed/older/ignis.h
 for case in kernels unversioned; do
     cp ignis.h $mixed/$case
