@@ -657,6 +657,15 @@ TEST(comparisons_of_integers)
         drop(y[i]);
     }
     drop(a), drop(x);
+    { /* in gradients, too */
+        double ones[3] = {1, 2, 3}, grad[3];
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor t = tensor_of(ones, IGNIS_SHAPE(3), IGNIS_F32, true);
+        CHECK_OK(ignis_backward(ignis_map_sum("index(0) < n ? t*t : 0", IGNIS_INPUTS(t, IGNIS_VALUE(n, 2))), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(t), grad, IGNIS_F64, 3));
+        CHECK(grad[0] == 2 && grad[1] == 4 && grad[2] == 0);
+        CHECK_OK(ignis_scope_end(scope));
+    }
 }
 
 TEST(mixed_gradients)
