@@ -1693,6 +1693,7 @@ typedef enum ignis_reducer {
     IGNIS_REDUCE_ARGMAX, /* the place of the largest element in the dimensions that are reduced */
     IGNIS_REDUCE_ARGMIN,
     IGNIS_REDUCE_LOGSUMEXP, /* log of the sum of exp, which does not overflow */
+    IGNIS_REDUCE_NORM,      /* root of the sum of squares, which do not overflow; its gradient at 0 is 0 */
     IGNIS_REDUCE_COUNT
 } ignis_reducer;
 
@@ -2527,7 +2528,7 @@ typedef struct ignis_reduce_desc {
     largest, ... of all, or along dimensions
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
     sums of comparisons i64, the mean of integers f32, rounded once. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
-    and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
+    and the smallest number. The sum and norm of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
@@ -2919,7 +2920,7 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
 IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction);
 
 /*  ignis_cosine_similarity - the cosine of the angle between rows: a b / (|a| |b|), sums over the last dimension
-    Each length counts as 1e-8 at least. Three sums and a formula. The loss for y = 1 (alike) or -1 is a line:
+    Each length counts as 1e-8 at least. Two norms, a sum and a formula. The loss for y = 1 (alike) or -1 is a line:
     ignis_map_mean("y > 0 ? 1 - c : max(c - margin, 0)", IGNIS_INPUTS(c, y, IGNIS_VALUE(margin, 0.5))).
     Shapes: equal, [..., n]; the result is [...], or [1], of f32, or f64 where an input is.
     Returns: the tensor, or no handle.
@@ -5566,9 +5567,9 @@ IGNIS__LOCAL(ignis__thread, ignis__this_thread, IGNIS__LOCAL_THREAD)
 #endif
 
 static struct {
-    uint64_t ready;  /* between ignis_setup and ignis_shutdown */
-    uint64_t forked; /* this process is a child of the one that called ignis_setup */
-    uint64_t setups; /* how many there were */
+    uint64_t ready;   /* between ignis_setup and ignis_shutdown */
+    uint64_t forked;  /* this process is a child of the one that called ignis_setup */
+    uint64_t setups;  /* how many there were */
     uint64_t refused; /* calls since ignis_setup was last called, or ignis_shutdown, while nothing was set up: the first is logged */
     bool verbose;
     bool dry_run;
@@ -17612,7 +17613,13 @@ static void ignis__map_lines_free(ignis__map_lines *lines)
 }
 
 /*  What a reduction's gradient takes besides what is kept of it: the value. */
-static bool ignis__map_kept_value(int kept) { return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_PROD; }
+static bool ignis__map_kept_value(int kept)
+{
+    return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_NORM || kept == IGNIS_REDUCE_PROD;
+}
+
+/*  Reductions in W also of integers, whose state is two of them. */
+static bool ignis__map_reduces_wide(int reduction) { return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM; }
 
 /*  What the gradients of a result by some inputs take. False, and reported, without memory. */
 static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
@@ -17669,6 +17676,7 @@ static const struct {
     {"argmax", "-map_infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
     {"argmin", "map_infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
     {"logsumexp", "-map_infinity", "", "map_most(a.v, b.v)", false},
+    {"norm", "0", "", "a.v + b.v", false},
 };
 
 /*  A kernel's text under way, and where the words of its parameter are. */
@@ -17730,7 +17738,7 @@ static void ignis__map_words(ignis__map_writer *w)
 static const char *ignis__map_result_type(const ignis__map_writer *w, int k)
 {
     const ignis__map_spec *spec = w->spec;
-    return spec->needed || spec->reduction == IGNIS_REDUCE_LOGSUMEXP || w->formula->term[w->formula->result[spec->result + k]].type == 'w'
+    return spec->needed || ignis__map_reduces_wide(spec->reduction) || w->formula->term[w->formula->result[spec->result + k]].type == 'w'
                ? "W"
                : "i64";
 }
@@ -17849,9 +17857,11 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
         lines.text.length = 0;
         ignis__map_add_term(&lines, formula->result[spec->result]);
         value = lines.text.failed ? "" : lines.text.data;
-        chosen = ignis__map_kept_place(spec) || spec->kept == IGNIS_REDUCE_LOGSUMEXP;
+        chosen = ignis__map_kept_place(spec) || ignis__map_reduces_wide(spec->kept);
         if (ignis__map_kept_place(spec))
             ignis__map_add(t, "    const bool chosen = at == x%d;\n", count + 1);
+        else if (spec->kept == IGNIS_REDUCE_NORM)
+            ignis__map_add(t, "    const bool chosen = x%d != 0;\n", count + 1);
         else if (chosen) /* minus infinity adds nothing, and where all is minus infinity, nothing can be told of it */
             ignis__map_add(t, "    const bool chosen = %s != -map_infinity;\n", value);
         ignis__map_add(t, "    const W g = x%d", count);
@@ -17859,6 +17869,8 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
             ignis__map_add(t, "*map_others(%s, x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_LOGSUMEXP)
             ignis__map_add(t, "*exp(%s - x%d)", value, count + 1);
+        else if (spec->kept == IGNIS_REDUCE_NORM)
+            ignis__map_add(t, "*map_divide(%s, x%d)", value, count + 1);
         ignis__map_add(t, ";\n");
     }
     for (i = 0; i < count && ok && spec->needed; i++) {
@@ -18008,6 +18020,8 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
         ignis__map_add(t, "        { const i64 y%d = map_place_of(%s);\n", k, state);
     else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
         ignis__map_add(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
+    else if (spec->reduction == IGNIS_REDUCE_NORM)
+        ignis__map_add(t, "        { const W y%d = map_norm(%s.v, %s.i);\n", k, state, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
         ignis__map_add(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
     else if (whole_mean)
@@ -18019,6 +18033,8 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
         ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", w->shared + 7, at, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
         ignis__map_add(t, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
+    else if (kept && spec->reduction == IGNIS_REDUCE_NORM)
+        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
     else if (kept) /* the largest and the sum: their logarithm would be rounded, and with it all that gradients are made from */
         ignis__map_add(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n", w->shared + 7, at, state,
                        w->shared + 7, w->shared + 4, at, state);
@@ -18031,7 +18047,7 @@ IGNIS__COLD static const char *ignis__map_state(const ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     bool kept = (spec->kept && !spec->needed) || ignis__map_whole_mean(w);
-    return spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : ignis__map_reductions[spec->reduction].place || kept ? "int" : NULL;
+    return ignis__map_reduces_wide(spec->reduction) ? "W" : ignis__map_reductions[spec->reduction].place || kept ? "int" : NULL;
 }
 
 /*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
@@ -18072,6 +18088,12 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
             "a.v;\n    a.i = is ? (int)at : a.i;\n    return a;\n}\nDI i64 map_place_of(const S s) { return s.i == 0x7fffffff ? 0 : s.i; "
             "}\n",
             fold, w->type, reduction == IGNIS_REDUCE_ARGMAX ? "<=" : ">=");
+    else if (spec->reduction == IGNIS_REDUCE_NORM)
+        ignis__map_add(t,
+                       "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
+                       "DI S map_next(S a, const W v, const u32 at)\n{\n    const W low = v*MAP_NORM_LOW, high = v*MAP_NORM_HIGH;\n"
+                       "    a.v += low*low;\n    a.i += high*high;\n    return a;\n}\n",
+                       fold);
     else if (more)
         ignis__map_add(
             t,
@@ -19032,7 +19054,7 @@ static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis
     for (d = 0; d < run->formula->count; d++)
         if (run->input[d] && run->dtype[d] == IGNIS_F64)
             last->dtype[0] = IGNIS_F64;
-    if (run->formula->term[run->formula->result[0]].type != 'w' && run->reduction != IGNIS_REDUCE_LOGSUMEXP)
+    if (run->formula->term[run->formula->result[0]].type != 'w' && !ignis__map_reduces_wide(run->reduction))
         last->dtype[0] = IGNIS_I64;
     last->used = 1;
     last->formula = ignis__formula_get(call, "x", "x", 1, last->dtype[0] == IGNIS_I64);
@@ -19051,7 +19073,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     ignis__block *memory;
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
-    bool whole = ignis__map_reductions[run->reduction].place || (run->kept && run->kept != IGNIS_REDUCE_LOGSUMEXP); /* in one step alone */
+    bool whole = ignis__map_reductions[run->reduction].place || (run->kept && !ignis__map_reduces_wide(run->kept)); /* in one step alone */
     if (ignis__requests.path[0] && !whole && ignis__map_reduces_apart(run, true)) {
         first = *run;
         ignis__map_record_run(work->call, run);
@@ -19098,7 +19120,7 @@ static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 /*  What a reduction of no elements gives; false, and reported, where that is nothing. */
 static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
 {
-    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && reducer != IGNIS_REDUCE_LOGSUMEXP)
+    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && !ignis__map_reduces_wide(reducer))
         return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
@@ -19110,7 +19132,7 @@ static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _LOGSUMEXP are 1 to %d", (int)reducer,
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d", (int)reducer,
                          (int)IGNIS_REDUCE_COUNT - 1);
 }
 
@@ -25284,11 +25306,11 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         dtype = ignis__map_dtype(&run, 0);
         dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
                 : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
-                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && reducer != IGNIS_REDUCE_LOGSUMEXP)
+                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__map_reduces_wide(reducer))
                     ? IGNIS_I64
-                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || reducer == IGNIS_REDUCE_LOGSUMEXP) ? IGNIS_F32
-                : loss                                                                               ? ignis__wide_dtype(dtype)
-                                                                                                     : dtype;
+                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__map_reduces_wide(reducer)) ? IGNIS_F32
+                : loss                                                                              ? ignis__wide_dtype(dtype)
+                                                                                                    : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
         run.out[0] = dtype;
@@ -25300,7 +25322,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         rule.given = kept;
         rule.factor = 1 / run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
-            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || reducer == IGNIS_REDUCE_LOGSUMEXP)) {
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__map_reduces_wide(reducer))) {
             aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1, ignis__shape_product(&kept, 0, kept.ndim),
                                        ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
@@ -29406,14 +29428,16 @@ IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool l
 IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
 {
     static const char call[] = "ignis_cosine_similarity";
-    ignis_tensor ab = ignis__loss_rows(call, "a*b", IGNIS_INPUTS(a, b), IGNIS__LOSS_ALIKE), result = ignis__no_tensor();
-    ignis_tensor aa = ab.id ? ignis__loss_rows(call, "a*a", IGNIS_INPUTS(a), IGNIS__LOSS) : ab;
-    ignis_tensor bb = aa.id ? ignis__loss_rows(call, "b*b", IGNIS_INPUTS(b), IGNIS__LOSS) : aa;
-    if (bb.id)
-        result = ignis_map("ab / ((aa > 1e-16 ? sqrt(aa) : 1e-8) * (bb > 1e-16 ? sqrt(bb) : 1e-8))", IGNIS_INPUTS(ab, aa, bb));
-    ignis__tensor_discard(call, ab);
-    ignis__tensor_discard(call, aa);
-    ignis__tensor_discard(call, bb);
+    static const ignis_reduce_desc last = {{-1}, 1, true};
+    ignis_inputs of_a = IGNIS_INPUTS(a), of_b = IGNIS_INPUTS(b);
+    ignis_tensor m = ignis__map_reduced(call, IGNIS_REDUCE_NORM, "a", &of_a, &last, IGNIS__LOSS), result = ignis__no_tensor();
+    ignis_tensor n = m.id ? ignis__map_reduced(call, IGNIS_REDUCE_NORM, "b", &of_b, &last, IGNIS__LOSS) : m;
+    ignis_tensor c = n.id ? ignis__loss_rows(call, "a/max(m, 1e-8) * (b/max(n, 1e-8))", IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE) : n;
+    if (c.id) /* roundings make no angle of it whose cosine is above 1 */
+        result = ignis_map("with_grad(min(max(c, -1), 1), c)", IGNIS_INPUTS(c));
+    ignis__tensor_discard(call, m);
+    ignis__tensor_discard(call, n);
+    ignis__tensor_discard(call, c);
     return result;
 }
 
@@ -31572,9 +31596,8 @@ static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const igni
     bool ok;
     second.id = parameter->second->slot.handle;
     u = ignis_tensor_from_array(second, false);
-    norm = ignis_map_sum("u*u", IGNIS_INPUTS(u));
-    x = ignis_cast(ignis_map("u / max(sqrt(norm), 1e-7)", IGNIS_INPUTS(u, norm)),
-                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
+    x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)), parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);

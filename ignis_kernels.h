@@ -54,7 +54,7 @@
         hopper.cuh                 494 lines   29076 bytes
         image.cuh                   63 lines    2688 bytes
         log_softmax.cu             135 lines    5549 bytes
-        map.cuh                    365 lines   15384 bytes
+        map.cuh                    375 lines   15898 bytes
         mma.cuh                    124 lines    6055 bytes
         norm.cu                    209 lines   12969 bytes
         norm.cuh                   331 lines   14554 bytes
@@ -5954,6 +5954,16 @@ static const char *const ignis__lines_map_cuh[] = {
     "#define FROM_BITS(b) __int_as_float(b)",
     "#endif",
     "DI W map_product(W v, int zeros) { return zeros > 1 ? (W)0 : fabs(v) == map_infinity ? v : FROM_BITS((BITS(v) & ~1) | zeros); }",
+    "/*  A norm is the root of a sum of squares, whose range is twice that of the numbers: there are two sums, of numbers times one power of two and times",
+    "    another one, and the second one has the answer where the first one overflows. */",
+    "#ifdef IGNIS_WIDE",
+    "#define MAP_NORM_LOW 0x1p360",
+    "#define MAP_NORM_HIGH 0x1p-520",
+    "#else",
+    "#define MAP_NORM_LOW 0x1p45f",
+    "#define MAP_NORM_HIGH 0x1p-66f",
+    "#endif",
+    "DI W map_norm(W low, W high) { return low < map_infinity ? sqrt(low) * (1 / MAP_NORM_LOW) : sqrt(high) * (1 / MAP_NORM_HIGH); }",
     "DI W map_others(W x, W kept) { return x == 0 ? FROM_BITS(BITS(kept) & ~1) : BITS(kept) & 1 ? (W)0 : kept / x; }",
     "",
     "/* >>random ------------------------------------------------------------------------------------------------------ */",
@@ -22176,7 +22186,7 @@ static const ignis__source ignis__sources[] = {
     {"hopper.cuh", 0x818965ac45fe6e69ULL, ignis__lines_hopper_cuh, 494},
     {"image.cuh", 0x6e27ed77004f5ba6ULL, ignis__lines_image_cuh, 63},
     {"log_softmax.cu", 0xa9c185377ccd9436ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_log_softmax_cu, 135)},
-    {"map.cuh", 0x21fabe18c70177b8ULL, ignis__lines_map_cuh, 365},
+    {"map.cuh", 0xbe512a09f5a9aa61ULL, ignis__lines_map_cuh, 375},
     {"mma.cuh", 0x68bb0e77bc6812cbULL, ignis__lines_mma_cuh, 124},
     {"norm.cu", 0xaa15890d5d2caa43ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
     {"norm.cuh", 0x5de9b229673052a2ULL, ignis__lines_norm_cuh, 331},

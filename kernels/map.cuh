@@ -314,6 +314,16 @@ static __device__ __noinline__ float called_pow(float x, float y) { return powf(
 #define FROM_BITS(b) __int_as_float(b)
 #endif
 DI W map_product(W v, int zeros) { return zeros > 1 ? (W)0 : fabs(v) == map_infinity ? v : FROM_BITS((BITS(v) & ~1) | zeros); }
+/*  A norm is the root of a sum of squares, whose range is twice that of the numbers: there are two sums, of numbers times one power of two and times
+    another one, and the second one has the answer where the first one overflows. */
+#ifdef IGNIS_WIDE
+#define MAP_NORM_LOW 0x1p360
+#define MAP_NORM_HIGH 0x1p-520
+#else
+#define MAP_NORM_LOW 0x1p45f
+#define MAP_NORM_HIGH 0x1p-66f
+#endif
+DI W map_norm(W low, W high) { return low < map_infinity ? sqrt(low) * (1 / MAP_NORM_LOW) : sqrt(high) * (1 / MAP_NORM_HIGH); }
 DI W map_others(W x, W kept) { return x == 0 ? FROM_BITS(BITS(kept) & ~1) : BITS(kept) & 1 ? (W)0 : kept / x; }
 
 /* >>random ------------------------------------------------------------------------------------------------------ */

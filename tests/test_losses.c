@@ -493,6 +493,47 @@ TEST(kl_div)
             }
 }
 
+/*  Of rows of any size the cosine is that of their directions, never above 1, and its gradient is that of ordinary ones divided by the size. */
+TEST(cosine_similarity_far_from_one)
+{
+    static const int powers[][2] = {{0, 0}, {70, 600}, {120, 1000}, {-20, -20}};
+    enum { ROWS = 40, N = 37 };
+    double as[ROWS * N], bs[ROWS * N], ones[ROWS * N], plain[ROWS * N];
+    int d, k, i, r;
+    SETUP(NULL);
+    for (d = 0; d < 2; d++)
+        for (k = 0; k < 4; k++) {
+            ignis_dtype dtype = d ? IGNIS_F64 : IGNIS_F32;
+            int power = powers[k][d];
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor a, b, c;
+            double *got, *self, *grad;
+            for (i = 0; i < ROWS * N; i++) {
+                ones[i] = (double)(float)noise(3, i), plain[i] = (double)(float)noise(4, i);
+                as[i] = ldexp(ones[i], power), bs[i] = ldexp(plain[i], i / N % 2 ? power : 0);
+            }
+            a = tensor_of(as, IGNIS_SHAPE(ROWS, N), dtype, true), b = tensor_of(bs, IGNIS_SHAPE(ROWS, N), dtype, false);
+            c = ignis_cosine_similarity(a, b);
+            got = tensor_values(c);
+            self = tensor_values(ignis_cosine_similarity(a, a));
+            CHECK_OK(ignis_backward(ignis_sum(c), IGNIS_NO_ARRAY));
+            grad = array_values(ignis_tensor_grad(a));
+            for (r = 0; r < ROWS; r++) {
+                double ab = 0, aa = 0, bb = 0;
+                for (i = r * N; i < (r + 1) * N; i++)
+                    ab += ones[i] * plain[i], aa += ones[i] * ones[i], bb += plain[i] * plain[i];
+                CHECK_CLOSE(got[r], ab / sqrt(aa * bb), d ? 1e-14 : 1e-6);
+                CHECK(self[r] <= 1 && self[r] > 1 - (d ? 1e-14 : 1e-6));
+                for (i = r * N; i < (r + 1) * N; i++)
+                    CHECK_CLOSE(ldexp(grad[i], power), (plain[i] / sqrt(bb) - ones[i] / sqrt(aa) * ab / sqrt(aa * bb)) / sqrt(aa),
+                                d ? 1e-13 : 1e-5);
+            }
+            free(got), free(self), free(grad);
+            CHECK_OK(ignis_tape_clear());
+            CHECK_OK(ignis_scope_end(scope));
+        }
+}
+
 TEST(cosine_similarity)
 {
     ignis_scope scope;

@@ -781,7 +781,7 @@ TEST(arrays_overlap)
 
 /* --- reductions ------------------------------------------------------------------------------------------------------------- */
 
-static const char *const reducer_names[] = {"", "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin", "logsumexp"};
+static const char *const reducer_names[] = {"", "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin", "logsumexp", "norm"};
 
 static double folded(ignis_reducer reducer, double a, double b)
 {
@@ -792,6 +792,7 @@ static double folded(ignis_reducer reducer, double a, double b)
     case IGNIS_REDUCE_ANY: return a != 0 || b != 0;
     case IGNIS_REDUCE_ALL: return a != 0 && b != 0;
     case IGNIS_REDUCE_LOGSUMEXP: return log(exp(a) + exp(b));
+    case IGNIS_REDUCE_NORM: return sqrt(a * a + b * b);
     default: return a + b;
     }
 }
@@ -882,7 +883,7 @@ TEST(reductions)
             CHECK_INT(numel_of(y), shape_numel(kept));
             if (desc.keepdim)
                 CHECK_SHAPE(ignis_tensor_data(y), kept);
-            CHECK_INT(tensor_info(y).dtype, r == IGNIS_REDUCE_LOGSUMEXP ? dtype
+            CHECK_INT(tensor_info(y).dtype, r >= IGNIS_REDUCE_LOGSUMEXP ? dtype
                                             : r >= IGNIS_REDUCE_ARGMAX  ? IGNIS_I64
                                             : r >= IGNIS_REDUCE_ANY     ? IGNIS_U8
                                                                         : dtype);
@@ -915,8 +916,8 @@ static ignis_tensor call_reduced(const ignis_tensor *x, int count, void *user)
 
 TEST(reductions_gradients)
 {
-    static const ignis_reducer reducers[] = {IGNIS_REDUCE_SUM, IGNIS_REDUCE_MEAN, IGNIS_REDUCE_MAX, IGNIS_REDUCE_MIN,
-                                             IGNIS_REDUCE_LOGSUMEXP};
+    static const ignis_reducer reducers[] = {IGNIS_REDUCE_SUM, IGNIS_REDUCE_MEAN,      IGNIS_REDUCE_MAX,
+                                             IGNIS_REDUCE_MIN, IGNIS_REDUCE_LOGSUMEXP, IGNIS_REDUCE_NORM};
     int n, r;
     SETUP(NULL);
     for (n = 0; n < COUNT_OF(reductions); n++)
@@ -937,6 +938,66 @@ TEST(reductions_gradients)
             CHECK_OK(ignis_status_last());
             CHECK_OK(ignis_scope_end(scope));
         }
+}
+
+/*  Norms of numbers whose squares are no numbers, of rows, columns, all and what is apart, and their gradients: x / norm, and 0 of nothing but 0.
+    Integers have one, too. */
+TEST(norms_far_from_one)
+{
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F64};
+    static const int powers[][2] = {{0, 0}, {66, 520}, {20, 160}, {45, 300}, {100, 1000}, {120, 1015}, {-70, -520}, {-100, -800}};
+    static const ignis_reduce_desc descs[] = {{{0}, 0, true}, {{-1}, 1, true}, {{0}, 1, true}, {{0, 2}, 2, true}};
+    static const ignis_shape shapes[] = {{3, {2, 3, 5}}, {3, {3, 2, 700}}, {3, {300, 2, 3}}};
+    static const double zeros[4] = {0, 0, 0, 0}, whole[4] = {3, 4, 12, 84};
+    ignis_tensor x, y;
+    int d, k, n, s;
+    int64_t i;
+    SETUP(NULL);
+    for (d = 0; d < 3; d++)
+        for (k = 0; k < COUNT_OF(powers); k++)
+            for (n = 0; n < COUNT_OF(descs); n++) {
+                ignis_shape shape = shapes[s = (d + k + n) % 3], kept = shape;
+                int64_t numel = shape_numel(shape), at;
+                int power = powers[k][d == 2], e;
+                double *xs = rounded_noise(shape, dtypes[d], 5, 1), *norms = (double *)calloc((size_t)numel, sizeof *norms), *got;
+                ignis_scope scope = ignis_scope_begin();
+                for (e = 0; e < 3; e++)
+                    if (n == 0 || (n == 1 && e == 2) || (n == 2 && e == 0) || (n == 3 && e != 1))
+                        kept.dim[e] = 1;
+                for (i = 0; i < numel; i++) {
+                    norms[offset_of(shape, kept, i)] += xs[i] * xs[i];
+                    xs[i] = ldexp(xs[i], power);
+                }
+                x = tensor_of(xs, shape, dtypes[d], true);
+                y = ignis_map_reduce(IGNIS_REDUCE_NORM, "x", IGNIS_INPUTS(x), &descs[n]);
+                CHECK_SHAPE(ignis_tensor_data(y), kept);
+                got = tensor_values(y);
+                for (i = 0; i < shape_numel(kept); i++)
+                    CHECK(fabs(ldexp(got[i], -power) / sqrt(norms[i]) - 1) < (d == 0 ? 1e-6 : d == 1 ? 1.0 / 256 : 1e-14));
+                free(got);
+                if (n < 3) { /* else they are neighbours in no order */
+                    CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+                    got = array_values(ignis_tensor_grad(x));
+                    for (i = 0; i < numel; i++) {
+                        at = offset_of(shape, kept, i);
+                        CHECK(fabs(got[i] - ldexp(xs[i], -power) / sqrt(norms[at])) < (d == 0 ? 1e-6 : d == 1 ? 1.0 / 256 : 1e-14));
+                    }
+                    free(got);
+                }
+                CHECK_OK(ignis_status_last());
+                free(xs), free(norms);
+                CHECK_OK(ignis_scope_end(scope));
+            }
+    x = tensor_of(zeros, IGNIS_SHAPE(4), IGNIS_F32, true);
+    y = ignis_map_reduce(IGNIS_REDUCE_NORM, "x", IGNIS_INPUTS(x), NULL);
+    CHECK_NUMBER(value_at(y, 0), 0);
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    CHECK_NUMBER(grad_at(x, 2), 0);
+    let_go(x), let_go(y);
+    x = tensor_of(whole, IGNIS_SHAPE(4), IGNIS_I32, false);
+    y = ignis_map_reduce(IGNIS_REDUCE_NORM, "x", IGNIS_INPUTS(x), NULL);
+    CHECK_NUMBER(value_at(y, 0), 85);
+    let_go(x), let_go(y);
 }
 
 /*  Of equal elements the first has the gradient of max; logsumexp of 16 bits keeps its sum in f32. */
@@ -1156,7 +1217,7 @@ TEST(reductions_refused)
     CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &twice), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &outside), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_ARGMAX, "cube", IGNIS_INPUTS(cube), &far), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-    CHECK_FAILS(ignis_map_reduce((ignis_reducer)11, "a", IGNIS_INPUTS(a), NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_COUNT, "a", IGNIS_INPUTS(a), NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_FAILS(ignis_map_sum("a + q", IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     x = ignis_tensor_data(cube);
     dst = make(IGNIS_SHAPE(2, 1), IGNIS_F32);
@@ -1461,7 +1522,7 @@ TEST(names_of_inputs)
     }
     for (n = 0; n < COUNT_OF(shapes); n++)
         for (r = IGNIS_REDUCE_SUM; r < IGNIS_REDUCE_COUNT; r++) {
-            bool differs = (r >= IGNIS_REDUCE_PROD && r <= IGNIS_REDUCE_MIN) || r == IGNIS_REDUCE_LOGSUMEXP || r == IGNIS_REDUCE_SUM;
+            bool differs = (r >= IGNIS_REDUCE_PROD && r <= IGNIS_REDUCE_MIN) || r >= IGNIS_REDUCE_LOGSUMEXP || r == IGNIS_REDUCE_SUM;
             ignis_reduce_desc desc = {{1}, 1, false};
             ignis_scope scope = ignis_scope_begin();
             ignis_tensor x = tensor_of(values, shapes[n], IGNIS_F32, differs), y;

@@ -266,6 +266,28 @@ TEST(muon_steps_are_about_orthogonal)
     CHECK_OK(ignis_optimizer_free(optimizer));
 }
 
+/*  Gradients of any size lead to the same step, though their squares are no numbers. */
+TEST(muon_of_gradients_far_from_one)
+{
+    static const int powers[] = {0, 66, 100, 120};
+    double *values[4];
+    int k, i;
+    SETUP(NULL);
+    for (k = 0; k < 4; k++) {
+        ignis_optimizer optimizer = ignis_muon(NULL);
+        parameter p = new_parameter(optimizer, 6, 9, IGNIS_F32, false, false);
+        give_gradient(&p, 3, ldexp(1, powers[k]));
+        CHECK_OK(ignis_optimizer_step(optimizer));
+        values[k] = tensor_values(p.tensor);
+        for (i = 0; i < 54; i++)
+            CHECK(values[k][i] == values[0][i] && values[k][i] != p.value[i]);
+        end_parameter(&p);
+        CHECK_OK(ignis_optimizer_free(optimizer));
+    }
+    for (k = 0; k < 4; k++)
+        free(values[k]);
+}
+
 /* --- steps of a parameter's own ----------------------------------------------------------------------------------------- */
 
 static ignis_optimizer_info standing_of(ignis_optimizer optimizer)
