@@ -3327,7 +3327,9 @@ typedef struct ignis_storage_entry {
 /*  ignis_save - write tensors and their names to a safetensors file
     Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file is identical to what the
     Python package safetensors writes for the same tensors. It is written beside path, flushed to the disk and renamed, so path holds
-    the old file or the new one, whatever happens; on a failure it holds the old one.
+    the old file or the new one, whatever happens; on a failure it holds the old one. The new one has the old one's mode, and its owner and group as
+    far as the system lets it; a symbolic link stays, and what it leads to is replaced; other names of the old file (hard links) keep that. So do all
+    calls that write models, adapters and their descriptions. On Windows a new file has the rights that its folder gives.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (null, a count below 0, a bad name, a tensor that was never written to), FREED, CONTRACT (an array is owned by another
     layer or being saved or loaded by another thread), UNSUPPORTED (this thread captures a graph), MEMORY, IO, CUDA.
@@ -5334,6 +5336,10 @@ IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { 
 static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
 static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
 static bool ignis__folder_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
+/*  The file that a path stands for, links followed; null: there is no memory, or *loop, links lead round. */
+IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop) { return *loop = false, ignis__copy_string(path); }
+/*  Gives a new file the mode and owner of the one that it is to replace, if there is one: here it has what its folder gives. */
+IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
 /*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
@@ -5437,6 +5443,43 @@ static bool ignis__folder_is_private(const char *path, char *why, size_t size)
     struct stat info;
     *why = 0;
     return stat(path, &info) != 0 || ignis__stat_is_private(&info, why, size);
+}
+/*  The file that a path stands for, links followed, also where there is none yet; null: there is no memory, or *loop, links lead round. */
+IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
+{
+    char link[4096], *at = ignis__copy_string(path);
+    int round;
+    *loop = false;
+    for (round = 0; at; round++) {
+        ssize_t length = readlink(at, link, sizeof link);
+        const char *slash = strrchr(at, '/');
+        size_t folder = length > 0 && link[0] != '/' && slash ? (size_t)(slash - at) + 1 : 0;
+        char *next;
+        if (length < 0)
+            return at;
+        *loop = round == 40 || length == (ssize_t)sizeof link;
+        next = *loop ? NULL : (char *)ignis__alloc(folder + (size_t)length + 1);
+        if (next) {
+            memcpy(next, at, folder);
+            memcpy(next + folder, link, (size_t)length);
+        }
+        ignis__free(at);
+        at = next;
+    }
+    errno = *loop ? ELOOP : ENOMEM;
+    return NULL;
+}
+/*  Gives a new file the mode and owner of the one that it is to replace, if there is one. A group that cannot be given gets no more than others. */
+IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path)
+{
+    struct stat info;
+    mode_t mode;
+    if (stat(path, &info) != 0)
+        return;
+    mode = info.st_mode & 0777;
+    if (fchown(fileno(file), info.st_uid, info.st_gid) != 0 && fchown(fileno(file), (uid_t)-1, info.st_gid) != 0)
+        mode = (mode_t)((mode & 0707u) | (mode & (mode << 3) & 070u));
+    (void)fchmod(fileno(file), mode);
 }
 /*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
@@ -32849,48 +32892,68 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
     return ok;
 }
 
-/*  Writes a new file, down to the disk: `part`, which is to become `path`, as messages name it. */
-static bool ignis__save_file(const char *call, const char *part, const char *path, const ignis__stored *items, const ignis__lent *lent,
-                             int count, const char *metadata)
+/*  A file that is written beside the one whose place it takes when it is whole, and which keeps that one's mode and owner. Links are followed: what
+    they lead to is replaced. */
+typedef struct ignis__replacement {
+    const char *call, *path;
+    char *target, *part;
+    FILE *file;
+} ignis__replacement;
+
+static bool ignis__replace_begin(ignis__replacement *r, const char *call, const char *path)
 {
-    FILE *file = ignis__file_create(part, IGNIS__FILE_NEW);
-    void *chunk;
-    bool ok;
-    int i;
-    if (!file)
-        return ignis__file_fail(call, path, "created");
-    chunk = ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
-    ok = chunk && ignis__save_header(call, path, file, items, count, metadata);
-    for (i = 0; ok && i < count; i++)
-        ok = ignis__save_array(call, path, file, lent[items[i].index].array, chunk);
-    ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, path, "written to the disk"));
-    if (fclose(file) != 0 && ok)
-        ok = ignis__file_fail(call, path, "closed");
-    ignis__free(chunk);
+    bool loop;
+    memset(r, 0, sizeof *r);
+    r->call = call;
+    r->path = path;
+    if (ignis__path_is_special(path))
+        return ignis__refuse(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
+    r->target = ignis__file_target(path, &loop);
+    r->part = r->target ? ignis__file_part_path(r->target) : NULL;
+    if (!r->part && !loop)
+        ignis__fail_host_memory(call, strlen(path) + 80);
+    else if (!r->part || (r->file = ignis__file_create(r->part, IGNIS__FILE_NEW)) == NULL)
+        (void)ignis__file_fail(call, path, "created");
+    else
+        ignis__file_inherit(r->file, r->target);
+    if (r->file)
+        return true;
+    ignis__free(r->target);
+    ignis__free(r->part);
+    return false;
+}
+
+/*  Puts it into its place, down to the disk, or takes it away; `ok`: it is whole. */
+static bool ignis__replace_end(ignis__replacement *r, bool ok)
+{
+    ok = ok && (ignis__file_flush(r->file) || ignis__file_fail(r->call, r->path, "written to the disk"));
+    if (fclose(r->file) != 0 && ok)
+        ok = ignis__file_fail(r->call, r->path, "closed");
+    ok = ok && (ignis__file_rename(r->part, r->target) || ignis__file_fail(r->call, r->path, "replaced"));
+    if (ok)
+        ignis__folder_flush(r->target);
+    else
+        (void)ignis__file_remove(r->part);
+    ignis__free(r->target);
+    ignis__free(r->part);
     return ok;
 }
 
-/*  Writes a file beside the path, and puts it there when it is whole. */
-static bool ignis__save_atomically(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
-                                   const char *metadata)
+static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
+                             const char *metadata)
 {
-    char *part;
+    ignis__replacement to;
+    void *chunk;
     bool ok;
-    if (ignis__path_is_special(path))
-        return ignis__refuse(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
-    part = ignis__file_part_path(path);
-    if (!part) {
-        ignis__fail_host_memory(call, strlen(path) + 64);
+    int i;
+    if (!ignis__replace_begin(&to, call, path))
         return false;
-    }
-    ok = ignis__save_file(call, part, path, items, lent, count, metadata) &&
-         (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
-    if (ok)
-        ignis__folder_flush(path);
-    else
-        (void)ignis__file_remove(part);
-    ignis__free(part);
-    return ok;
+    chunk = ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
+    ok = chunk && ignis__save_header(call, path, to.file, items, count, metadata);
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__save_array(call, path, to.file, lent[items[i].index].array, chunk);
+    ignis__free(chunk);
+    return ignis__replace_end(&to, ok);
 }
 
 /*  metadata: an object of JSON for the header, or null. */
@@ -32911,7 +32974,7 @@ static ignis_status ignis__save(const char *call, const char *path, const char *
     for (i = 0; ok && i < count; i++)
         ok = (lent[i].array = ignis__lent_array(call, tensors[i])) != NULL;
     ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__lent_acquire(call, lent, count) &&
-         ignis__save_atomically(call, path, items, lent, count, metadata);
+         ignis__save_file(call, path, items, lent, count, metadata);
     if (lent)
         ignis__lent_release(call, lent, count, ok);
     ignis__free(lent);
@@ -45896,35 +45959,23 @@ static void ignis__model_write_config(const ignis__model *model, ignis__text *te
     ignis__text_add(text, "\n}\n");
 }
 
-/*  Writes a file beside its path, and puts it there when it is whole: a text, or where that is null `size` bytes of the file `from`, which is closed
-    in any case. */
+/*  Writes a file: a text, or where that is null `size` bytes of the file `from`, which is closed in any case. */
 static bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size)
 {
-    char *part = ignis__file_part_path(path), *chunk = content ? NULL : (char *)ignis__alloc((size_t)IGNIS__CONVERT_CHUNK);
-    FILE *file = NULL;
+    char *chunk = content ? NULL : (char *)ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
+    ignis__replacement to;
     int64_t done, some;
-    bool ok = part && (content || chunk);
-    if (!ok)
-        ignis__fail_host_memory(call, (size_t)IGNIS__CONVERT_CHUNK + strlen(path) + 64);
-    if (ok && (file = ignis__file_create(part, IGNIS__FILE_NEW)) == NULL)
-        ok = ignis__file_fail(call, path, "created");
+    bool ok = (content || chunk) && ignis__replace_begin(&to, call, path), begun = ok;
     for (done = 0; ok && done < size; done += some) {
         some = content ? size : ignis__clamp(size - done, 0, IGNIS__CONVERT_CHUNK);
         if (!content && ignis__file_read_at(from, done, chunk, some) != some)
             ok = ignis__file_fail(call, path, "copied whole");
-        ok = ok && ignis__save_write(call, path, file, content ? content : chunk, some);
+        ok = ok && ignis__save_write(call, path, to.file, content ? content : chunk, some);
     }
     if (from >= 0)
         ignis__file_close(from);
-    ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, path, "written to the disk"));
-    if (file && fclose(file) != 0 && ok)
-        ok = ignis__file_fail(call, path, "closed");
-    ok = ok && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
-    if (!ok && file)
-        (void)ignis__file_remove(part);
-    ignis__free(part);
     ignis__free(chunk);
-    return ok;
+    return begun && ignis__replace_end(&to, ok);
 }
 
 static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)

@@ -676,6 +676,61 @@ TEST(what_cannot_be_opened_or_replaced)
 }
 
 /*  A process that was killed while it saved has left its part of a file, and this one has its number: in a container it is always the same. */
+static unsigned mode_of(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 ? (unsigned)(info.st_mode & 07777) : 0;
+}
+
+/*  What is replaced hands on its mode, its owner and the links to it. */
+TEST(what_is_replaced_hands_on_its_mode_owner_and_links)
+{
+    static const unsigned modes[] = {0600, 0640, 0644, 0664, 0666, 0444, 0400};
+    char path[300], link[300], far[300], folder[300];
+    ignis_tensor tensor;
+    ignis_storage_entry entry;
+    struct stat info;
+    mode_t mask = umask(022);
+    size_t i;
+    SETUP(NULL);
+    tensor = make_tensor(IGNIS_SHAPE(3), IGNIS_F32, 1);
+    snprintf(path, sizeof path, "%s", test_path("modes.safetensors"));
+    snprintf(link, sizeof link, "%s", test_path("link.safetensors"));
+    snprintf(far, sizeof far, "%s", test_path("links/far.safetensors"));
+    snprintf(folder, sizeof folder, "%s", test_path("links"));
+    CHECK_OK(ignis_save(path, one("x"), &tensor, 1));
+    CHECK_INT(mode_of(path), 0644); /* a new one has what the mask leaves */
+    for (i = 0; i < sizeof modes / sizeof *modes; i++) {
+        CHECK_INT(chmod(path, modes[i]), 0);
+        if (geteuid() == 0)
+            CHECK_INT(chown(path, 1234, 2345), 0);
+        CHECK_OK(ignis_save(path, one("x"), &tensor, 1));
+        CHECK_INT(mode_of(path), modes[i]);
+        CHECK_INT(stat(path, &info), 0);
+        CHECK_INT(info.st_uid, geteuid() == 0 ? 1234 : geteuid());
+    }
+    CHECK_INT(symlink("modes.safetensors", link), 0); /* links of one and of two steps, and from another folder */
+    CHECK_INT(mkdir(folder, 0700), 0);
+    CHECK_INT(symlink("../link.safetensors", far), 0);
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(ignis_save(i ? far : link, one(i ? "far" : "near"), &tensor, 1));
+        CHECK_INT(lstat(link, &info) == 0 && S_ISLNK(info.st_mode), 1);
+        CHECK_INT(lstat(far, &info) == 0 && S_ISLNK(info.st_mode), 1);
+        CHECK_INT(ignis_storage_list(path, &entry, 1), 1);
+        CHECK_TEXT(entry.name, i ? "far" : "near");
+        CHECK_INT(mode_of(path), 0400);
+    }
+    CHECK_INT(unlink(path), 0); /* one that leads to nothing yet */
+    CHECK_OK(ignis_save(far, one("new"), &tensor, 1));
+    CHECK_INT(ignis_storage_list(path, &entry, 1), 1);
+    CHECK_INT(unlink(link), 0); /* one that leads to itself */
+    CHECK_INT(symlink("link.safetensors", link), 0);
+    CHECK_STATUS(ignis_save(link, one("x"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_MESSAGE_HAS("link.safetensors' cannot be created");
+    umask(mask);
+    let_go(tensor);
+}
+
 TEST(what_a_killed_process_has_left_is_in_nobodys_way)
 {
     const char *path = test_path("again.safetensors");
