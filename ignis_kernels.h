@@ -59,7 +59,7 @@
         norm.cu                    209 lines   12969 bytes
         norm.cuh                   331 lines   14554 bytes
         norm_add.cu                 43 lines    3776 bytes
-        norm_grad.cu               328 lines   15760 bytes
+        norm_grad.cu               333 lines   16004 bytes
         norm_odd.cu                238 lines   10695 bytes
         norm_odd.cuh               283 lines   11169 bytes
         optim.cu                   447 lines   20807 bytes
@@ -18228,17 +18228,22 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "*/",
     "#include \"norm_odd.cuh\"",
     "",
-    "/*  The gradients of a row's elements. rstd comes last, for its square may be no number. */",
+    "/*  The gradients of a row's elements. rstd comes last, for its square may be no number; but for f16, where it is one, and registers are saved. */",
     "template <bool rms> struct gradient_of {",
+    "    static constexpr bool first = ignis_is_same<T, ignis_f16>;",
     "    const Wide rstd, slope, from, rest;",
     "",
     "    /*  x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand. */",
     "    __device__ gradient_of(Wide mean, Wide rstd, Wide average_g, Wide average_gh)",
-    "        : rstd(rstd), slope(-average_gh * rstd), from(ignis_is_half<T> ? Wide(0) : mean),",
-    "          rest((from - mean) * slope - (rms ? Wide(0) : average_g))",
+    "        : rstd(rstd), slope(-average_gh * rstd * (first ? rstd : Wide(1))), from(ignis_is_half<T> ? Wide(0) : mean),",
+    "          rest((from - mean) * slope - (rms ? Wide(0) : average_g * (first ? rstd : Wide(1))))",
     "    {",
     "    }",
-    "    __device__ Wide of(Wide x, Wide g) const { return rstd * (g + ((x - from) * slope + rest)); }",
+    "    __device__ Wide of(Wide x, Wide g) const",
+    "    {",
+    "        const Wide less = (x - from) * slope + rest;",
+    "        return first ? rstd * g + less : rstd * (g + less);",
+    "    }",
     "};",
     "",
     "/*  (x - mean) * rstd; offset: -mean * rstd. Of 16-bit types in one instruction, as exact as mean is. */",
@@ -22191,7 +22196,7 @@ static const ignis__source ignis__sources[] = {
     {"norm.cu", 0xaa15890d5d2caa43ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
     {"norm.cuh", 0x5de9b229673052a2ULL, ignis__lines_norm_cuh, 331},
     {"norm_add.cu", 0x75c18fb389f2a1d3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_add_cu, 43)},
-    {"norm_grad.cu", 0xcd2dd7062af9f2b3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 328)},
+    {"norm_grad.cu", 0x466e1b0a4927f7b5ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 333)},
     {"norm_odd.cu", 0x41f2b3f5a57b8737ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_odd_cu, 238)},
     {"norm_odd.cuh", 0xe7656069105f1a44ULL, ignis__lines_norm_odd_cuh, 283},
     {"optim.cu", 0xbffb39da5d088e56ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_optim_cu, 447)},

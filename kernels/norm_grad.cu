@@ -7,17 +7,22 @@
 */
 #include "norm_odd.cuh"
 
-/*  The gradients of a row's elements. rstd comes last, for its square may be no number. */
+/*  The gradients of a row's elements. rstd comes last, for its square may be no number; but for f16, where it is one, and registers are saved. */
 template <bool rms> struct gradient_of {
+    static constexpr bool first = ignis_is_same<T, ignis_f16>;
     const Wide rstd, slope, from, rest;
 
     /*  x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand. */
     __device__ gradient_of(Wide mean, Wide rstd, Wide average_g, Wide average_gh)
-        : rstd(rstd), slope(-average_gh * rstd), from(ignis_is_half<T> ? Wide(0) : mean),
-          rest((from - mean) * slope - (rms ? Wide(0) : average_g))
+        : rstd(rstd), slope(-average_gh * rstd * (first ? rstd : Wide(1))), from(ignis_is_half<T> ? Wide(0) : mean),
+          rest((from - mean) * slope - (rms ? Wide(0) : average_g * (first ? rstd : Wide(1))))
     {
     }
-    __device__ Wide of(Wide x, Wide g) const { return rstd * (g + ((x - from) * slope + rest)); }
+    __device__ Wide of(Wide x, Wide g) const
+    {
+        const Wide less = (x - from) * slope + rest;
+        return first ? rstd * g + less : rstd * (g + less);
+    }
 };
 
 /*  (x - mean) * rstd; offset: -mean * rstd. Of 16-bit types in one instruction, as exact as mean is. */
