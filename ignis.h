@@ -40582,7 +40582,7 @@ typedef struct ignis__chat_spec {
 /*  A number as a conversion writes it, without its width; in `out`, of so many bytes. */
 static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out, size_t room)
 {
-    bool real = strchr("eEfFgG", spec->letter) != NULL, negative = v.kind == IGNIS__CHAT_FLOAT ? signbit(v.u.real) != 0 : v.number < 0;
+    bool real = strchr("eEfFgG", spec->letter) != NULL, negative = v.kind == IGNIS__CHAT_FLOAT ? copysign(1, v.u.real) < 0 : v.number < 0;
     char format[16], digits[512], *at;
     const char *prefix = "";
     int64_t precision = spec->precision;
