@@ -3317,7 +3317,7 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 /* >>file -------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_storage_entry {
-    char name[256];    /* cut, at a whole character, to 255 bytes */
+    char name[256]; /* cut, at a whole character, to 255 bytes */
     ignis_dtype
         dtype; /* as ignis_load makes it: BOOL is IGNIS_U8, I8, I16 and U16 are IGNIS_I32, U32 is IGNIS_I64; IGNIS_DTYPE_DEFAULT: refused */
     ignis_shape shape; /* [1] for a tensor without dimensions */
@@ -3535,8 +3535,8 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
 /*  ignis_grammar_check - whether ignis_sequence_grammar takes a grammar
     A text that begins with { is a JSON schema. Of its keywords there are: type, enum, const, properties, required, additionalProperties (false;
     where there are no properties also true and a schema), items, minItems, maxItems, minLength, maxLength, anyOf, oneOf (taken as anyOf), $ref to
-    "#" and "#/..." (a JSON pointer, also into arrays), $defs, definitions; title, description, default, examples, $schema, $id, $comment, deprecated, readOnly and writeOnly say
-    nothing about texts. Others are refused by name, as are enum, const, anyOf, oneOf and $ref beside keywords other than a type of enum and const.
+    "#" and "#/..." (a JSON pointer, also into arrays), $defs, definitions; title, description, default, examples, $schema, $id, $comment, deprecated,
+    readOnly and writeOnly say nothing about texts. Others are refused by name, as are enum, const, anyOf, oneOf and $ref beside keywords other than a type of enum and const.
     Without a type it is that of the keywords. Texts are JSON with the properties that the schema names, in its order, little white space, and numbers
     of up to 16 digits, 16 decimals, and exponents of two.
     Any other text is GBNF as of llama.cpp: rules "name ::= ...", of which root is the text; literals, classes [a-z] and [^a-z], the point for any
@@ -34415,7 +34415,7 @@ typedef struct ignis__tokenizer {
     char *bytes; /* of all tokens, those of an id from begin[id] to begin[id + 1] */
     uint32_t *begin;
     unsigned char *flags;
-    size_t longest;           /* token of the model */
+    size_t longest;             /* token of the model */
     ignis__token_slot *buckets; /* by the bytes of a token of the model */
     uint64_t slot_mask;
     ignis__join *joins;
