@@ -11946,7 +11946,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         ignis__mutex_unlock(&device->lock);
         if (!foreign || !found)
             continue;
-        entered = ignis__device_enter_to_give(call, device, &binding);
+        entered = ignis__device_enter_to_give(call, device, &binding) ||
+                  ignis__device_enter(call, device, &binding); /* the second says why not */
         if (!entered && !ignis__atomic_load(&ignis__devices_fault))
             return ignis__failed(); /* nothing is forgotten, as nothing can be waited for */
         ignis__mutex_lock(&device->lock);
@@ -13085,6 +13086,9 @@ typedef struct ignis__headers {
     const char **names, **texts; /* in one block */
 } ignis__headers;
 
+/*  The text behind its byte order mark, which NVRTC does not skip. */
+static const char *ignis__without_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
+
 static void ignis__headers_free(ignis__headers *headers)
 {
     while (headers->own_count > 0)
@@ -13113,7 +13117,7 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     }
     for (i = 0; ok && i < program->header_count; i++) {
         headers->names[headers->count] = program->headers[i].name;
-        headers->texts[headers->count++] = program->headers[i].text;
+        headers->texts[headers->count++] = ignis__without_mark(program->headers[i].text);
     }
     if (!ok) {
         ignis__headers_free(headers);
@@ -13136,7 +13140,8 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     if (!ignis__headers_gather(call, program, &headers))
         return false;
     count = ignis__options_gather(program, arch, options);
-    ok = IGNIS__NVRTC_OK(call, nvrtcCreateProgram, (&handle, program->source, program->name, headers.count, headers.texts, headers.names));
+    ok = IGNIS__NVRTC_OK(call, nvrtcCreateProgram,
+                         (&handle, ignis__without_mark(program->source), program->name, headers.count, headers.texts, headers.names));
     list = program->entry;
     for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
         char *entry = ignis__entry_copy(call, program->entry, i);
@@ -14291,13 +14296,16 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
     int index = unit->lowered ? ignis__entry_index(program->program.entry, code->entry) : -1, error = 0;
     char *name = index >= 0 ? ignis__entry_copy(call, unit->lowered, index) : code->entry;
     bool ok = name != NULL;
+    bool missing = false;
     void *function;
-    if (ok)
+    if (ok) {
         error = IGNIS__CUDA(cuModuleGetFunction, (&function, unit->module, name));
-    if (ok && error == IGNIS__CU_NOT_FOUND && index >= 0)
+        missing = error == IGNIS__CU_NOT_FOUND || error == IGNIS__CU_INVALID_VALUE; /* of an empty name it says that */
+    }
+    if (missing && index >= 0)
         ok = ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "%s has no __global__ function (or not exactly one) that is called '%s'",
                            program->program.image ? "desc.image" : program->program.name, code->entry);
-    else if (ok && error == IGNIS__CU_NOT_FOUND)
+    else if (missing)
         ok = ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call,
                            "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or make it extern \"C\"",
                            program->entry, code->entry, program->entry, code->entry);

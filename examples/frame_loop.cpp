@@ -101,7 +101,7 @@ static void worker(int index)
     require(ignis_status_last() == IGNIS_OK, "particles");
 
     ignis_arg args[] = {ignis_arg_array(position), ignis_arg_array(velocity), ignis_arg_i32(PARTICLES), ignis_arg_f32(1 / 60.0f)};
-    ignis_launch launch = {{(PARTICLES + 255) / 256, 0, 0}, {256, 0, 0}, 0, false};
+    ignis_launch launch = {{(PARTICLES + 255) / 256, 0, 0}, {256, 0, 0}, 0, false, false};
     for (int frame = 0;; frame++) {
         std::unique_lock<std::mutex> guard(engine.lock);
         engine.changed.wait(guard, [&] { return engine.frame < 0 || engine.frame > frame; });

@@ -69,7 +69,7 @@ int main()
     program.source = add_index_source;
     program.entry = "add_index";
     ignis_kernel add_index = ignis_kernel_compile(program);
-    ignis_launch launch = {{(n + 255) / 256}, {256}, 0, false};
+    ignis_launch launch = {{(n + 255) / 256}, {256}, 0, false, false};
     ignis_arg args[] = {ignis_arg_array(wrapped), ignis_arg_i32(n)};
 
     /* One stream, four authors: no synchronisation is needed until the result is read. */

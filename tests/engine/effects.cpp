@@ -43,7 +43,7 @@ bool effects_attach(const ignis_external_desc *memory, const ignis_external_fenc
 bool effects_paint(int frame)
 {
     const int count = static_cast<int>(ignis_array_numel(pixels));
-    const ignis_launch launch = {{(static_cast<uint32_t>(count) + 255) / 256, 0, 0}, {256, 0, 0}, 0, false};
+    const ignis_launch launch = {{(static_cast<uint32_t>(count) + 255) / 256, 0, 0}, {256, 0, 0}, 0, false, false};
     const ignis_arg args[] = {ignis_arg_array(pixels), ignis_arg_i32(count), ignis_arg_i32(frame)};
     const uint64_t turn = 2 * static_cast<uint64_t>(frame);
     ignis_stream_use(stream);

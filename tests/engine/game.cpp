@@ -29,7 +29,7 @@ class Actor
     void step(ignis_kernel kernel)
     {
         ignis_arg args[] = {ignis_arg_array(array), ignis_arg_i32(GAME_SIZE)};
-        ignis_launch launch = {{(GAME_SIZE + 255) / 256, 0, 0}, {256, 0, 0}, 0, false};
+        ignis_launch launch = {{(GAME_SIZE + 255) / 256, 0, 0}, {256, 0, 0}, 0, false, false};
         bool done = false;
         ignis_stream_use(stream);
         if (ignis_kernel_launch(kernel, launch, args, 2) == IGNIS_OK)
