@@ -291,11 +291,11 @@
         Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
         true. All branches are computed; of a branch that is not taken no infinity or NaN gets into the value or a gradient. round goes to
         the even neighbour at a half; a % b has the sign of a. Formulas of integers alone are computed in 64 bits and wrap around, a % 0
-        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64), but in comparisons,
-        as index(0) < n, which are made in f64. Integers stay
-        integers in abs, sign, max, min, clamp, relu, square, in pow with a whole number of 0 and more, and in floor, ceil, round and trunc,
-        of quotients too: floor(a/b) of integers is exact, and where b is 0 the largest or smallest i64. | ^ & ~ << >> take integers alone,
-        of 64 bits; a shift by 64 and more, or by less than 0, moves all bits out, and >> keeps the sign.
+        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64), but not in
+        comparisons, as index(0) < n, which are made in f64. Integers stay integers in abs, sign, max, min, clamp, relu, square, in pow with a
+        whole number of 0 and more, and in floor, ceil, round and trunc, of quotients too: floor(a/b) of integers is exact, and where b is 0
+        the largest or smallest i64. | ^ & ~ << >> take integers alone, of 64 bits; a shift by 64 and more, or by less than 0, moves all bits
+        out, and >> keeps the sign.
 
         Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp
         at its ends 1, that of floor, ceil, round, trunc, of comparisons and of what has bits 0, that of pow(x, 0) 0. NaN passes through max,
@@ -5335,7 +5335,7 @@ IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { 
 /*  Whether nobody else owns a file or may write to it: folders of a user are so on Windows. */
 static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
 static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
-static bool ignis__folder_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
+static bool ignis__path_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
 /*  The file that a path stands for, links followed; null: there is no memory, or *loop, links lead round. */
 IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop) { return *loop = false, ignis__copy_string(path); }
 /*  Gives a new file the mode and owner of the one that it is to replace, if there is one: here it has what its folder gives. */
@@ -5437,8 +5437,8 @@ static bool ignis__file_is_private(int file, char *why, size_t size)
     return *why == 0 && ignis__stat_is_private(&info, why, size);
 }
 static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return ignis__file_is_private(fileno(file), why, size); }
-/*  The same of a folder; one that is not there is nobody's. */
-static bool ignis__folder_is_private(const char *path, char *why, size_t size)
+/*  The same of what a path names; what is not there is nobody's. */
+static bool ignis__path_is_private(const char *path, char *why, size_t size)
 {
     struct stat info;
     *why = 0;
@@ -12414,7 +12414,7 @@ IGNIS__COLD static bool ignis__cache_folder(const char *call)
 {
     const char *folder = ignis__kernels_state.cache_dir;
     char why[160] = "";
-    if (ignis__folder_make_all(folder) && ignis__folder_is_private(folder, why, sizeof why))
+    if (ignis__folder_make_all(folder) && ignis__path_is_private(folder, why, sizeof why))
         return true;
     ignis__cache_warn(call, *why ? "use the folder" : "make the folder", folder, why);
     return false;
@@ -16189,7 +16189,7 @@ IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc 
     else if (ignis__env("HOME") && *ignis__env("HOME") && strlen(ignis__env("HOME")) + 16 < size)
         snprintf(dir, size, "%s/.cache/ignis", ignis__env("HOME"));
 #endif
-    if (dir[0] && !ignis__folder_is_private(dir, why, sizeof why)) {
+    if (dir[0] && !ignis__path_is_private(dir, why, sizeof why)) {
         ignis__cache_warn(call, "use the folder", dir, why);
         dir[0] = 0;
     }
@@ -23880,8 +23880,14 @@ IGNIS__COLD static void ignis__measured_read(const char *call)
 
 IGNIS__COLD static void ignis__measured_write(const char *call, const char *line)
 {
-    char path[1024], why[160];
-    if (ignis__measured_path(path, sizeof path) && ignis__cache_folder(call) && !ignis__line_append(path, line, true, why, sizeof why))
+    char path[1024], why[160], theirs[160];
+    bool ok;
+    if (!ignis__measured_path(path, sizeof path) || !ignis__cache_folder(call))
+        return;
+    ok = ignis__line_append(path, line, true, why, sizeof why);
+    if (!ok && !ignis__path_is_private(path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
+        ok = ignis__file_remove(path) && ignis__line_append(path, line, true, why, sizeof why);
+    if (!ok)
         ignis__cache_warn(call, "write", path, why);
 }
 

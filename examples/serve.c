@@ -196,8 +196,9 @@ typedef struct json {
     json_kind kind;
     struct json *first, *next; /* the first of those inside, the next one beside */
     int count;                 /* of those inside */
-    char *key, *string;        /* string: of a number its digits, without an end */
-    size_t size;               /* of the string */
+    char *key, *string;
+    const char *digits; /* of a number, as they were written, without an end */
+    size_t size;        /* of the string, or of the digits */
     double number;
 } json;
 
@@ -290,7 +291,7 @@ static bool json_number(json_reader *r, json *value)
     char *start = r->at, *digits = start + (*start == '-'), *dot;
     size_t size = strspn(start, "+-.0123456789eE");
     dot = (char *)memchr(start, '.', size);
-    value->string = start;
+    value->digits = start;
     value->size = size;
     value->number = strtod(start, &r->at);
     if (r->at != start + size || !is_digit(*digits) || (*digits == '0' && is_digit(digits[1])) || (dot && !is_digit(dot[1])))
@@ -1022,8 +1023,8 @@ static bool read_seed(connection *c, const json *seed)
         return true;
     errno = 0;
     if (seed->kind == JSON_NUMBER)
-        *to = seed->string[0] == '-' ? (uint64_t)strtoll(seed->string, &end, 10) : (uint64_t)strtoull(seed->string, &end, 10);
-    if (!end || errno || end != seed->string + seed->size)
+        *to = seed->digits[0] == '-' ? (uint64_t)strtoll(seed->digits, &end, 10) : (uint64_t)strtoull(seed->digits, &end, 10);
+    if (!end || errno || end != seed->digits + seed->size)
         return refuse(c, 400, "seed", "seed has to be an integer from -9223372036854775808 to 18446744073709551615, in digits");
     return true;
 }
@@ -1552,7 +1553,7 @@ static bool is_own_name(const char *host)
         return false;
     snprintf(name, sizeof name, "%.*s", (int)size, host);
     return has_item("localhost,127.0.0.1,[::1]", name, strncasecmp) || has_item(settings.allowed, name, strncasecmp) ||
-           (!is_local() && (strcasecmp(name, settings.host) == 0 || is_address(name) || settings.key));
+           strcasecmp(name, settings.host) == 0 || (!is_local() && (is_address(name) || settings.key));
 }
 
 /*  Takes as long for every key of the same length. */
@@ -1776,7 +1777,7 @@ static void *serve(void *data)
     return NULL;
 }
 
-/*  The address of a client, of IPv6 the 64 bits that one client cannot choose from. Whether it is one of this machine's. */
+/*  The address of a client; of IPv6 its first 64 bits, as a client may choose the others. Returns whether it is the loopback of this machine. */
 static bool read_address(const struct sockaddr_storage *from, unsigned char address[16])
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF}, own[16] = {[15] = 1};

@@ -39,6 +39,7 @@ class Server:
         if "http://" not in line:
             raise AssertionError("the server does not start: " + line + self.process.stderr.read())
         self.port = int(line.rsplit(":", 1)[1])
+        self.address = "127.0.0.2" if "127.0.0.2" in options else "127.0.0.1"
         self.host = "127.0.0.1:%d" % self.port
         self.name = line.split()[1]
 
@@ -60,7 +61,7 @@ class Server:
             print(errors[-4000:])
 
     def connect(self, timeout=30):
-        return socket.create_connection(("127.0.0.1", self.port), timeout)
+        return socket.create_connection((self.address, self.port), timeout)
 
     def raw(self, data, timeout=30):
         """All that comes back on a connection of its own, until the server closes it."""
@@ -336,6 +337,9 @@ REFUSED_CHATS = [
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages"),
     ({"messages": [{"role": "user", "content": ["a"]}]}, "messages"),
+    ({"messages": [{"role": "user", "content": 42}]}, "messages"), ({"messages": [{"role": "user", "content": True}]}, "messages"),
+    ({"messages": [{"role": "user", "content": {"a": 1}}]}, "messages"), ({"messages": [{"role": 1, "content": "a"}]}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "text", "text": 42}]}]}, "messages"),
     ({"messages": [{"role": "assistant", "content": "a", "tool_calls": [{}]}]}, "messages"),
     ({"messages": [{"role": "user", "content": "!template"}]}, None),
     ({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "xml"}}, "response_format"),
@@ -504,7 +508,8 @@ def test_names_from_outside():
                                        ("1.2.3", 403), ("[::1::2]", 403), ("[evil.example]", 403)]),
                            (anywhere + ("--allow-host", "box.example,b"), [("192.168.1.5", 200), ("box.example", 200), ("B:1", 200), ("evil.example", 403)]),
                            (anywhere + ("--api-key", "k"), [("box.example", 200), ("evil.example", 200), ("evil.example:x", 403)]),
-                           (("--host", "127.0.0.1"), [("192.168.1.5", 403), ("evil.example", 403)])):
+                           (("--host", "127.0.0.1"), [("192.168.1.5", 403), ("127.0.0.2", 403), ("evil.example", 403)]),
+                           (("--host", "127.0.0.2"), [("127.0.0.2:80", 200), ("127.0.0.3", 403), ("evil.example", 403)])):
         with Server(*options, warns="0.0.0.0" in options and "--api-key" not in options) as s:
             for host, code in cases + always:
                 if host == "localhost.evil.example" and "--api-key" in options:

@@ -1228,9 +1228,17 @@ TEST(the_environment_names_files_of_ones_own)
     ignis_desc desc = test_desc(NULL);
     ignis_kernel_desc plus = plus_desc(step_five);
     char target_of[300];
+    struct stat info;
     size_t size, before;
+    mode_t mask;
     int i;
-    free(small_bundle(&size));
+    mask = umask(0);
+    names_of("small");
+    remove(bundle_file);
+    free(small_bundle(&size)); /* whatever others may do by the umask */
+    (void)umask(mask);
+    CHECK(stat(bundle_file, &info) == 0 && (info.st_mode & 022) == 0);
+    CHECK(stat(record, &info) == 0 && (info.st_mode & 022) == 0);
     for (i = 0; i < COUNT_OF(ways); i++) {
         const char *path;
         if (ways[i].owner && geteuid() != 0)
