@@ -3407,7 +3407,8 @@ typedef struct ignis_decode_desc {
     Or a GGUF file, whose weights are not read.
     Returns: the tokenizer, or no handle.
     Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than BPE, a normalizer, pre-tokenizer,
-    post-processor, decoder or pattern that Ignis does not know; the message names it), MEMORY.
+    post-processor, decoder or pattern that Ignis does not know, an added token of more than 256 bytes, of a vocabulary with scores a token of more
+    than 1024; the message names it), MEMORY.
     Ownership: the caller frees it with ignis_tokenizer_free; the files may change afterwards.
     Threads: any. */
 IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path);
@@ -42747,6 +42748,8 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
                 ignis__schema_wrong(s, key, "this is no type");
             types |= 1u << i;
         }
+    if (value && !types)
+        ignis__schema_wrong(s, value, "this is no type");
     for (word = IGNIS__SCHEMA_ENUM; word <= IGNIS__SCHEMA_ONE_OF; word++) {
         if (!has[word])
             continue;
@@ -43444,7 +43447,7 @@ static bool ignis__model_real(ignis__model_files *files, const char *json, const
 static const struct {
     unsigned families; /* 1 << each */
     const char *name;
-    char kind; /* of the value that is wanted: 'n', 't', 'b'; '0': none at all; 'f' false or not there */
+    char kind; /* of the value that is wanted, as an ignis__config_item has it; '0': there may be none */
     double number;
     const char *texts[3];
 } ignis__model_demands[] = {
@@ -43452,6 +43455,7 @@ static const struct {
     {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_GPT2, "add_cross_attention", 'b', 0, {NULL, NULL, NULL}},
+    {~1u, "is_causal", 'b', 1, {NULL, NULL, NULL}},
     {~1u, "quantization_config", '0', 0, {NULL, NULL, NULL}},
     {~1u, "partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
     {~1u, "rope_parameters.partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
@@ -43464,6 +43468,8 @@ static const struct {
     {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* of each type of layers its own */
     {~1u, "rope_parameters.sliding_attention", '0', 0, {NULL, NULL, NULL}},
     {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
+    {~1u, "rope_scaling", '{', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters", '{', 0, {NULL, NULL, NULL}},
     {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
     {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
     {~1u, "rope_scaling.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
@@ -43525,7 +43531,8 @@ static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__mod
                 {"residual_scale", 1},
                 {"logit_scale", 1},
                 {"rope.scaling.yarn_log_multiplier", 0},
-                {"rope.scaling.yarn_attn_factor", 1}};
+                {"rope.scaling.yarn_attn_factor", 1},
+                {"rope.scaling.yarn_ext_factor", 1}};
     double value, wanted;
     bool causal = true;
     char name[64];

@@ -297,6 +297,7 @@ TEST(schemas)
           !fits("{\"minItems\": 2}", "[1]") && fits("{\"maxItems\": 0}", "[ ]"));
 
     check_wrong("{\"type\": \"strin\"}", IGNIS_ERROR_ARGUMENT, "at byte 9 of the schema, this is no type");
+    check_wrong("{\"type\": []}", IGNIS_ERROR_ARGUMENT, "at byte 9 of the schema, this is no type");
     check_wrong("{\"type\": \"string\", \"pattern\": \"a*\"}", IGNIS_ERROR_UNSUPPORTED, "at byte 19 of the schema, the keyword 'pattern'");
     check_wrong("{\"allOf\": []}", IGNIS_ERROR_UNSUPPORTED, "'allOf'");
     check_wrong("{\"anyOf\": []}", IGNIS_ERROR_ARGUMENT, "anyOf has to be an array");

@@ -1628,6 +1628,10 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"factor\": 4}", FORMAT,
          "has rope_scaling.factor, and does not say of which rope_type"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {}", 0, NULL},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": 4", UNSUPPORTED, "has rope_scaling 4, which Ignis cannot do"},
+        {&llama, "\"rope_scaling\": null", "\"rope_parameters\": [1]", UNSUPPORTED, "has rope_parameters there, which Ignis cannot do"},
+        {&qwen3, "", "\"is_causal\": false,", UNSUPPORTED, "has is_causal false, which Ignis cannot do"},
+        {&qwen3, "", "\"is_causal\": true,", 0, NULL},
         {&qwen2, "", "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}},", UNSUPPORTED,
          "has rope_parameters.full_attention there, which Ignis cannot do"},
         {&llama, "\"rope_theta\": 10000, \"rope_scaling\": null",
@@ -1898,6 +1902,7 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
         {"embedding_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.embedding_scale 7, not 1"},
         {"residual_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.residual_scale 7, not 1"},
         {"logit_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.logit_scale 7, not 1"},
+        {"rope.scaling.yarn_ext_factor", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.rope.scaling.yarn_ext_factor 7, not 1"},
         {"attention.causal", NULL, IGNIS_ERROR_FORMAT, "key 'llama.attention.causal' is u32, not true or false"},
         {"vocab_size", NULL, 0, NULL}, /* the table says how many there are */
         {"blk.1.attn_q.weight", "blk.1.attn_Q.weight", IGNIS_ERROR_FORMAT, "has no tensor 'blk.1.attn_q.weight', [48, 48]"},
