@@ -3318,8 +3318,7 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 
 typedef struct ignis_storage_entry {
     char name[256]; /* cut, at a whole character, to 255 bytes */
-    ignis_dtype
-        dtype; /* as ignis_load makes it: BOOL is IGNIS_U8, I8, I16 and U16 are IGNIS_I32, U32 is IGNIS_I64; IGNIS_DTYPE_DEFAULT: refused */
+    ignis_dtype dtype; /* that ignis_load makes: of BOOL U8, of I8, I16 and U16 I32, of U32 I64; IGNIS_DTYPE_DEFAULT: it has none */
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;     /* in the file */
 } ignis_storage_entry;
@@ -50172,8 +50171,8 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
         desc->shape.dim[i] = tensor->shape[i];
     if (!ignis__shape_check(call, &desc->shape, desc->dtype, numel))
         return false;
-    for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0;
-         i--) { /* without elements there are no places that strides could tell */
+    /* without elements there are no places that strides could tell */
+    for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0; i--) {
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
             return ignis__refuse(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
                                  (long long)tensor->strides[i], (long long)stride);
