@@ -3317,7 +3317,7 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 /* >>file -------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_storage_entry {
-    char name[256]; /* cut, at a whole character, to 255 bytes */
+    char name[256];    /* cut, at a whole character, to 255 bytes */
     ignis_dtype dtype; /* that ignis_load makes: of BOOL U8, of I8, I16 and U16 I32, of U32 I64; IGNIS_DTYPE_DEFAULT: it has none */
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;     /* in the file */
