@@ -2943,7 +2943,8 @@ typedef struct ignis_cross_entropy_desc {
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored; then the
-    gradient is 0. What all logits of a row have in common costs neither loss nor gradient any digits.
+    gradient is 0. The loss and the gradient of a row of nothing but -infinity are NaN. What all logits of a row have in common costs
+    neither loss nor gradient any digits.
     With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
     Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are computed by formulas: two walks over the
     logits, and one in backward, which needs them; fewer than 2^24 classes.
@@ -2971,6 +2972,7 @@ IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, cons
     are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes
     them on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes
     them from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
+    Rows of hidden that are ignored, and rows of weight behind desc->classes, have to be finite: the gradients multiply them by 0.
     Its price is memory for a chunk of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
     element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
@@ -3013,7 +3015,7 @@ typedef struct ignis_sdpa_desc {
     desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it may be -infinity. Low numbers such as
     -1e9 or the lowest of the dtype mask, too: beside others such keys have weight 0, and alone they count alike. Its gradient is added up over
     what shares it, in f32 or f64. ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common
-    does not matter.
+    does not matter. A key that a bias masks is seen all the same: what stands there has to be finite.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
     to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least, there are a query and a key
     (for the gradients 32 queries, or 16 if head_dim is not 64) and no bias, and CUDA is 12.0 or newer; their gradients need 4 bytes for each
@@ -22568,13 +22570,16 @@ static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t
     return op->ok;
 }
 
-/*  What is added to a variance; 0 is 1e-5. */
+/*  What is added to a variance; 0 is 1e-5. As f32 it is a normal number, or rows of zeros would be divided by 0. */
 static bool ignis__op_eps(ignis__op *op, double *eps)
 {
+    static const double smallest = 1.1754943508222875e-38; /* 2^-126 */
     if (!ignis__is_finite(*eps) || *eps < 0)
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
     if (*eps == 0)
         *eps = 1e-5;
+    else if (op->ok && *eps < smallest && op->in[0]->dtype != IGNIS_F64)
+        *eps = smallest;
     return op->ok;
 }
 
@@ -29482,14 +29487,17 @@ IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool l
     return ignis__loss_of_rows(call, losses, reduction, ignis__no_tensor(), 0);
 }
 
+/*  Lengths are taken times s = 2^-20: that of a row may be beyond the largest number. */
 IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
 {
     static const char call[] = "ignis_cosine_similarity";
     static const ignis_reduce_desc last = {{-1}, 1, true};
     ignis_inputs of_a = IGNIS_INPUTS(a), of_b = IGNIS_INPUTS(b);
-    ignis_tensor m = ignis__map_reduced(call, IGNIS_REDUCE_NORM, "a", &of_a, &last, IGNIS__LOSS), result = ignis__no_tensor();
-    ignis_tensor n = m.id ? ignis__map_reduced(call, IGNIS_REDUCE_NORM, "b", &of_b, &last, IGNIS__LOSS) : m;
-    ignis_tensor c = n.id ? ignis__loss_rows(call, "a/max(m, 1e-8) * (b/max(n, 1e-8))", IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE) : n;
+    ignis_tensor m = ignis__map_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS), result = ignis__no_tensor();
+    ignis_tensor n = m.id ? ignis__map_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
+    ignis_tensor c = n.id ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
+                                             IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
+                          : n;
     if (c.id) /* roundings make no angle of it whose cosine is above 1 */
         result = ignis_map("with_grad(min(max(c, -1), 1), c)", IGNIS_INPUTS(c));
     ignis__tensor_discard(call, m);

@@ -73,7 +73,7 @@
         rope.cuh                    86 lines    4391 bytes
         scan.cu                    316 lines   13240 bytes
         shape.cu                   203 lines    9830 bytes
-        softmax.cu                 634 lines   28984 bytes
+        softmax.cu                 635 lines   29032 bytes
         softmax.cuh                100 lines    4105 bytes
         sort.cu                    554 lines   24781 bytes
         strided.cuh                 35 lines    1512 bytes
@@ -20794,7 +20794,8 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        softmax        y = exp(x - max) / sum of exp(x - max)             dx = y * (dy - sum of y * dy)",
     "        cross-entropy  loss = max - x[target] + log(sum of exp(x - max))  dx = softmax(x) - (1 at the target)",
     "",
-    "    A row of nothing but -infinity has no probability anywhere: zeros, and zero gradients. NaN and +infinity make the whole row NaN.",
+    "    A row of nothing but -infinity has no probability anywhere: its softmax and the gradient of that are zeros, its cross-entropy NaN. NaN and",
+    "    +infinity make the whole row NaN.",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Names of kernels as in softmax.cuh.",
     "*/",
@@ -22210,7 +22211,7 @@ static const ignis__source ignis__sources[] = {
     {"rope.cuh", 0x5c854848af936ba5ULL, ignis__lines_rope_cuh, 86},
     {"scan.cu", 0x35ba7cdab930cbc6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_scan_cu, 316)},
     {"shape.cu", 0x8d1599a5b7cecb2cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_shape_cu, 203)},
-    {"softmax.cu", 0x3deab1822ac6b100ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_softmax_cu, 634)},
+    {"softmax.cu", 0xd8a170e2a221ffb9ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_softmax_cu, 635)},
     {"softmax.cuh", 0xa76578824f0e5631ULL, ignis__lines_softmax_cuh, 100},
     {"sort.cu", 0x3b95f94e2df931e3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_sort_cu, 554)},
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},

@@ -4,7 +4,8 @@
         softmax        y = exp(x - max) / sum of exp(x - max)             dx = y * (dy - sum of y * dy)
         cross-entropy  loss = max - x[target] + log(sum of exp(x - max))  dx = softmax(x) - (1 at the target)
 
-    A row of nothing but -infinity has no probability anywhere: zeros, and zero gradients. NaN and +infinity make the whole row NaN.
+    A row of nothing but -infinity has no probability anywhere: its softmax and the gradient of that are zeros, its cross-entropy NaN. NaN and
+    +infinity make the whole row NaN.
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Names of kernels as in softmax.cuh.
 */

@@ -496,13 +496,13 @@ TEST(kl_div)
 /*  Of rows of any size the cosine is that of their directions, never above 1, and its gradient is that of ordinary ones divided by the size. */
 TEST(cosine_similarity_far_from_one)
 {
-    static const int powers[][2] = {{0, 0}, {70, 600}, {120, 1000}, {-20, -20}};
+    static const int powers[][2] = {{0, 0}, {70, 600}, {120, 1000}, {127, 1023}, {-20, -20}};
     enum { ROWS = 40, N = 37 };
     double as[ROWS * N], bs[ROWS * N], ones[ROWS * N], plain[ROWS * N];
     int d, k, i, r;
     SETUP(NULL);
     for (d = 0; d < 2; d++)
-        for (k = 0; k < 4; k++) {
+        for (k = 0; k < COUNT_OF(powers); k++) {
             ignis_dtype dtype = d ? IGNIS_F64 : IGNIS_F32;
             int power = powers[k][d];
             ignis_scope scope = ignis_scope_begin();

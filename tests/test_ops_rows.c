@@ -1887,6 +1887,42 @@ TEST(eps_0_is_the_default)
     }
 }
 
+/*  One that f32 has no number for is the smallest that it has: rows of zeros stay zeros, and their gradients numbers. */
+TEST(eps_is_above_0)
+{
+    static const double epss[] = {1e-37, 1e-40, 1e-50, 1e-320};
+    ignis_batch_norm_desc batch;
+    ignis_tensor x, ones, zeros, y;
+    double *values;
+    int d, i, k, norm;
+    SETUP(NULL);
+    memset(&batch, 0, sizeof batch);
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(epss); i++)
+            for (norm = 0; norm < 4; norm++) {
+                ignis_scope scope = ignis_scope_begin();
+                x = tensor_noise(IGNIS_SHAPE(3, 8), float_dtypes[d], 1, true);
+                CHECK_OK(ignis_array_scale(ignis_tensor_data(x), ignis_tensor_data(x), 0));
+                ones = ignis_map("1 + 0*w", IGNIS_INPUTS(IGNIS_NAMED(w, tensor_noise(IGNIS_SHAPE(8), float_dtypes[d], 2, false))));
+                zeros = ignis_map("0*w", IGNIS_INPUTS(IGNIS_NAMED(w, ones)));
+                batch.eps = epss[i];
+                y = norm == 0   ? ignis_rms_norm(x, ones, epss[i])
+                    : norm == 1 ? ignis_layer_norm(x, ones, zeros, epss[i])
+                    : norm == 2 ? ignis_group_norm(x, 2, ones, zeros, epss[i])
+                                : ignis_batch_norm(x, ones, zeros, &batch);
+                values = tensor_values(y);
+                for (k = 0; k < 24; k++)
+                    CHECK_NUMBER(values[k], 0);
+                free(values);
+                CHECK_OK(ignis_backward(y, ignis_tensor_data(x)));
+                values = array_values(ignis_tensor_grad(x));
+                for (k = 0; k < 24; k++)
+                    CHECK_NUMBER(values[k], 0);
+                free(values);
+                CHECK_OK(ignis_scope_end(scope));
+            }
+}
+
 TEST(wrong_arguments_of_norms)
 {
     ignis_tensor x, w, w4, half, freed;
