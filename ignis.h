@@ -297,12 +297,12 @@
         the largest or smallest i64. | ^ & ~ << >> take integers alone, of 64 bits; a shift by 64 and more, or by less than 0, moves all bits
         out, and >> keeps the sign.
 
-        Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp
-        at its ends 1, that of floor, ceil, round, trunc, of comparisons and of what has bits 0, that of pow(x, 0) 0. NaN passes through max,
-        min, clamp and relu. What ?:, max, min, clamp, relu, abs, or a reduction to the largest or smallest, has not chosen has the
-        derivative 0, also where other derivatives of the formula, or the gradient that comes in, are infinity or NaN. That of sqrt at 0 is
-        infinity, so sqrt(x*x) has none there, and max(sqrt(x*x), 1e-6) has 0. What is minus infinity adds nothing to a logsumexp, and
-        its gradient is 0. Results of 16 bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
+        Where there is no derivative: that of abs, sign and relu at 0 is 0, that of abs at NaN NaN, that of max and min at a tie one half for
+        each, that of clamp at its ends 1, that of floor, ceil, round, trunc, of comparisons and of what has bits 0, that of pow(x, 0) 0. NaN
+        passes through max, min, clamp and relu. What ?:, max, min, clamp, relu, abs, or a reduction to the largest or smallest, has not chosen
+        has the derivative 0, also where other derivatives of the formula, or the gradient that comes in, are infinity or NaN. That of sqrt at 0
+        is infinity, so sqrt(x*x) has none there, and max(sqrt(x*x), 1e-6) has 0. What is minus infinity adds nothing to a logsumexp, and its
+        gradient is 0. Results of 16 bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
 
         A gradient can be given instead: detach(x) is x without one, and with_grad(value, other) has the value of the one and the gradient
         of the other. So with_grad(round(x), x) rounds, and is x to its gradient; with_grad(f, x*detach(p) + y*detach(q)) has the gradients
@@ -16571,8 +16571,9 @@ static bool ignis__random_step(const ignis__work *work, ignis_array launches, ig
 /* --- functions and operators ---------------------------------------------------------------------------------------------- */
 
 /*  A row for all that a term can be: how it is written in CUDA, with $a, $b and $c for its arguments and $r for itself, and its partial
-    derivatives, null for 0, where $d, of those that choose, is the argument's own derivative. A term is of type W (w), an integer (i) or a truth value (b). Of type n are those that are integers, where
-    `integer` is given and all arguments are, and W else. Functions with a body are what that formula of a, b and c is. */
+    derivatives, null for 0, where $d, of those that choose, is the argument's own derivative. A term is of type W (w), an integer (i) or a truth
+    value (b). Of type n are those that are integers, where `integer` is given and all arguments are, and W else. Functions with a body are what
+    that formula of a, b and c is. */
 typedef struct ignis__map_function {
     const char *name;
     int count; /* of arguments */
@@ -16638,7 +16639,7 @@ static const ignis__map_function ignis__map_functions[] = {
     {"-", 2, 'n', "$a-$b", "(i64)((u64)$a-(u64)$b)", {"1", "-1"}, NULL},
     {"*", 2, 'n', "$a*$b", "(i64)((u64)$a*(u64)$b)", {"$b", "$a"}, NULL},
     {"%", 2, 'n', "fmod($a,$b)", "map_modulo($a,$b)", {"1", "-trunc(map_divide($a,$b))"}, NULL},
-    {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"$a>0?$d:$a<0?-$d:(W)0", NULL}, NULL},
+    {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"$a>0?$d:$a<0?-$d:$a==0||$d==0?(W)0:$a", NULL}, NULL},
     {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
     {"max", 2, 'n', "map_most($a,$b)", "map_most((i64)$a,(i64)$b)", {"$a<$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b<$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
     {"min", 2, 'n', "map_least($a,$b)", "map_least((i64)$a,(i64)$b)", {"$a>$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b>$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
@@ -16665,12 +16666,12 @@ static const ignis__map_function ignis__map_functions[] = {
     {"sigmoid", 1, 'w', "map_sigmoid($a)", NULL, {"$r*(1-$r)", NULL}, NULL},
     {"softplus", 1, 'w', "map_softplus($a)", NULL, {"map_sigmoid($a)", NULL}, NULL},
     {"erf", 1, 'w', "erf($a)", NULL, {"(W)1.12837916709551257*exp(-$a*$a)", NULL}, NULL},
-    {"pow", 2, 'w', "pow($a,$b)", NULL, {"$b==0?(W)0:$b*pow($a,$b-1)*$d", "$a==0&&$b>=0?(W)0:$r*log($a)*$d"}, NULL},
+    {"pow", 2, 'w', "pow($a,$b)", NULL, {"$b==0||$d==0?(W)0:$b*pow($a,$b-1)*$d", "($a==0&&$b>=0)||$d==0?(W)0:$r*log($a)*$d"}, NULL},
     {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
     {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
-    {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/($a*$a+$b*$b)", "-$a/($a*$a+$b*$b)"}, NULL},
+    {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/hypot($a,$b)/hypot($a,$b)", "-$a/hypot($a,$b)/hypot($a,$b)"}, NULL},
     {"silu", 1, 0, NULL, NULL, {NULL, NULL}, "a*sigmoid(a)"},
-    {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*(a + 0.044715*a*a*a)))"},
+    {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*a*(1 + 0.044715*min(a*a, 100))))"},
     {"gelu_exact", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + erf(a*0.70710678118654752))"},
     {"logsigmoid", 1, 0, NULL, NULL, {NULL, NULL}, "-softplus(-a)"},
     {"square", 1, 0, NULL, NULL, {NULL, NULL}, "a*a"},
@@ -25326,10 +25327,12 @@ static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, co
     int i, d;
     *kept = *shape;
     memset(out, 0, sizeof *out);
+    if (desc && (desc->dim_count < 0 || desc->dim_count > IGNIS_MAX_DIMS))
+        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dim_count is %d, outside 0 to %d", desc->dim_count, IGNIS_MAX_DIMS);
     for (i = 0; desc && i < desc->dim_count; i++) {
         d = desc->dims[i] < 0 ? desc->dims[i] + shape->ndim : desc->dims[i];
-        if (i >= IGNIS_MAX_DIMS || d < 0 || d >= shape->ndim || dims >> d & 1)
-            return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dims[%d] is %d, %s %s", i, i < IGNIS_MAX_DIMS ? desc->dims[i] : 0,
+        if (d < 0 || d >= shape->ndim || dims >> d & 1)
+            return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dims[%d] is %d, %s %s", i, desc->dims[i],
                                   d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of", ignis__shape_write(shape).text);
         dims |= (uint32_t)1 << d;
     }
@@ -29425,7 +29428,8 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
 {
     ignis_tensor x = logits, t = targets, w = desc && desc->weight.id ? desc->weight : ignis_value(1),
                  p = desc && desc->pos_weight.id ? desc->pos_weight : ignis_value(1);
-    return ignis__loss("ignis_bce_with_logits", "s = softplus(-abs(x)); w*((1 - t)*(s + max(x, 0)) + p*t*(s + max(-x, 0)))",
+    return ignis__loss("ignis_bce_with_logits", "s = softplus(-abs(x)); a = s + max(x, 0); b = s + max(-x, 0); "
+                       "w*(with_grad(t == 1 ? 0 : (1 - t)*a, (1 - t)*a) + with_grad(t == 0 ? 0 : p*t*b, p*t*b))",
                        IGNIS_INPUTS(x, t, w, p), desc ? desc->reduction : IGNIS_REDUCTION_MEAN);
 }
 

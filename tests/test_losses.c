@@ -159,6 +159,8 @@ TEST(bce_of_large_logits)
 {
     ignis_scope scope;
     static const double xs[] = {-80, -20, 0, 20, 80, 1e30, -1e30}, ts[] = {0, 0, 1, 1, 1, 0, 1};
+    static const double edges[] = {-INFINITY, INFINITY, -INFINITY, INFINITY, NAN, NAN}, sides[] = {0, 1, 1, 0, 0, 1};
+    static const double losses[] = {0, 0, INFINITY, INFINITY, NAN, NAN}, slopes[] = {0, 0, -1, 1, NAN, NAN};
     ignis_tensor x, t, loss;
     double *got, *grad;
     int i;
@@ -173,6 +175,18 @@ TEST(bce_of_large_logits)
     for (i = 0; i < 7; i++) {
         CHECK_CLOSE(got[i] / bce_value(xs[i], ts[i]), 1, 1e-5);
         CHECK_CLOSE(grad[i], bce_slope(xs[i], ts[i]), 1e-6);
+    }
+    free(got), free(grad);
+    let_go(x), let_go(t);
+    x = tensor_of(edges, IGNIS_SHAPE(6), IGNIS_F32, true);
+    t = tensor_of(sides, IGNIS_SHAPE(6), IGNIS_U8, false);
+    loss = bce(x, t, IGNIS_REDUCTION_NONE);
+    CHECK_OK(ignis_backward(loss, ignis_tensor_data(ignis_tensor_ones(IGNIS_SHAPE(6), NULL))));
+    got = tensor_values(loss);
+    grad = array_values(ignis_tensor_grad(x));
+    for (i = 0; i < 6; i++) {
+        CHECK(got[i] == losses[i] || (isnan(got[i]) && isnan(losses[i])));
+        CHECK(grad[i] == slopes[i] || (isnan(grad[i]) && isnan(slopes[i])));
     }
     free(got), free(grad);
     let_go(x), let_go(t);

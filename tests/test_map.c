@@ -52,6 +52,15 @@ TEST(kinks)
         {"isnan(a) ? b : a", NAN, 4, {4, 0, 1}},
         {"isnan(a) + isinf(b) + a*0", 1, -INFINITY, {1, 0, 0}},
         {"sign(a) + b", NAN, 1, {NAN, 0, 1}},
+        {"abs(a) + b", NAN, 1, {NAN, NAN, 1}},
+        {"isnan(a) ? b : abs(a)", NAN, 1, {1, 0, 1}},
+        {"pow(max(a, 0), 0.5) + b", -1, 0, {0, 0, 1}}, /* what a choice has made 0 stays 0 */
+        {"pow(relu(a), b)", -1, 0.3, {0, 0, 0}},
+        {"pow(b, max(a, 0))", -1, -2, {1, 0, 0}},
+        {"gelu(a) + b", 1e200, 0, {1e200, 1, 1}}, /* squares and cubes that overflow */
+        {"gelu(a) + b", -1e200, 0, {0, 0, 1}},
+        {"atan2(a, b)", 1e200, 1e200, {0.7853981633974483, 5e-201, -5e-201}},
+        {"atan2(a, b)", 1e-200, 1e-200, {0.7853981633974483, 5e199, -5e199}},
     };
     int i;
     SETUP(NULL);
@@ -1209,6 +1218,7 @@ TEST(reductions_of_special_values)
 TEST(reductions_refused)
 {
     ignis_reduce_desc twice = {{0, -2}, 2, false}, far = {{0, 2}, 2, false}, outside = {{3}, 1, false};
+    ignis_reduce_desc fewer = {{0}, -1, false}, more = {{0}, IGNIS_MAX_DIMS + 1, false};
     ignis_tensor a, cube;
     ignis_array x, dst, part;
     SETUP(NULL);
@@ -1216,6 +1226,8 @@ TEST(reductions_refused)
     cube = tensor_counting(IGNIS_SHAPE(2, 3, 4), IGNIS_F32, 1, false);
     CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &twice), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &outside), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &fewer), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &more), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_ARGMAX, "cube", IGNIS_INPUTS(cube), &far), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_COUNT, "a", IGNIS_INPUTS(a), NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_FAILS(ignis_map_sum("a + q", IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
