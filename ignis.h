@@ -15479,6 +15479,8 @@ static const struct {
     IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_BLOCK),
     IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
     IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
+    IGNIS__PART(QUANTIZE_F8_E4M3_WARP, QUANTIZE_F8_E4M3_BLOCK),
+    IGNIS__PART(QUANTIZE_F8_E5M2_WARP, QUANTIZE_F8_E5M2_BLOCK),
 #ifdef IGNIS_MODELS
     IGNIS__PART(BLOCKS_ROWS, BLOCKS_EMBED),
     IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW),
@@ -28885,6 +28887,8 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
         ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
                        ignis__shape_write(&x->shape).text, x->dim);
+    if (x->dim > 0) /* also where those before it are 1 */
+        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
     if (outer == 1) {
         gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
         if (gradient)
@@ -29076,6 +29080,10 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     }
     shape.dim[dim] = k;
     rows = IGNIS_SHAPE(from->numel);
+    if (dim + 1 < shape.ndim) { /* also where the dimensions behind it are 1 */
+        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
+        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
+    }
     if (s.inner != 1)
         from = ignis__op_exchange(op, from, &rows, &there);
     rows = s.inner == 1 ? shape : IGNIS_SHAPE(s.outer * k * s.inner);

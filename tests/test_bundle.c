@@ -911,11 +911,15 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_embedding(w, ids));
     WALK(ignis_gather(x, 1, places));
     WALK(ignis_index_select(x, 0, ids));
+    WALK(ignis_index_select(x, 1, ones(IGNIS_SHAPE(3), IGNIS_I32, false)));
     WALK(ignis_scatter_add(x, 1, places, y));
     WALK(ignis_one_hot(ids, c, dtype));
     WALK(ignis_sort(x, 1, false, &sum));
     WALK(ignis_sort(x, 0, true, &sum));
+    WALK(ignis_sort(cube, 1, false, &sum));
     WALK(ignis_topk(x, 1, 1, true, &sum));
+    WALK(ignis_quantize_f8(ignis_detach(x), IGNIS_F8_E4M3, true, &sum));
+    WALK(ignis_quantize_f8(ignis_detach(x), IGNIS_F8_E5M2, true, &sum));
     WALK(ignis_mse_loss(x, y, IGNIS_REDUCTION_MEAN));
     WALK(ignis_l1_loss(x, y, IGNIS_REDUCTION_SUM));
     WALK(ignis_huber_loss(x, y, 1, IGNIS_REDUCTION_NONE));
