@@ -2942,9 +2942,8 @@ typedef struct ignis_cross_entropy_desc {
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
-    A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored; then the
-    gradient is 0. The loss and the gradient of a row of nothing but -infinity are NaN. What all logits of a row have in common costs
-    neither loss nor gradient any digits.
+    A target that is no class and not ignored makes the loss and the gradient of its row NaN, and so does a row of nothing but -infinity. Where all
+    rows are ignored the mean is NaN, and the gradient 0. What all logits of a row have in common costs neither loss nor gradient any digits.
     With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
     Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are computed by formulas: two walks over the
     logits, and one in backward, which needs them; fewer than 2^24 classes.
@@ -29505,7 +29504,8 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     static const char call[] = "ignis_cosine_similarity";
     static const ignis_reduce_desc last = {{-1}, 1, true};
     ignis_inputs of_a = IGNIS_INPUTS(a), of_b = IGNIS_INPUTS(b);
-    ignis_tensor m = ignis__map_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS), result = ignis__no_tensor();
+    ignis_tensor m = ignis__map_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS),
+                 result = ignis__no_tensor();
     ignis_tensor n = m.id ? ignis__map_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
     ignis_tensor c = n.id ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
                                              IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)

@@ -13,7 +13,7 @@
         attention_decode.cu        203 lines    9446 bytes
         attention_decode_mma.cu    142 lines    6570 bytes
         attention_hopper.cu        652 lines   32393 bytes
-        attention_hopper_backward.cu  1364 lines   69290 bytes
+        attention_hopper_backward.cu  1364 lines   69284 bytes
         attention_mma.cu           587 lines   31066 bytes
         attention_paged.cu         219 lines    9516 bytes
         attention_paged.cuh        155 lines    6477 bytes
@@ -23,7 +23,7 @@
         attention_tiles.cuh        268 lines   11487 bytes
         blocks.cu                   66 lines    2531 bytes
         blocks.cuh                  89 lines    4553 bytes
-        channel_norm.cu            479 lines   22197 bytes
+        channel_norm.cu            479 lines   22187 bytes
         collective.cu              627 lines   29747 bytes
         collective.cuh             331 lines   15709 bytes
         depthwise.cu               332 lines   14930 bytes
@@ -57,12 +57,12 @@
         map.cuh                    375 lines   15898 bytes
         mma.cuh                    124 lines    6055 bytes
         norm.cu                    209 lines   12969 bytes
-        norm.cuh                   331 lines   14554 bytes
+        norm.cuh                   331 lines   14537 bytes
         norm_add.cu                 43 lines    3776 bytes
         norm_grad.cu               333 lines   16004 bytes
         norm_odd.cu                238 lines   10695 bytes
         norm_odd.cuh               283 lines   11169 bytes
-        optim.cu                   447 lines   20807 bytes
+        optim.cu                   447 lines   20810 bytes
         pattern.cu                 107 lines    4393 bytes
         pointwise.cu                56 lines    2887 bytes
         pool.cu                    289 lines   12583 bytes
@@ -6254,8 +6254,8 @@ static const char *const ignis__lines_norm_cuh[] = {
     "    }",
     "};",
     "",
-    "/*  Rows whose squares did not fit once more, though their norms may be ordinary ones: behind all others, so that they take no register of those. x is",
-    "    what is normalized, as it is in memory; a team has had `group` rows that follow each other at a time. */",
+    "/*  The rows whose squares did not fit, once more: their norms may be ordinary. They come behind all others, whose loop has no register to spare. x is",
+    "    what is normalized, in memory; a team has taken `group` neighbouring rows at a time. */",
     "template <bool rms, typename Team>",
     "static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,",
     "                              int group = 1)",
@@ -9287,7 +9287,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "}",
     "",
     "/*  The rows of a sequence that are of use: keys that some query sees, and queries that see some key. Others are behind its length, ahead of all",
-    "    windows, or behind them. What stands there is a number to no product: 0 times it may be NaN. */",
+    "    windows, or behind them. No product may take what stands there: 0 times it may be NaN. */",
     "struct used_rows {",
     "    int from, end;",
     "",
@@ -11964,7 +11964,7 @@ static const char *const ignis__lines_channel_norm_cu[] = {
     "    return from[image * s.parts * s.channels + (group - image * s.groups) * ((int)s.channels / (int)s.groups)];",
     "}",
     "",
-    "/*  The statistics of a group once more, whose squares do not fit: of numbers times scale, by which mean is so many times as large, too. */",
+    "/*  The statistics of a group once more, where its squares do not fit: mean and variance are those of its numbers times scale. */",
     "struct scaled {",
     "    Wide scale, mean, variance;",
     "};",
@@ -19176,8 +19176,8 @@ static const char *const ignis__lines_optim_cu[] = {
     "    return most;",
     "}",
     "",
-    "/*  squares[block] = the sum of squares of the block's gradients; where that is no number, minus its root. With a state, only where their norm is",
-    "    not known. */",
+    "/*  squares[block] = the sum of squares of the block's gradients; where f64 does not hold it, minus its root. With a state, only where their norm",
+    "    is not known. */",
     "extern \"C\" __global__ void __launch_bounds__(THREADS)",
     "ignis_grad_squares(double *squares, const ignis_parameter *table, int count, const double *state)",
     "{",
@@ -22151,7 +22151,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode.cu", 0x1e2f755decd2614dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_decode_cu, 203)},
     {"attention_decode_mma.cu", 0x313b85f4acfca8f4ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_decode_mma_cu, 142)},
     {"attention_hopper.cu", 0x05460f7b12d40f77ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_cu, 652)},
-    {"attention_hopper_backward.cu", 0xaf7dce78e4d5e3c0ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_backward_cu, 1364)},
+    {"attention_hopper_backward.cu", 0x4644111983823479ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_hopper_backward_cu, 1364)},
     {"attention_mma.cu", 0x3ca0e5d04414fd14ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_mma_cu, 587)},
     {"attention_paged.cu", 0x42792a307b00c849ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_paged_cu, 219)},
     {"attention_paged.cuh", 0xc9f184db0b442317ULL, ignis__lines_attention_paged_cuh, 155},
@@ -22161,7 +22161,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_tiles.cuh", 0x84693ee309bcd6f0ULL, ignis__lines_attention_tiles_cuh, 268},
     {"blocks.cu", 0xa14976fa31359b2aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_blocks_cu, 66)},
     {"blocks.cuh", 0x2f6457d725664975ULL, ignis__lines_blocks_cuh, 89},
-    {"channel_norm.cu", 0x42eda7d68563fa15ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_channel_norm_cu, 479)},
+    {"channel_norm.cu", 0xb63c83d6f7de12cbULL, IGNIS__LINES_OF_TENSORS(ignis__lines_channel_norm_cu, 479)},
     {"collective.cu", 0x4722e3e4eb70f582ULL, ignis__lines_collective_cu, 627},
     {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
     {"depthwise.cu", 0x31cc5d163dd29c90ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_depthwise_cu, 332)},
@@ -22195,12 +22195,12 @@ static const ignis__source ignis__sources[] = {
     {"map.cuh", 0xbe512a09f5a9aa61ULL, ignis__lines_map_cuh, 375},
     {"mma.cuh", 0x68bb0e77bc6812cbULL, ignis__lines_mma_cuh, 124},
     {"norm.cu", 0xaa15890d5d2caa43ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
-    {"norm.cuh", 0x5de9b229673052a2ULL, ignis__lines_norm_cuh, 331},
+    {"norm.cuh", 0xe4da2c2a253b2b54ULL, ignis__lines_norm_cuh, 331},
     {"norm_add.cu", 0x75c18fb389f2a1d3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_add_cu, 43)},
     {"norm_grad.cu", 0x466e1b0a4927f7b5ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 333)},
     {"norm_odd.cu", 0x41f2b3f5a57b8737ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_odd_cu, 238)},
     {"norm_odd.cuh", 0xe7656069105f1a44ULL, ignis__lines_norm_odd_cuh, 283},
-    {"optim.cu", 0xbffb39da5d088e56ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_optim_cu, 447)},
+    {"optim.cu", 0x05b896e1e8ebc9e3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_optim_cu, 447)},
     {"pattern.cu", 0x4f170ef6912392e1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pattern_cu, 107)},
     {"pointwise.cu", 0x0f47d201d2a8815cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pointwise_cu, 56)},
     {"pool.cu", 0x74dc30a60f20e2efULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pool_cu, 289)},

@@ -307,7 +307,7 @@ __device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, in
 }
 
 /*  The rows of a sequence that are of use: keys that some query sees, and queries that see some key. Others are behind its length, ahead of all
-    windows, or behind them. What stands there is a number to no product: 0 times it may be NaN. */
+    windows, or behind them. No product may take what stands there: 0 times it may be NaN. */
 struct used_rows {
     int from, end;
 

@@ -166,7 +166,7 @@ __device__ inline Wide first_partial(const Wide *from, const ignis_channels &s, 
     return from[image * s.parts * s.channels + (group - image * s.groups) * ((int)s.channels / (int)s.groups)];
 }
 
-/*  The statistics of a group once more, whose squares do not fit: of numbers times scale, by which mean is so many times as large, too. */
+/*  The statistics of a group once more, where its squares do not fit: mean and variance are those of its numbers times scale. */
 struct scaled {
     Wide scale, mean, variance;
 };

@@ -109,8 +109,8 @@ template <typename Team> struct unfit_rows {
     }
 };
 
-/*  Rows whose squares did not fit once more, though their norms may be ordinary ones: behind all others, so that they take no register of those. x is
-    what is normalized, as it is in memory; a team has had `group` rows that follow each other at a time. */
+/*  The rows whose squares did not fit, once more: their norms may be ordinary. They come behind all others, whose loop has no register to spare. x is
+    what is normalized, in memory; a team has taken `group` neighbouring rows at a time. */
 template <bool rms, typename Team>
 static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
                               int group = 1)

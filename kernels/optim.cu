@@ -378,8 +378,8 @@ __device__ inline Wide largest(const T *grad, long long at, long long end)
     return most;
 }
 
-/*  squares[block] = the sum of squares of the block's gradients; where that is no number, minus its root. With a state, only where their norm is
-    not known. */
+/*  squares[block] = the sum of squares of the block's gradients; where f64 does not hold it, minus its root. With a state, only where their norm
+    is not known. */
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_grad_squares(double *squares, const ignis_parameter *table, int count, const double *state)
 {
