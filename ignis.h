@@ -526,8 +526,9 @@
         A library with Ignis inside may be unloaded, and loaded again, while threads that have used it live on. Let go first what others would
         call: free communicators, have tensors that were lent by DLPack given back, and call ignis_shutdown. From then on nothing of Ignis runs in
         any thread, nor when one ends: dlclose or FreeLibrary takes the handlers away that the system was given, and all memory is given back. What
-        a reload may lose is a message of more than 255 bytes of each thread that has failed behind ignis_shutdown, and lives on. libcuda and NVRTC
-        stay loaded. (musl never unloads, nor does macOS where a library has variables of threads.)
+        a reload may lose, of each thread that has failed behind ignis_shutdown and lives on, is a message of more than 255 bytes, and what
+        ignis_status_begin has put aside there. libcuda and NVRTC stay loaded. (musl never unloads, nor does macOS where a library has variables
+        of threads.)
 
     OPTIONS, for the file with the implementation; each with its price
 
@@ -545,7 +546,7 @@
         #define IGNIS_ASSERT(c)    instead of assert
         #define IGNIS_ALLOW_FAST_MATH  compile although -ffast-math, -ffinite-math-only or /fp:fast is on, which is an error otherwise: such a compiler
                                    drops checks for NaN and infinity, so bad numbers are not refused, and conversions of NaN give anything.
-                                   Kernels are not concerned: only this file is compiled without the flag, or with -fno-fast-math behind it
+                                   Better: compile this one file without the flag, or with -fno-fast-math behind it. Kernels never see it
         ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc, as they outlive ignis_shutdown
 
     LIMITS
@@ -5438,7 +5439,7 @@ static bool ignis__file_is_private(int file, char *why, size_t size)
     return *why == 0 && ignis__stat_is_private(&info, why, size);
 }
 static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return ignis__file_is_private(fileno(file), why, size); }
-/*  The same of what a path names; what is not there is nobody's. */
+/*  As ignis__stat_is_private, of what a path names; true where nothing is there. */
 static bool ignis__path_is_private(const char *path, char *why, size_t size)
 {
     struct stat info;
