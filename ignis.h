@@ -223,7 +223,8 @@
         the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that other
         sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with IGNIS_COMPILE_NEVER, unless
         ignis_desc.matmul says otherwise. Other dtypes are another program, and so are attention of another head_dim and convolutions of other
-        groups, taps and strides. With IGNIS_DRY_RUN=1 and IGNIS_COMPILE=never a program says without a GPU what its bundle lacks.
+        groups, taps and strides. Sequences of a model take other kernels for more than 64 tokens at once, and to draw: ignis_model_warmup while
+        recording asks for all. With IGNIS_DRY_RUN=1 and IGNIS_COMPILE=never a program says without a GPU what its bundle lacks.
 
         Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
         everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
@@ -4051,7 +4052,8 @@ typedef struct ignis_model_warmup_desc {
 /*  ignis_model_warmup - compile the kernels that sequences of a model use, measure its products and capture its steps as graphs
     Without it the first call of each size does so, which takes seconds where the cache of kernels is empty. It computes on sequences of its own:
     steps of 1, 2, 4, ... sequences with each way of drawing tokens, prompts of each length class up to desc->tokens, and one of the whole context.
-    Later calls with at most desc->sequences and desc->tokens compile nothing. desc may be null.
+    Later calls with at most desc->sequences and desc->tokens compile nothing. While programs are recorded (ignis_desc.record), a record with it
+    has all that sequences of the model take. desc may be null.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (a number below 0), IO (desc->progress_fn has returned false), and those of ignis_sequence_begin, _feed and _next_all:
     MEMORY where other sequences have left too little of the cache.
