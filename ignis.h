@@ -32733,18 +32733,23 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
 
 /* --- the header: written --------------------------------------------------------------------------------------------- */
 
+/*  A string of JSON. Bytes that are no UTF-8, as a path may have, become '?'. */
 static void ignis__json_write_string(ignis__text *text, const char *string)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
     const char *known;
+    size_t left = strlen(string);
+    int length;
     ignis__text_add(text, "\"");
-    for (; *string; string++) {
+    for (; left > 0; string += length, left -= (size_t)length) {
+        length = ignis__utf8_length(string, left);
         if ((known = strchr(plain, *string)) != NULL)
             ignis__text_add(text, "\\%c", escaped[known - plain]);
         else if ((unsigned char)*string < ' ')
             ignis__text_add(text, "\\u%04x", (unsigned)(unsigned char)*string);
         else
-            ignis__text_add(text, "%c", *string);
+            ignis__text_add(text, "%.*s", length ? length : 1, length ? string : "?");
+        length = length ? length : 1;
     }
     ignis__text_add(text, "\"");
 }
@@ -50968,21 +50973,21 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
 /*  Text of the caller in JSON: bytes that are no UTF-8, as where a tag was cut, become '?'. */
 IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
 {
-    const unsigned char *at = (const unsigned char *)text;
+    size_t left = strlen(text);
     fputc('"', file);
-    for (; *at; at++) {
-        int more = *at < 0x80 ? 0 : *at >= 0xC2 && *at < 0xE0 ? 1 : *at >= 0xE0 && *at < 0xF0 ? 2 : *at >= 0xF0 && *at < 0xF5 ? 3 : -1, i;
-        for (i = 1; i <= more && (at[i] & 0xC0) == 0x80; i++)
-            ;
-        if (*at < 0x20)
-            fprintf(file, "\\u%04x", *at);
-        else if (*at == '"' || *at == '\\')
-            fprintf(file, "\\%c", *at);
-        else if (more < 0 || i <= more)
+    while (left > 0) {
+        int length = ignis__utf8_length(text, left);
+        if ((unsigned char)*text < 0x20)
+            fprintf(file, "\\u%04x", (unsigned)*text);
+        else if (*text == '"' || *text == '\\')
+            fprintf(file, "\\%c", *text);
+        else if (length == 0)
             fputc('?', file);
         else
-            for (fputc(*at, file); more > 0; more--)
-                fputc(*++at, file);
+            fwrite(text, 1, (size_t)length, file);
+        length = length ? length : 1;
+        text += length;
+        left -= (size_t)length;
     }
     fputc('"', file);
 }
