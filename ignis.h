@@ -32944,7 +32944,8 @@ typedef struct ignis__replacement {
 
 static bool ignis__replace_begin(ignis__replacement *r, const char *call, const char *path)
 {
-    bool loop;
+    bool loop, replaces;
+    int64_t size, time;
     memset(r, 0, sizeof *r);
     r->call = call;
     r->path = path;
@@ -32952,9 +32953,10 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
         return ignis__refuse(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
     r->target = ignis__file_target(path, &loop);
     r->part = r->target ? ignis__file_part_path(r->target) : NULL;
+    replaces = r->target && ignis__file_info(r->target, &size, &time); /* which may be less open than a new one */
     if (!r->part && !loop)
         ignis__fail_host_memory(call, strlen(path) + 80);
-    else if (!r->part || (r->file = ignis__file_create(r->part, IGNIS__FILE_NEW)) == NULL)
+    else if (!r->part || (r->file = ignis__file_create(r->part, replaces ? IGNIS__FILE_PRIVATE : IGNIS__FILE_NEW)) == NULL)
         (void)ignis__file_fail(call, path, "created");
     else
         ignis__file_inherit(r->file, r->target);
@@ -41166,7 +41168,7 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
         if (kind == 't' || kind == 'f')
             value = ignis__chat_bool(kind == 't');
         if (!json->fault[0] && !strchr("nft", kind)) {
-            whole = strcspn(from, ".eE") >= size;
+            whole = !memchr(from, '.', size) && !memchr(from, 'e', size) && !memchr(from, 'E', size);
             value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
             ok = whole ? ignis__chat_read_int(c, from, size, &value.number) : ignis__chat_read_real(from, size, &value.u.real);
             if (!ok)
@@ -41325,6 +41327,7 @@ static bool ignis__chat_render(ignis__chat *c, const char *call, const char *tex
     }
     if (!c->fault) {
         ignis__chat_items *names = &c->scope->names;
+        c->here = SIZE_MAX; /* what fails from here on is no place of the template */
         ignis__chat_put(c, names, ignis__chat_words("messages"), list);
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));

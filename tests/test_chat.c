@@ -323,6 +323,7 @@ TEST(searches_take_as_long_as_their_texts)
         {"(s + 'b') == (s + 'c')", "False"},
         {"s.startswith((s + 'b', s + 'c', s))", "True"},
     };
+    static char numbers[1000016] = "{\"x\": [1";
     size_t i;
     SETUP(NULL);
     for (i = 0; i < sizeof searches / sizeof *searches; i++) {
@@ -336,6 +337,12 @@ TEST(searches_take_as_long_as_their_texts)
                  searches[i][0]);
         check_text(searches[i][0], source, NULL, searches[i][1]);
     }
+    for (i = 8; i < 1000008; i += 2) /* numbers of JSON, of which each would be looked for in all that follows */
+        memcpy(numbers + i, ",1", 2);
+    memcpy(numbers + i, "]}", 3);
+    check_text("numbers", "{{ x|length }} {{ x|last }}", numbers, "500001 1");
+    CHECK_REFUSED("{{ x }}", "{\"x\": 9999999999999999999}", IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED, "64 bits is not supported");
+    CHECK(!strstr(test__message, "column")); /* of the template */
 }
 
 /*  Every needle of up to six letters, in texts of both kinds: as a search that compares everywhere finds it. */
