@@ -74,10 +74,9 @@ template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array,
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
 /*  Whether a team has had rows whose squares do not fit; those of f16 always do. A block keeps it in shared memory, for the loop over rows has no
-    register to spare. */
+    register to spare. A warp reads what it has written behind the loop: with a flag in it sm_90 had an instruction more for each access of memory. */
 template <typename Team> struct unfit_rows {
     static constexpr bool always_fit = ignis_is_same<T, ignis_f16>;
-    bool of_warp = false;
 
     static __device__ int &of_block()
     {
@@ -90,22 +89,24 @@ template <typename Team> struct unfit_rows {
             of_block() = 0;
     }
     /*  For the first thread of the team. */
-    __device__ void look(Wide rstd)
+    __device__ void look(Wide rstd) const
     {
-        if (always_fit || ignis_rstd_fits(rstd))
-            return;
-        if (Team::is_block)
+        if (!always_fit && Team::is_block && !ignis_rstd_fits(rstd))
             of_block() = 1;
-        else
-            of_warp = true;
     }
     /*  For all of them, behind the last row: what they have written is there. */
-    __device__ bool found()
+    __device__ bool found(const Wide *rstds, long long rows) const
     {
         if (always_fit)
             return false;
         Team::wait();
-        return Team::is_block ? of_block() != 0 : __any_sync(0xffffffff, of_warp) != 0;
+        if (Team::is_block)
+            return of_block() != 0;
+        bool some = false;
+#pragma unroll 1
+        for (long long r = Team::first() + Team::thread() * Team::count(); r < rows; r += Team::size() * Team::count())
+            some = some || !ignis_rstd_fits(rstds[r]);
+        return __any_sync(0xffffffff, some) != 0;
     }
 };
 
@@ -252,7 +253,7 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
                 xs);
         }
     }
-    if (unfit.found())
+    if (unfit.found(rstds, rows))
         forward_again<rms, Team>(y, means, rstds, add ? sum_out : x, w, b, rows, n, eps);
 }
 
@@ -324,7 +325,7 @@ __device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T 
             ignis_store(y + r * n + column, ignis_pack_round<T>(values));
         });
     }
-    if (unfit.found())
+    if (unfit.found(rstds, rows))
         forward_again<rms, ignis_block_team>(y, means, rstds, add ? sum_out : x, w, b, rows, n, eps);
 }
 

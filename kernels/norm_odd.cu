@@ -126,7 +126,7 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
             }
         });
     }
-    if (unfit.found())
+    if (unfit.found(rstds, rows))
         forward_again<rms, Team>(y, means, rstds, other ? sum : x, w, b, rows, n, eps);
 }
 
@@ -211,7 +211,7 @@ __device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T
                 ignis_store(y + (r + j) * n + column, ignis_pack_round<T>(values));
         }
     }
-    if (unfit.found())
+    if (unfit.found(rstds, rows))
         forward_again<rms, ignis_block_team>(y, means, rstds, other ? sum : x, w, b, rows, n, eps, FLIGHT);
 }
 
