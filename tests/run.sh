@@ -4,7 +4,7 @@
 #
 #   tests/run.sh program...
 #       SIDE_BY_SIDE  programs that run at the same time (1)
-#       TIME_LIMIT    seconds that one program may take (600)
+#       TIME_LIMIT    seconds that one program may take (900)
 #       WRAPPER       command that each program is run under (none)
 #
 # A program ends with "name: N passed, N failed, N skipped". One that crashes, runs too long or ends without that line
@@ -15,7 +15,7 @@ run_one()
 {
     log=$1.log
     start=$(date +%s)
-    timeout -k 5 "${TIME_LIMIT:-600}" $WRAPPER "$1" >"$log" 2>&1 </dev/null
+    timeout -k 5 "${TIME_LIMIT:-900}" $WRAPPER "$1" >"$log" 2>&1 </dev/null
     code=$?
     seconds=$(($(date +%s) - start))
     result=$(grep -E '^[a-z0-9_]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
@@ -26,7 +26,7 @@ EOF
     if [ -z "$result" ]; then why='no result line'; fi
     case $code in
     0) ;;
-    124 | 137) why="stopped after ${TIME_LIMIT:-600} s" ;;
+    124 | 137) why="stopped after ${TIME_LIMIT:-900} s" ;;
     *) if [ "$f" -eq 0 ]; then why="exit status $code"; fi ;;
     esac
     if [ -n "$why" ]; then f=$((f + 1)); fi
