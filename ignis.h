@@ -43542,7 +43542,7 @@ static bool ignis__model_demand(const ignis__model_files *files)
     return true;
 }
 
-/*  The same for a GGUF file: numbers that have to be 0, or what they are anyway. */
+/*  Refuses what is in a GGUF file and would be ignored: numbers that have to be 0, or what they are anyway. */
 static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
 {
     static const struct {
@@ -43827,8 +43827,8 @@ static void ignis__model_end_add(ignis__model *model, double id)
         model->stops[model->stop_count++] = (int32_t)id;
 }
 
-/*  The same of a GGUF file: those that keys name, and those that are known by their texts, as llama.cpp takes them. Writers of such files name one
-    token, and models end their turns by others. */
+/*  Adds those of a GGUF file: tokens that keys name, and tokens that are known by their texts, as llama.cpp takes them. Writers of such files name
+    one token, and models end their turns by others. */
 static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"bos", "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"};
