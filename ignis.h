@@ -6556,11 +6556,15 @@ IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *pat
         (void)ignis__folder_list(companion.folder, ignis__companion_open, &companion);
     }
     search->library = ignis__library_open(path, why, sizeof why);
-    if (search->library)
+    if (search->library) {
         snprintf(search->path, sizeof search->path, "%s", path);
-    else
-        ignis__text_add(&search->tried, "%s  %s: %s", search->tried.length ? "\n" : "", path, why);
-    return search->library != NULL;
+        return true;
+    }
+    ignis__text_add(&search->tried, "%s  ", search->tried.length ? "\n" : ""); /* a line for each */
+    ignis__text_add_shown(&search->tried, path, strlen(path), false);
+    ignis__text_add(&search->tried, ": ");
+    ignis__text_add_shown(&search->tried, why, strlen(why), false);
+    return false;
 }
 
 /*  Tries a file that is only worth a line in the report when it is there. */

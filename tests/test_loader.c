@@ -127,6 +127,10 @@ TEST(environment_names_the_driver)
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
     restore_environment("IGNIS_CUDA_LIBRARY");
     CHECK_MESSAGE_HAS("named/by/environment.so");
+    set_environment("IGNIS_CUDA_LIBRARY", "named\033[31m/by\nenvironment.so"); /* stays in one line */
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    restore_environment("IGNIS_CUDA_LIBRARY");
+    CHECK_MESSAGE_HAS("\n  named\\x1b[31m/by\\nenvironment.so: ");
 }
 
 TEST(desc_goes_before_environment)
