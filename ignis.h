@@ -545,9 +545,10 @@
         #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles know the lines of this file that take memory
                                    and launch kernels. Two stores a call; such functions are macros then
         #define IGNIS_ASSERT(c)    instead of assert
-        #define IGNIS_ALLOW_FAST_MATH  compile although -ffast-math, -ffinite-math-only or /fp:fast is on, which is an error otherwise: such a compiler
-                                   drops checks for NaN and infinity, so bad numbers are not refused, and conversions of NaN give anything.
-                                   Better: compile this one file without the flag, or with -fno-fast-math behind it. Kernels never see it
+        #define IGNIS_ALLOW_FAST_MATH  compile although -ffast-math, -ffinite-math-only or /fp:fast is on, which is an error otherwise: such a
+                                   compiler drops checks for NaN and infinity, so bad numbers are not refused, and conversions of NaN give
+                                   anything. Better: compile this one file without the flag, or with -fno-fast-math behind it. Kernels never
+                                   see it
         ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc, as they outlive ignis_shutdown
 
     LIMITS
@@ -29442,7 +29443,8 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
 {
     ignis_tensor x = logits, t = targets, w = desc && desc->weight.id ? desc->weight : ignis_value(1),
                  p = desc && desc->pos_weight.id ? desc->pos_weight : ignis_value(1);
-    return ignis__loss("ignis_bce_with_logits", "s = softplus(-abs(x)); a = s + max(x, 0); b = s + max(-x, 0); "
+    return ignis__loss("ignis_bce_with_logits",
+                       "s = softplus(-abs(x)); a = s + max(x, 0); b = s + max(-x, 0); "
                        "w*(with_grad(t == 1 ? 0 : (1 - t)*a, (1 - t)*a) + with_grad(t == 0 ? 0 : p*t*b, p*t*b))",
                        IGNIS_INPUTS(x, t, w, p), desc ? desc->reduction : IGNIS_REDUCTION_MEAN);
 }
@@ -49972,7 +49974,7 @@ static bool ignis__model_warmup_parts(ignis__model_warmup *w, int context)
     const bool counts = w->total == 0;
     int most = w->count < IGNIS__STEP_ROWS ? w->count : (int)IGNIS__STEP_ROWS, parts = 0, size;
     bool ok = true;
-    for (size = 1; ok && size < 2 * most; size *= 2, parts++)
+    for (size = 1; ok && context > 1 && size < 2 * most; size *= 2, parts++) /* a context of one token has room for none behind it */
         ok = counts || ignis__model_warmup_steps(w, size < most ? size : most);
     for (size = 1; ok && size < w->tokens && size < context && size <= IGNIS__STEP_ROWS; size *= 2, parts++) /* the last token waits */
         ok = counts || ignis__model_warmup_prompt(w, size < IGNIS__STEP_ROWS ? size + 1 : size, IGNIS__STEP_ROWS);

@@ -1613,6 +1613,11 @@ TEST(a_warm_model_compiles_nothing)
         CHECK_OK(ignis_model_warmup(t.handle, &desc));
         test_model_end(&t);
         CHECK_FAILS(ignis_model_warmup(t.handle, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+        for (length = 1; length <= 3; length++) { /* contexts with room for no token behind the prompt, and for few */
+            test_model_begin(&t, &shape, length, 2);
+            CHECK_OK(ignis_model_warmup(t.handle, NULL));
+            test_model_end(&t);
+        }
     }
 }
 
