@@ -2530,8 +2530,8 @@ typedef struct ignis_reduce_desc {
 /*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
     largest, ... of all, or along dimensions
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
-    sums of comparisons i64, the mean of integers f32, rounded once. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
-    and the smallest number. The sum and norm of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
+    sums of comparisons i64, the mean of integers f32, rounded once. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. Those of i64 wrap
+    around; a mean is right where its sum would, unless it is along dimensions that are no neighbours. NaN is the largest and the smallest number. The sum and norm of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
@@ -19148,7 +19148,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     if (!ignis__map_reduces_apart(run, false))
         return ignis__map_launch(work, run);
     if (whole)
-        return ignis__refuse(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s is along all dimensions, or such that are neighbours",
+        return ignis__refuse(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
                              run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
