@@ -6850,8 +6850,11 @@ IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *hand
 IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ignis_array array_handle)
 {
     static const char call[] = "ignis_transport_release_handle";
-    ignis__transport *transport = ignis__transport_hold(call, handle);
+    ignis__transport *transport;
     ignis__array *array;
+    if (!array_handle.id || !handle.id)
+        return IGNIS_OK;
+    transport = ignis__transport_hold(call, handle);
     if (!transport)
         return ignis__failed();
     array = ignis__array_hold(call, array_handle);

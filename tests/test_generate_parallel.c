@@ -645,6 +645,7 @@ static void free_nothing(void)
     CHECK_INT(ignis_vmm_handle_close(NULL), IGNIS_OK);
     CHECK_INT(ignis_channel_close(no_channel), IGNIS_OK);
     CHECK_INT(ignis_transport_handle_close(NULL), IGNIS_OK);
+    CHECK_INT(ignis_transport_release_handle(no_transport, no_array), IGNIS_OK);
     CHECK_INT(ignis_transport_destroy(no_transport), IGNIS_OK);
     CHECK_INT(ignis_comm_destroy(no_comm), IGNIS_OK);
     CHECK_INT(ignis_parallel_free(no_parallel), IGNIS_OK);
