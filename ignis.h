@@ -5522,11 +5522,14 @@ IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size) { retu
 IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
 {
     static uint64_t serial;
-    size_t size = strlen(path) + 80;
+    size_t size = strlen(path) + 80, name = strlen(path);
     char *part = (char *)ignis__alloc(size);
+    while (name > 0 && path[name - 1] != '/' && path[name - 1] != '\\')
+        name--;
+    name += ignis__utf8_cut(path + name, 160); /* systems have names of up to 255 bytes */
     if (part)
-        snprintf(part, size, "%s.%lu-%llu-%llx.ignis-part", path, ignis__process_id(), (unsigned long long)ignis__atomic_add(&serial, 1),
-                 (unsigned long long)ignis__wall_ns());
+        snprintf(part, size, "%.*s.%lu-%llu-%llx.ignis-part", (int)name, path, ignis__process_id(),
+                 (unsigned long long)ignis__atomic_add(&serial, 1), (unsigned long long)ignis__wall_ns());
     return part;
 }
 

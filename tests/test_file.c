@@ -727,6 +727,13 @@ TEST(what_is_replaced_hands_on_its_mode_owner_and_links)
     CHECK_INT(symlink("link.safetensors", link), 0);
     CHECK_STATUS(ignis_save(link, one("x"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_MESSAGE_HAS("link.safetensors' cannot be created");
+    i = strlen(folder) - strlen("links"); /* a name as long as there may be */
+    REQUIRE(i + 256 <= sizeof folder);
+    memset(folder + i, 'n', 255);
+    folder[i + 255] = 0;
+    CHECK_OK(ignis_save(folder, one("x"), &tensor, 1));
+    CHECK_OK(ignis_save(folder, one("x"), &tensor, 1));
+    CHECK_INT(ignis_storage_list(folder, &entry, 1), 1);
     umask(mask);
     let_go(tensor);
 }
