@@ -2529,9 +2529,10 @@ typedef struct ignis_reduce_desc {
 
 /*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
     largest, ... of all, or along dimensions
-    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
-    sums of comparisons i64, the mean of integers f32, rounded once. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. Those of i64 wrap
-    around; a mean is right where its sum would, unless it is along dimensions that are no neighbours. NaN is the largest and the smallest number. The sum and norm of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
+    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64, sums of
+    comparisons i64, the mean of integers f32, rounded once. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. Those of i64 wrap
+    around; a mean is right where its sum would, unless it is along dimensions that are no neighbours. NaN is the largest and the smallest number.
+    The sum and norm of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
@@ -3185,8 +3186,8 @@ typedef enum ignis_optimizer_part {
     Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two dimensions; embeddings, heads and the rest take AdamW beside it. A step
     is some 25 launches and 15 products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by
     0.2 sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
-    Bias is corrected by the steps that a parameter has had a gradient for: one that is added, or gets its first gradient, at step 1000 begins as others
-    did at step 1. Schedules count the optimizer's steps.
+    Bias is corrected by the steps that a parameter has had a gradient for: one that is added, or gets its first gradient, at step 1000 begins as
+    those of step 1 did. Schedules count the optimizer's steps.
     It lives on the current device. desc may be null for all defaults.
     Returns: the optimizer, or no handle.
     Errors: ARGUMENT (a number outside its range, which none allows NaN or infinity, schedule.total), DEVICE, MEMORY, CUDA.
