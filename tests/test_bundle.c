@@ -1243,6 +1243,9 @@ TEST(the_environment_names_files_of_ones_own)
     (void)umask(mask);
     CHECK(stat(bundle_file, &info) == 0 && (info.st_mode & 022) == 0);
     CHECK(stat(record, &info) == 0 && (info.st_mode & 022) == 0);
+    CHECK_INT(chmod(bundle_file, 0664), 0); /* as older versions have made it */
+    free(small_bundle(&size));
+    CHECK(stat(bundle_file, &info) == 0 && (info.st_mode & 0777) == 0644);
     for (i = 0; i < COUNT_OF(ways); i++) {
         const char *path;
         if (ways[i].owner && geteuid() != 0)

@@ -619,17 +619,13 @@ static unsigned char *bundle_make(const job *jobs, int count, block *blocks, int
 static void bundle_write(const char *path, const char *name, const unsigned char *data, size_t size)
 {
     const char *dot = strrchr(path, '.');
-    FILE *file;
-    bool ok;
+    FILE *file = fopen(path, "wb");
+    bool ok = file != NULL;
 #ifndef _WIN32
-    mode_t mask = umask(022);
-    (void)umask(mask | 022); /* IGNIS_BUNDLE takes no file that others may write to */
-    file = fopen(path, "wb");
-    (void)umask(mask);
-#else
-    file = fopen(path, "wb");
+    struct stat info;
+    if (ok && fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode)) /* IGNIS_BUNDLE takes no file that others may write to */
+        (void)fchmod(fileno(file), info.st_mode & 07755);
 #endif
-    ok = file != NULL;
     if (ok && dot && strcmp(dot, ".h") == 0) {
         fprintf(file, "/* Made by ignis_embed of Ignis %d.%d.%d: ignis_desc.bundle = %s, .bundle_size = sizeof %s */\n",
                 IGNIS_VERSION_MAJOR, IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH, name, name);
