@@ -137,13 +137,14 @@ static ignis_status free_handle(kind of, uint64_t id)
 /*  Frees a handle that others may use, or have freed. */
 static void let_go_of(kind of, uint64_t id)
 {
-    ignis_status before = ignis_status_last();
+    ignis_status status;
     if (!id)
         return;
-    if (free_handle(of, id) == IGNIS_OK)
+    status = free_handle(of, id);
+    if (status != IGNIS_ERROR_FREED) /* it is freed, though a call may have failed on the way */
         ignis__atomic_add(&shared.freed[of], 1);
-    else if (before == IGNIS_OK)
-        CHECK_INT(ignis_status_last(), IGNIS_ERROR_FREED);
+    if (!shared.faults)
+        CHECK(status == IGNIS_OK || status == IGNIS_ERROR_FREED);
 }
 
 static void put(worker *w, kind of, uint64_t id)
