@@ -2531,7 +2531,7 @@ typedef struct ignis_reduce_desc {
     largest, ... of all, or along dimensions
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64, sums of
     comparisons i64, the mean of integers f32, rounded once. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. Those of i64 wrap
-    around; a mean is right where its sum would, unless it is along dimensions that are no neighbours. NaN is the largest and the smallest number.
+    around; means of i64 do so only along dimensions that are no neighbours. NaN is the largest and the smallest number.
     The sum and norm of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
@@ -29449,7 +29449,8 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
                  p = desc && desc->pos_weight.id ? desc->pos_weight : ignis_value(1);
     return ignis__loss("ignis_bce_with_logits",
                        "s = softplus(-abs(x)); a = s + max(x, 0); b = s + max(-x, 0); "
-                       "w*(with_grad(t == 1 ? 0 : (1 - t)*a, (1 - t)*a) + with_grad(t == 0 ? 0 : p*t*b, p*t*b))",
+                       "l = with_grad(t == 1 ? 0 : (1 - t)*a, (1 - t)*a) + with_grad(p*t == 0 ? 0 : p*t*b, p*t*b); "
+                       "with_grad(w == 0 ? 0 : w*l, w == 0 ? w*detach(l) : w*l)",
                        IGNIS_INPUTS(x, t, w, p), desc ? desc->reduction : IGNIS_REDUCTION_MEAN);
 }
 

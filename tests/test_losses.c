@@ -162,6 +162,7 @@ TEST(bce_of_large_logits)
     static const double edges[] = {-INFINITY, INFINITY, -INFINITY, INFINITY, NAN, NAN}, sides[] = {0, 1, 1, 0, 0, 1};
     static const double losses[] = {0, 0, INFINITY, INFINITY, NAN, NAN}, slopes[] = {0, 0, -1, 1, NAN, NAN};
     ignis_tensor x, t, loss;
+    ignis_bce_desc desc;
     double *got, *grad;
     int i;
     SETUP(NULL);
@@ -189,6 +190,18 @@ TEST(bce_of_large_logits)
         CHECK(grad[i] == slopes[i] || (isnan(grad[i]) && isnan(slopes[i])));
     }
     free(got), free(grad);
+    let_go(x); /* a weight of 0 leaves nothing of them */
+    x = tensor_of(edges, IGNIS_SHAPE(6), IGNIS_F32, true);
+    memset(&desc, 0, sizeof desc);
+    desc.reduction = IGNIS_REDUCTION_SUM;
+    desc.weight = ignis_tensor_zeros(IGNIS_SHAPE(6), NULL);
+    loss = ignis_bce_with_logits(x, t, &desc);
+    CHECK_CLOSE(ignis_item(loss), 0, 0);
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    grad = array_values(ignis_tensor_grad(x));
+    for (i = 0; i < 6; i++)
+        CHECK(grad[i] == 0);
+    free(grad);
     let_go(x), let_go(t);
     CHECK_OK(ignis_scope_end(scope));
 }
