@@ -13064,7 +13064,7 @@ IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, i
 /*  Copies the lowered names, in a list as the entries are, and the image of a compiled program out of NVRTC. */
 IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
 {
-    const char *list, *lowered, *name;
+    const char *list, *lowered;
     size_t size = 1, length;
     bool ok = is_ptx ? IGNIS__NVRTC_OK(call, nvrtcGetPTXSize, (handle, &image->size))
                      : IGNIS__NVRTC_OK(call, nvrtcGetCUBINSize, (handle, &image->size));
@@ -13075,7 +13075,7 @@ IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__progra
             return false;
         ignis__text_begin(&names, image->memory, round == 1 ? size : 0);
         list = program->entry;
-        for (i = 0; ok && (name = ignis__entry_next(&list, &length)) != NULL; i++) {
+        for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
             char *entry = ignis__entry_copy(call, program->entry, i);
             ok = entry && IGNIS__NVRTC_OK(call, nvrtcGetLoweredName, (handle, entry, &lowered));
             if (ok)
@@ -19121,7 +19121,7 @@ static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis
     for (d = 0; d < run->formula->count; d++)
         if (run->input[d] && run->dtype[d] == IGNIS_F64)
             last->dtype[0] = IGNIS_F64;
-    if (run->formula->term[run->formula->result[0]].type != 'w' && !ignis__map_reduces_wide(run->reduction))
+    if (run->formula->term[run->formula->result[0]].type != 'w' && !ignis__map_reduces_wide((int)run->reduction))
         last->dtype[0] = IGNIS_I64;
     last->used = 1;
     last->formula = ignis__formula_get(call, "x", "x", 1, last->dtype[0] == IGNIS_I64);
@@ -19187,7 +19187,7 @@ static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 /*  What a reduction of no elements gives; false, and reported, where that is nothing. */
 static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
 {
-    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && !ignis__map_reduces_wide(reducer))
+    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && !ignis__map_reduces_wide((int)reducer))
         return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
@@ -25384,11 +25384,11 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         dtype = ignis__map_dtype(&run, 0);
         dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
                 : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
-                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__map_reduces_wide(reducer))
+                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__map_reduces_wide((int)reducer))
                     ? IGNIS_I64
-                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__map_reduces_wide(reducer)) ? IGNIS_F32
-                : loss                                                                              ? ignis__wide_dtype(dtype)
-                                                                                                    : dtype;
+                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__map_reduces_wide((int)reducer)) ? IGNIS_F32
+                : loss                                                                                   ? ignis__wide_dtype(dtype)
+                                                                                                         : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
         run.out[0] = dtype;
@@ -25400,7 +25400,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         rule.given = kept;
         rule.factor = 1 / run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
-            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__map_reduces_wide(reducer))) {
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__map_reduces_wide((int)reducer))) {
             aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1, ignis__shape_product(&kept, 0, kept.ndim),
                                        ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
@@ -36753,8 +36753,8 @@ static const char *const ignis__text_end_list[] = {
     "<eos>",
     "<turn|>",
     "<|tool_response>",
-    "<\xef\xbd\x9c"
-    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    ("<\xef\xbd\x9c" /* the next letter is no hexadecimal digit of it */
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
     "[e~[",
     "<|fim_pad|>",
     "<fim-pad>",
