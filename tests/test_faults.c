@@ -549,6 +549,7 @@ TEST(each_call_fails_with_a_sentence_and_keeps_nothing)
     ignis_desc desc = test_counting_desc(&counter);
     ignis_tensor_desc trained, wide, whole;
     bench_of_calls on;
+    bool bypass = test_is_bypass();
     int which, turn;
     fault_disarm();
     desc.dry_run = true;
@@ -556,7 +557,10 @@ TEST(each_call_fails_with_a_sentence_and_keeps_nothing)
     trained.requires_grad = wide.requires_grad = true;
     wide.dtype = IGNIS_F64;
     whole.dtype = IGNIS_I32, whole.host_dtype = IGNIS_I64;
+    unsetenv("IGNIS_MEMORY_BYPASS"); /* without the cache the driver frees each temporary, and its failure is told beside a success */
     SETUP(&desc);
+    if (bypass)
+        setenv("IGNIS_MEMORY_BYPASS", "1", 1);
     on.a = new_array(IGNIS_SHAPE(8, 8)), on.b = new_array(IGNIS_SHAPE(8, 8));
     CHECK_OK(ignis_array_zero(on.a));
     CHECK_OK(ignis_array_zero(on.b));
