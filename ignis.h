@@ -529,7 +529,8 @@
         any thread, nor when one ends: dlclose or FreeLibrary takes the handlers away that the system was given, and all memory is given back. What
         a reload may lose, of each thread that has failed behind ignis_shutdown and lives on, is a message of more than 255 bytes, and what
         ignis_status_begin has put aside there. libcuda and NVRTC stay loaded. (musl never unloads, nor does macOS where a library has variables
-        of threads.)
+        of threads.) On Windows have the threads that used it end before FreeLibrary: under Wine some of those that ended behind it still ran code of
+        the library, and it has not been tried on Windows itself.
 
     OPTIONS, for the file with the implementation; each with its price
 

@@ -144,6 +144,9 @@ TEST(a_library_is_unloaded_while_threads_live_on)
     long blocks = 0;
     if (!plug_load())
         SKIP("there is no " PLUG " beside the program");
+#ifdef _WIN32
+    SKIP("on Windows threads have to end first: under Wine some that ended behind an unload still ran code of the library");
+#endif
     dlclose(plug);
     for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         for (round = 0; round < 2; round++) {
