@@ -2686,7 +2686,8 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor x);
 
 /*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last dimension
     ignis_rms_norm - x / sqrt(mean of x^2 + eps) * w
-    Shapes: x [..., n]; w and b [n]. eps 0 means 1e-5, as in PyTorch's layer_norm; for next to none give a tiny one, such as 1e-30.
+    Shapes: x [..., n]; w and b [n]. eps 0 means 1e-5, as in PyTorch's layer_norm; for next to none give a tiny one, such as 1e-30: beside types
+    other than f64 the least that counts is 2^-126.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
     Ownership: as ignis_tensor_from_host.
