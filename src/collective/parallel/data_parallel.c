@@ -12513,5 +12513,3 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
 
 #endif /* IGNIS_NO_TENSORS */
 
-#endif /* IGNIS_COLLECTIVE_IMPLEMENTED */
-#endif /* IGNIS_IMPLEMENTATION */
