@@ -1,0 +1,578 @@
+/* --- arrays ------------------------------------------------------------------------------------------------------ */
+
+/*  What the bytes of a model's quantised weight are: [rows, columns], in parts of rows that are of one type. count 0: any other array. */
+typedef struct ignis__blocks {
+    int count, columns;
+    struct {
+        int type, rows; /* type: an ignis__gguf_type */
+    } part[3];
+} ignis__blocks;
+
+typedef struct ignis__array {
+    ignis__slot slot; /* first; its lock guards what may change: owner, ref_count, pinned, tracking */
+    ignis__storage *storage;
+    int64_t offset; /* bytes into the storage */
+    int64_t numel;
+    ignis_shape shape;
+    ignis_dtype dtype;
+    ignis_owner owner;
+    int ref_count;
+    bool view;
+    bool owned_by_refs; /* its last reference frees it: a tensor or the tape made it */
+    bool tracked_by_user;
+    uint64_t id;
+    uint64_t parent;
+    int64_t created_at_ns;
+    int64_t tracked_at_ns; /* monotonic; 0: not tracked */
+    uint64_t audit;        /* the last one that has listed it */
+    int exports;           /* of the references, those that ignis_collective.h holds for other processes */
+    const void *borrower;  /* the call that has made its layer the owner until it ends; null: none */
+    void *pinned;
+    char tag[32];
+    ignis__blocks blocks; /* of a quantised weight, which is a row of u8 */
+    ignis__former former; /* the slot's array before this one */
+} ignis__array;
+
+static ignis__pool ignis__arrays =
+    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, former));
+static uint64_t ignis__array_ids; /* given out so far, in this process */
+
+static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
+
+IGNIS__ONE_COPY static ignis__label ignis__array_label(const ignis__array *array)
+{
+    return ignis__label_write("array", array->id, array->tag);
+}
+
+/*  The array of a handle, held; null, and reported, when there is none. */
+static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
+{
+    return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
+}
+
+/*  The version of what an array holds; none of what nobody has written yet, or of what each launch of a graph writes. */
+#define IGNIS__UNWRITTEN UINT64_MAX
+IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
+{
+    bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
+    return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
+}
+
+/*  Takes a dead array apart. */
+static void ignis__array_destroy(const char *call, ignis__array *array)
+{
+    if (array->pinned)
+        ignis__pinned_give(call, array->storage->device, array->pinned, ignis__array_bytes(array));
+    ignis__storage_drop(call, array->storage);
+    array->pinned = NULL;
+    array->storage = NULL;
+    ignis__pool_give(&ignis__arrays, array);
+}
+
+IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *array)
+{
+    if (ignis__pool_drop(array))
+        ignis__array_destroy(call, array);
+}
+
+/*  Ends a call on an array that it holds, or could not hold: null. */
+IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
+{
+    if (array)
+        ignis__array_drop(call, array);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Locks a held array for a change of its own fields; false, and reported, when another thread has freed it meanwhile. */
+static bool ignis__array_lock(const char *call, ignis__array *array)
+{
+    ignis__mutex_lock(&array->slot.lock);
+    if (ignis__pool_live(array))
+        return true;
+    ignis__mutex_unlock(&array->slot.lock);
+    return ignis__refuse(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
+}
+
+static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
+
+/*  Arrays that were freed while ignis_contract_track watched them: the audit shows them until they are untracked. */
+typedef struct ignis__tracked_freed {
+    uint64_t handle;
+    uint64_t audit; /* the last one that has listed it when it was alive */
+    int64_t tracked_at_ns;
+    ignis_contract_entry entry;
+    struct ignis__tracked_freed *next;
+} ignis__tracked_freed;
+
+static struct {
+    ignis__mutex lock;
+    int live; /* tracked arrays that are not freed */
+    int freed_count;
+    ignis__tracked_freed *freed;
+} ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
+
+IGNIS__COLD static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
+{
+    memset(entry, 0, sizeof *entry);
+    entry->array_id = array->id;
+    entry->owner = array->owner;
+    entry->shape = array->shape;
+    entry->dtype = array->dtype;
+    entry->bytes = ignis__array_bytes(array);
+    entry->ref_count = array->ref_count;
+    entry->views = (int)ignis__atomic_load(&array->storage->users) - 1;
+    entry->exports = array->exports;
+    memcpy(entry->tag, array->tag, sizeof entry->tag);
+}
+
+/*  A tracked array has died. One that was only acquired leaves the audit; one that the user watches stays, as freed. */
+IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
+{
+    ignis__tracked_freed *freed = array->tracked_by_user ? (ignis__tracked_freed *)ignis__alloc(sizeof *freed) : NULL;
+    ignis__mutex_lock(&ignis__tracking.lock);
+    ignis__tracking.live--;
+    if (freed) {
+        ignis__track_entry(array, &freed->entry);
+        freed->entry.freed = true;
+        freed->handle = array->slot.handle;
+        freed->audit = array->audit;
+        freed->tracked_at_ns = array->tracked_at_ns;
+        freed->next = ignis__tracking.freed;
+        ignis__tracking.freed = freed;
+        ignis__tracking.freed_count++;
+    }
+    ignis__mutex_unlock(&ignis__tracking.lock);
+}
+
+/*  A reference that keeps an array alive, and with it the pointer: for tensors and the tape, to whom it belongs from now on. */
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
+{
+    ignis__mutex_lock(&array->slot.lock);
+    array->ref_count++;
+    array->owned_by_refs = true;
+    ignis__atomic_add(&array->slot.state, 1);
+    ignis__mutex_unlock(&array->slot.lock);
+}
+
+/*  Claims an array that was just made, which lives as long as its claims from then on; null for no handle. */
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
+{
+    ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
+    if (!array)
+        return NULL;
+    ignis__array_claim(array);
+    ignis__array_drop(call, array);
+    return array;
+}
+
+/*  Makes the handle of a live, held and locked array stale. */
+static void ignis__array_kill(ignis__array *array)
+{
+    if (array->tracked_at_ns)
+        ignis__track_freed(array);
+    ignis__former_write(&array->former, &array->slot, array->id, array->tag);
+    ignis__pool_kill(array);
+    ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
+}
+
+/*  Gives a reference of a locked array back; the last one ends an array that belongs to its references. */
+static int ignis__array_unref(ignis__array *array)
+{
+    int count = --array->ref_count;
+    if (count == 0 && array->owned_by_refs && ignis__pool_live(array))
+        ignis__array_kill(array);
+    return count;
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__array *array)
+{
+    ignis__mutex_lock(&array->slot.lock);
+    if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+        ignis__array_unref(array);
+    ignis__array_unlock(array);
+    ignis__array_drop(call, array);
+}
+
+/*  A new array over a storage, of which it becomes a user. Only its maker sees it until ignis__array_publish. Null: no memory. */
+static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
+                                       int64_t numel)
+{
+    ignis__array *array = (ignis__array *)ignis__pool_take_zeroed(call, &ignis__arrays);
+    if (!array)
+        return NULL;
+    ignis__atomic_add(&storage->users, 1);
+    array->storage = storage;
+    array->numel = numel;
+    ignis__shape_copy(&array->shape, shape);
+    array->dtype = dtype;
+    array->owner = IGNIS_OWNER_IGNIS;
+    array->id = ignis__atomic_add(&ignis__array_ids, 1);
+    array->created_at_ns = ignis__wall_ns();
+    return array;
+}
+
+/*  References that it has already are claims. */
+static ignis_array ignis__array_publish(ignis__array *array)
+{
+    ignis_array handle;
+    handle.id = ignis__pool_publish_held(&ignis__arrays, array, 1 + array->ref_count);
+    return handle;
+}
+
+/*  What wrapped memory must be: memory that the device can use, of that device, and as large as the array. */
+IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
+{
+    int type, ordinal, wanted = ignis__device_ordinal(device);
+    ignis__address start, at = (ignis__address)(uintptr_t)ptr;
+    size_t range;
+    if (!ignis__address_query(call, device, ptr, &type, &ordinal) || !ignis__address_range(call, device, ptr, &start, &range))
+        return false;
+    if (type == 0 || type == IGNIS__CU_MEMORY_HOST)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host",
+                             ptr);
+    if (ordinal != wanted)
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d", ptr,
+                             ordinal, wanted);
+    if (range && (uint64_t)size > start + range - at)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
+                             (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
+    return true;
+}
+
+/*  The part of ignis_array_create that needs the device: a pointer to check, unless it is an external one, and a stream to write down. */
+IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc,
+                                            bool external)
+{
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = (!desc->ptr || storage->size == 0 || external || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
+         (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0);
+    ignis__device_leave(&binding);
+    storage->wrapped = desc->ptr != NULL;
+    storage->external = external;
+    storage->address = (uint64_t)(uintptr_t)desc->ptr;
+    storage->stream = desc->stream;
+    ignis__storage_enlist(storage, device, desc->stream);
+    if (ok) { /* what fails to become an array stays the caller's */
+        storage->release_fn = desc->release_fn;
+        storage->release_data = desc->release_data;
+    }
+    return ok;
+}
+
+/*  external: desc->ptr is memory of a graphics API, of which the caller of this knows how much there is. */
+static ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
+{
+    ignis_array handle = IGNIS__ZERO;
+    ignis__device *device;
+    ignis__storage *storage;
+    ignis__array *array;
+    ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
+    ignis_owner owner = desc->owner ? desc->owner : IGNIS_OWNER_IGNIS;
+    int ordinal = ignis__desc_device(desc->device);
+    int64_t numel;
+    size_t length;
+
+    if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, owner) || !ignis__shape_check(call, &desc->shape, dtype, &numel) ||
+        (device = ignis__device_get(call, ordinal)) == NULL ||
+        (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
+        return handle;
+    array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc, external)
+                ? ignis__array_make(call, storage, &desc->shape, dtype, numel)
+                : NULL;
+    if (!array) {
+        ignis__storage_destroy(storage);
+        return handle;
+    }
+    array->owner = owner;
+    if (desc->tag) {
+        length = ignis__utf8_cut(desc->tag, sizeof array->tag - 1);
+        memcpy(array->tag, desc->tag, length);
+        memcpy(storage->origin.tag, array->tag, sizeof array->tag);
+    }
+    return ignis__array_publish(array);
+}
+
+static ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+{
+    return ignis__array_create_over(call, desc, false);
+}
+
+IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
+{
+    static const char call[] = "ignis_array_create";
+    ignis_array none = IGNIS__ZERO;
+    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
+        return none;
+    return ignis__array_create(call, desc);
+}
+
+/*  Whose a view or a copy of an array is: that of its owner, or of who has it back after a loan. Another thread may be about to transfer it. */
+static ignis_owner ignis__array_owner(const ignis__array *array)
+{
+    ignis__mutex *lock = (ignis__mutex *)(uintptr_t)&array->slot.lock;
+    ignis_owner owner;
+    ignis__mutex_lock(lock);
+    owner = array->borrower ? IGNIS_OWNER_IGNIS : array->owner;
+    ignis__mutex_unlock(lock);
+    return owner;
+}
+
+/*  An array like another one, of another dtype perhaps, with memory of its own. */
+IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    desc.shape = like->shape;
+    desc.dtype = dtype;
+    desc.device = ignis__device_in_desc(like->storage->device);
+    desc.owner = ignis__array_owner(like);
+    desc.tag = like->tag;
+    return ignis__array_create(call, &desc);
+}
+
+/*  Views of an array share its storage, owner and tag. Only its maker sees this one until ignis__array_publish. */
+static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
+                                            int64_t offset)
+{
+    ignis__array *view = ignis__array_make(call, of->storage, shape, of->dtype, numel);
+    if (!view)
+        return NULL;
+    view->offset = of->offset + offset;
+    view->owner = ignis__array_owner(of);
+    view->view = true;
+    view->parent = of->id;
+    memcpy(view->tag, of->tag, sizeof view->tag);
+    return view;
+}
+
+static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel, int64_t offset)
+{
+    ignis_array none = IGNIS__ZERO;
+    ignis__array *view = ignis__array_view_make(call, of, shape, numel, offset);
+    return view ? ignis__array_publish(view) : none;
+}
+
+/*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
+static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
+
+/*  Looks which of those are gone by now, before an array is refused, and waits for processes that are just being ended; set there, too. Both
+    are set before an array counts an export, so they are read after its lock. */
+static void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
+
+/*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
+IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (!array || ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  The same for calls of the contract: what other processes hold no longer is let go of before; with wait, also what is just being ended. */
+static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
+{
+    ignis__array *array = ignis__array_enter(call, handle);
+    if (!array || array->exports == 0)
+        return array;
+    ignis__array_unlock(array);
+    ignis__exports_reap(call, array, wait);
+    if (ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+IGNIS__ONE_COPY static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
+{
+    ignis__array_unlock(array);
+    return ignis__array_end(call, array, ok);
+}
+
+IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
+{
+    char holders[512];
+    ignis__text text;
+    ignis__text_begin(&text, holders, sizeof holders);
+    if (ignis__export_holders)
+        ignis__export_holders(&text, array);
+    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s", ignis__array_label(array).text,
+                       what, array->exports, array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
+}
+
+/*  Writes who claims an array, each after a comma, and returns how many claims those are; the sections above put themselves here. */
+static int (*ignis__claim_holders)(ignis__text *text, const ignis__array *array);
+
+/*  The array is held, and had references when it was locked. */
+IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
+{
+    char holders[512];
+    ignis__text text;
+    int others;
+    ignis__text_begin(&text, holders, sizeof holders);
+    others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
+    if (others > 0)
+        ignis__text_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
+    return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
+                       ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
+                       text.length ? holders + 1 : "");
+}
+
+static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
+{
+    const uint64_t failures = ignis__failures();
+    ignis__array *array;
+    ignis_owner owner;
+    int ref_count = 0;
+    bool ok = false;
+    if (!handle.id)
+        return IGNIS_OK;
+    array = ignis__array_enter_reaped(call, handle, true);
+    if (!array)
+        return ignis__failed();
+    if (!ignis__owner_valid(call, as))
+        return ignis__array_leave(call, array, false);
+    owner = array->owner;
+    if (owner != as)
+        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call, "%s is owned by %s and may only be freed by it, not by %s",
+                    ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(as));
+    else if (array->exports > 0)
+        ignis__fail_exported(call, array, "freed");
+    else if (array->ref_count > 0)
+        ref_count = array->ref_count;
+    else
+        ok = true;
+    if (ok)
+        ignis__array_kill(array);
+    ignis__array_unlock(array);
+    if (ref_count) /* without its lock, which who holds it takes behind others */
+        ignis__fail_referenced(call, array, owner, ref_count);
+    (void)ignis__array_end(call, array, ok);
+    return ignis__ended(failures, ok);
+}
+
+IGNIS_API ignis_status ignis_array_free(ignis_array array) { return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS); }
+
+IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner)
+{
+    return ignis__array_free_as("ignis_array_free_as", array, owner);
+}
+
+IGNIS_API bool ignis_array_is_live(ignis_array handle)
+{
+    bool usable = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
+    void *array = usable ? ignis__pool_hold(&ignis__arrays, handle.id) : NULL;
+    if (!array)
+        return false;
+    ignis__array_drop("ignis_array_is_live", (ignis__array *)array);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *info)
+{
+    static const char call[] = "ignis_array_query";
+    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__storage *storage;
+    uint64_t address;
+    if (!array)
+        return ignis__failed();
+    if (!ignis__given(call, "info", info))
+        return ignis__array_leave(call, array, false);
+    storage = array->storage;
+    address = ignis__atomic_load(&storage->address);
+    info->id = array->id;
+    info->shape = array->shape;
+    info->dtype = array->dtype;
+    info->device = ignis__device_ordinal(storage->device);
+    info->owner = array->owner;
+    info->ref_count = array->ref_count;
+    info->ptr = address ? (void *)(uintptr_t)(address + (uint64_t)array->offset) : NULL;
+    info->pinned_host_ptr = array->pinned;
+    info->created_at_ns = array->created_at_ns;
+    info->owns_memory = !array->view && !storage->wrapped;
+    info->on_device = address != 0;
+    info->parent = array->parent;
+    memcpy(info->tag, array->tag, sizeof info->tag);
+    info->version = ignis__storage_version(storage);
+    ignis__array_unlock(array);
+    if (address)
+        ignis__atomic_store(&storage->lent, 1);
+    ignis__mutex_lock(&storage->lock);
+    info->stream = storage->stream;
+    ignis__mutex_unlock(&storage->lock);
+    return ignis__array_end(call, array, true);
+}
+
+IGNIS_API int64_t ignis_array_numel(ignis_array handle)
+{
+    static const char call[] = "ignis_array_numel";
+    ignis__array *array = ignis__array_hold(call, handle);
+    int64_t numel;
+    if (!array)
+        return -1;
+    numel = array->numel;
+    ignis__array_drop(call, array);
+    return numel;
+}
+
+IGNIS_API int64_t ignis_array_size_bytes(ignis_array handle)
+{
+    static const char call[] = "ignis_array_size_bytes";
+    ignis__array *array = ignis__array_hold(call, handle);
+    int64_t size;
+    if (!array)
+        return -1;
+    size = ignis__array_bytes(array);
+    ignis__array_drop(call, array);
+    return size;
+}
+
+IGNIS__COLD static void ignis__array_describe(ignis__text *text, const ignis__array *array)
+{
+    ignis__text_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id,
+                    ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name, ignis__device_ordinal(array->storage->device),
+                    ignis__owner_name(array->owner), array->ref_count);
+    if (*array->tag)
+        ignis__text_add(text, ", '%s'", array->tag);
+}
+
+IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capacity)
+{
+    static const char call[] = "ignis_array_to_string";
+    ignis__array *array;
+    ignis__label label;
+    ignis__text text;
+    char none[1];
+    if (!ignis__enter(call) || (capacity && !ignis__given(call, "out", out)))
+        return -1;
+    ignis__text_begin(&text, out ? out : none, capacity);
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
+    if (array) {
+        ignis__mutex_lock(&array->slot.lock);
+        ignis__array_describe(&text, array);
+        ignis__array_unlock(array);
+        ignis__array_drop(call, array);
+    } else {
+        label = ignis__label_stale(&ignis__arrays, handle.id);
+        if (*label.text)
+            ignis__text_add(&text, "%s", label.text);
+        else
+            ignis__text_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
+    }
+    return (int)text.length;
+}
+
+/*  An array that is still alive at ignis_shutdown; `what` comes before its description. */
+IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
+{
+    char line[256];
+    ignis__text text;
+    ignis__text_begin(&text, line, sizeof line);
+    ignis__array_describe(&text, array);
+    ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line, (long long)ignis__array_bytes(array),
+                       (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
+}
+

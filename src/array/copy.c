@@ -1,0 +1,190 @@
+/*  Queued copies, and what sets bytes to zero. */
+static bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+{
+    ignis__traced traced;
+    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
+    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream));
+    return open ? ignis__traced_close(&traced, ok) : ok;
+}
+
+static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address from, int64_t size)
+{
+    ignis__traced traced;
+    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
+    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream));
+    return open ? ignis__traced_close(&traced, ok) : ok;
+}
+
+static bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_t size)
+{
+    ignis__traced traced;
+    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "zeros", size);
+    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemsetD8Async, (to, 0, (size_t)size, work->stream));
+    return open ? ignis__traced_close(&traced, ok) : ok;
+}
+
+static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
+{
+    ignis__traced traced;
+    bool open, ok;
+    if (size == 0 || to == from)
+        return true;
+    open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy on the device", 2 * size);
+    ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoDAsync_v2, (to, from, (size_t)size, work->stream));
+    return open ? ignis__traced_close(&traced, ok) : ok;
+}
+
+static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
+{
+    ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
+    ignis__address address = 0;
+    bool ok = array && ignis__work_write(&work, array, &address);
+    if (ok && array->numel)
+        ok = ignis__copy_zeros(&work, address, ignis__array_bytes(array));
+    return ignis__array_work_end(&work, array, ok);
+}
+
+IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
+
+/*  The driver has read pageable memory when the copy call returns; pinned memory it reads later, so there Ignis waits. */
+IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+{
+    int type, ordinal;
+    if (size == 0)
+        return true;
+    if (ignis__capture_refuses(work->call))
+        return false;
+    if (!ignis__address_query(work->call, work->device, from, &type, &ordinal) || !ignis__copy_up(work, to, from, size))
+        return false;
+    return type == 0 || !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
+}
+
+IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)
+{
+    if (ignis__capture_refuses(work->call))
+        return false;
+    if (size > 0 && !ignis__copy_down(work, to, from, size))
+        return false;
+    return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
+}
+
+/*  Converting copies go through this many bytes of host memory. */
+#define IGNIS__CONVERT_CHUNK ((int64_t)4 << 20)
+
+static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from,
+                                     ignis_dtype from_dtype, int64_t count)
+{
+    int64_t size = ignis__dtypes[to_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
+    void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
+    bool ok = chunk != NULL;
+    if (!ok)
+        ignis__fail_host_memory(work->call, (size_t)IGNIS__CONVERT_CHUNK);
+    for (done = 0; ok && done < count; done += part) {
+        part = count - done < step ? count - done : step;
+        ignis__convert(chunk, to_dtype, (const char *)from + done * ignis__dtypes[from_dtype].size, from_dtype, part);
+        ok = ignis__copy_from_host(work, to + (uint64_t)(done * size), chunk, part * size);
+    }
+    ignis__free(chunk);
+    return ok;
+}
+
+static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from, ignis_dtype from_dtype,
+                                   int64_t count)
+{
+    int64_t size = ignis__dtypes[from_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
+    void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
+    bool ok = chunk != NULL;
+    if (!ok)
+        ignis__fail_host_memory(work->call, (size_t)IGNIS__CONVERT_CHUNK);
+    for (done = 0; ok && done < count; done += part) {
+        part = count - done < step ? count - done : step;
+        ok = ignis__copy_to_host(work, chunk, from + (uint64_t)(done * size), part * size);
+        if (ok)
+            ignis__convert((char *)to + done * ignis__dtypes[to_dtype].size, to_dtype, chunk, from_dtype, part);
+    }
+    ignis__free(chunk);
+    return ok;
+}
+
+/*  What the four transfers check: a host pointer, and as many elements or bytes as the array has. */
+IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name,
+                                              int64_t count, int64_t needed, const char *unit)
+{
+    if (count != needed)
+        return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld", ignis__array_label(array).text,
+                             ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name, (long long)needed, unit,
+                             (long long)count);
+    return needed == 0 || ignis__given(call, host_name, host);
+}
+
+IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)
+{
+    ignis__work work;
+    ignis__address address;
+    bool ok = ignis__work_begin(call, array->storage->device, &work);
+    if (ok) {
+        ok = (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
+             (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
+                                    : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
+        ignis__work_end(&work);
+    }
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out, ignis_dtype dtype)
+{
+    ignis__work work;
+    ignis__address address;
+    bool ok = ignis__work_begin(call, array->storage->device, &work);
+    if (ok) {
+        ok = ignis__work_read(&work, array, &address) &&
+             (dtype == array->dtype ? ignis__copy_to_host(&work, out, address, ignis__array_bytes(array))
+                                    : ignis__convert_to_host(&work, out, dtype, address, array->dtype, array->numel));
+        ignis__work_end(&work);
+    }
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype, int64_t count)
+{
+    static const char call[] = "ignis_array_from_host";
+    ignis__array *array = ignis__array_hold(call, handle);
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
+        dtype = array->dtype;
+    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") &&
+         ignis__array_from_host(call, array, data, dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void *bytes, int64_t size)
+{
+    static const char call[] = "ignis_array_from_host_raw";
+    ignis__array *array = ignis__array_hold(call, handle);
+    bool ok = array && ignis__transfer_check(call, array, bytes, "bytes", size, ignis__array_bytes(array), "bytes") &&
+              ignis__array_from_host(call, array, bytes, array->dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_dtype dtype, int64_t count)
+{
+    static const char call[] = "ignis_array_to_host";
+    ignis__array *array = ignis__array_hold(call, handle);
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
+        dtype = array->dtype;
+    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements") &&
+         ignis__array_to_host(call, array, out, dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, void *out, int64_t size)
+{
+    static const char call[] = "ignis_array_to_host_raw";
+    ignis__array *array = ignis__array_hold(call, handle);
+    bool ok = array && ignis__transfer_check(call, array, out, "out", size, ignis__array_bytes(array), "bytes") &&
+              ignis__array_to_host(call, array, out, array->dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
+}
+

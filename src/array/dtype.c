@@ -1,0 +1,102 @@
+/* ===============================================================================================================
+   >>array - shapes, element types, conversion, storage, arrays, views, copies, pins.
+   =============================================================================================================== */
+
+/* clang-format off */
+static const struct {
+    const char *name;
+    int size;
+} ignis__dtypes[] = {
+    {"default", 0},
+#define IGNIS__DTYPE_ROW(NAME, name, size) {#name, size},
+    IGNIS_DTYPES(IGNIS__DTYPE_ROW)
+#undef IGNIS__DTYPE_ROW
+};
+/* clang-format on */
+
+static const char *const ignis__owners[] = {"none", "ignis", "nvccl", "wnais"};
+
+IGNIS__ONE_COPY static const char *ignis__owner_name(ignis_owner owner)
+{
+    return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown owner";
+}
+
+IGNIS_API const char *ignis_dtype_name(ignis_dtype dtype)
+{
+    return (unsigned)dtype < IGNIS_DTYPE_COUNT ? ignis__dtypes[dtype ? dtype : IGNIS_F32].name : "unknown dtype";
+}
+
+IGNIS_API int ignis_dtype_size(ignis_dtype dtype)
+{
+    return (unsigned)dtype < IGNIS_DTYPE_COUNT ? ignis__dtypes[dtype ? dtype : IGNIS_F32].size : 0;
+}
+
+IGNIS_API const char *ignis_owner_name(ignis_owner owner) { return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS); }
+
+static bool ignis__owner_valid(const char *call, ignis_owner owner)
+{
+    if (owner > IGNIS_OWNER_DEFAULT && owner < IGNIS_OWNER_COUNT)
+        return true;
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3", (int)owner);
+}
+
+static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
+{
+    if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
+        return true;
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d", (int)dtype,
+                         (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
+}
+
+/*  "[2, 3]" in a struct, so that a message can hold several. */
+typedef struct ignis__shape_text {
+    char text[IGNIS_MAX_DIMS * 22 + 4];
+} ignis__shape_text;
+
+IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
+{
+    ignis__shape_text out;
+    ignis__text text;
+    int i;
+    ignis__text_begin(&text, out.text, sizeof out.text);
+    ignis__text_add(&text, "[");
+    for (i = 0; i < shape->ndim && i < IGNIS_MAX_DIMS; i++)
+        ignis__text_add(&text, "%s%lld", i ? ", " : "", (long long)shape->dim[i]);
+    ignis__text_add(&text, "]");
+    return out;
+}
+
+/*  a * b of numbers that are not negative; false when it does not fit. */
+static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
+{
+    if (a != 0 && b > INT64_MAX / a)
+        return false;
+    *product = a * b;
+    return true;
+}
+
+/*  Checks a shape and counts its elements. The product without its zeros must fit too, so a stride can always be computed. */
+static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis_dtype dtype, int64_t *numel)
+{
+    int64_t product = ignis__dtypes[dtype].size;
+    bool empty = false, fits = true;
+    int i;
+    if (shape->ndim < 1 || shape->ndim > IGNIS_MAX_DIMS)
+        return ignis__refuse(IGNIS_DIAG_SHAPE_RANK, call,
+                             "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element", IGNIS_MAX_DIMS,
+                             shape->ndim);
+    for (i = 0; i < shape->ndim; i++) {
+        if (shape->dim[i] < 0)
+            return ignis__refuse(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i, ignis__shape_write(shape).text);
+        if (shape->dim[i] == 0)
+            empty = true;
+        else
+            fits = fits && ignis__multiply(product, shape->dim[i], &product);
+    }
+    if (!fits)
+        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, call, "shape %s of %s has more bytes than 63 bits can count",
+                             ignis__shape_write(shape).text, ignis__dtypes[dtype].name);
+    *numel = empty ? 0 : product / ignis__dtypes[dtype].size;
+    return true;
+}
+

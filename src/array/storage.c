@@ -1,0 +1,276 @@
+/* --- storage: device memory that arrays and their views share ---------------------------------------------------- */
+
+/*  Memory is taken at the first use. Which other streams have used it is kept, so that its next user comes behind them. */
+typedef struct ignis__used_on {
+    ignis__device *device;
+    void *stream;
+} ignis__used_on;
+
+typedef struct ignis__storage {
+    uint64_t users; /* arrays */
+    ignis__mutex lock;
+    ignis__device *device;
+    ignis__block *block; /* null: not allocated, or wrapped */
+    uint64_t address;    /* 0: not allocated */
+    int64_t size;        /* bytes */
+    bool wrapped;
+    bool external; /* memory of a graphics API, which no other process gets from here */
+    ignis__origin origin;
+    void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
+    void *release_data;
+    void *stream;            /* in whose order the memory is taken and given; null: not decided */
+    uint64_t at_hand;        /* the same as a number, once there is memory: work on that stream needs no lock to use it; 0: it does */
+    ignis__replays *replays; /* of the graph whose memory it is, and which writes there at each launch; null: none's */
+    ignis__used_on used_on[4];
+    int used_on_count;
+    void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
+    uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
+    uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
+    uint64_t listed;                      /* 1: it is in the list of those that have to do with a stream of the caller */
+    struct ignis__storage *next, *before; /* in that list */
+} ignis__storage;
+
+/*  Work that writes to the memory is about to be queued; what a capture records writes at each launch, and counts there. */
+static void ignis__storage_written(ignis__storage *storage)
+{
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->written = true;
+    else if (!capture) /* else it is memory of the capture's own */
+        ignis__atomic_add(&storage->version, 1);
+}
+
+/*  The same for a kernel of the caller, of which Ignis does not know whether it writes. */
+static void ignis__storage_lent(ignis__storage *storage)
+{
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->lent = true;
+    else if (!capture)
+        ignis__atomic_store(&storage->lent, 1);
+}
+
+/*  How often the memory was written to, as far as Ignis knows. */
+static uint64_t ignis__storage_version(const ignis__storage *storage)
+{
+    const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
+    return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
+}
+
+/*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
+static bool ignis__storage_readable(const ignis__storage *storage)
+{
+    if (storage->wrapped || !ignis__atomic_load(&storage->address))
+        return storage->wrapped;
+    return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
+}
+
+/*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
+    The many that have to do with Ignis' own streams alone are made and freed without the list's lock, which is taken before a storage's. */
+static struct {
+    ignis__mutex lock;
+    ignis__storage *first;
+} ignis__storages = {IGNIS__MUTEX_INIT, NULL};
+
+/*  Puts a storage in that list that is about to be used on a stream, if that is one of the caller. */
+static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
+{
+    if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
+        return;
+    ignis__mutex_lock(&ignis__storages.lock);
+    if (!ignis__atomic_load(&storage->listed)) {
+        storage->next = ignis__storages.first;
+        if (storage->next)
+            storage->next->before = storage;
+        ignis__storages.first = storage;
+        ignis__atomic_store(&storage->listed, 1);
+    }
+    ignis__mutex_unlock(&ignis__storages.lock);
+}
+
+/*  A storage with no users yet; null on failure. */
+static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
+{
+    ignis__storage *storage = (ignis__storage *)ignis__alloc_for(call, sizeof *storage);
+    if (!storage)
+        return NULL;
+    ignis__mutex_init(&storage->lock);
+    storage->device = device;
+    storage->size = size;
+    ignis__origin_now(&storage->origin, call);
+    return storage;
+}
+
+static void ignis__storage_destroy(ignis__storage *storage)
+{
+    if (ignis__atomic_load(&storage->listed)) {
+        ignis__mutex_lock(&ignis__storages.lock);
+        if (storage->before)
+            storage->before->next = storage->next;
+        else
+            ignis__storages.first = storage->next;
+        if (storage->next)
+            storage->next->before = storage->before;
+        ignis__mutex_unlock(&ignis__storages.lock);
+    }
+    if (storage->replays)
+        ignis__replays_drop(storage->replays);
+    ignis__free(storage);
+}
+
+/*  Work on `stream` is about to use the memory: it comes behind the stream of the memory, where the block's last user may still be. */
+static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ignis__device *device, void *stream)
+{
+    ignis__used_on *slot;
+    int i;
+    if (stream == storage->stream && device == storage->device)
+        return true;
+    for (i = 0; i < storage->used_on_count; i++)
+        if (storage->used_on[i].stream == stream && storage->used_on[i].device == device)
+            return true;
+    if (!ignis__stream_order(call, storage->device, storage->stream, device, stream))
+        return false;
+    if (storage->used_on_count < IGNIS__COUNT(storage->used_on)) {
+        slot = &storage->used_on[storage->used_on_count++];
+    } else { /* more streams than places: make the memory's own stream wait for one of them now, and forget that one */
+        slot = &storage->used_on[0];
+        if (!ignis__stream_order(call, slot->device, slot->stream, storage->device, storage->stream))
+            return false;
+    }
+    slot->device = device;
+    slot->stream = stream;
+    return true;
+}
+
+/*  Lets work on `stream` of the storage's device, which is about to add to a sum, come after what was added before on another stream. */
+IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
+{
+    bool ok;
+    ignis__storage_enlist(storage, storage->device, stream);
+    ignis__mutex_lock(&storage->lock);
+    ok = !storage->summed_on || ignis__stream_order(call, storage->device, storage->summed_on, storage->device, stream);
+    storage->summed_on = stream;
+    ignis__mutex_unlock(&storage->lock);
+    return ok;
+}
+
+/*  Gives the memory of a storage without users back, behind all that used it. Where the device cannot be entered it stays out of use. */
+static void ignis__storage_give(const char *call, ignis__storage *storage)
+{
+    ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
+    ignis__spare_event *last = NULL;
+    ignis__binding binding, other;
+    bool entered = ignis__device_enter_to_give(call, storage->device, &binding);
+    bool listed = ignis__atomic_load(&storage->listed) != 0; /* no other thread can see it if not */
+    int i, count = 0;
+    if (listed)
+        ignis__mutex_lock(&storage->lock);
+    /* A thread that forgets one of these streams waits until it is not needed here, so nothing waits here. */
+    for (i = 0; i < storage->used_on_count; i++) {
+        ignis__used_on *used = &storage->used_on[i];
+        if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
+            unordered[count++] = used->device;
+    }
+    if (entered && !storage->block && storage->stream)
+        last = ignis__event_record(call, storage->device, storage->stream);
+    if (listed)
+        ignis__mutex_unlock(&storage->lock);
+    while (count-- > 0) {
+        if (ignis__device_enter_to_give(call, unordered[count], &other)) {
+            (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
+            ignis__device_leave(&other);
+        }
+    }
+    if (entered) {
+        if (storage->block) {
+            ignis__memory_give(call, storage->device, storage->block);
+        } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
+            if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
+                (void)ignis__device_finish(storage->device);
+            if (last)
+                ignis__event_give(storage->device, last);
+        }
+        ignis__device_leave(&binding);
+    }
+    if (storage->release_fn)
+        storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
+}
+
+/*  One user less; the last gives the memory back, unless it is the caller's, and so is all order. */
+static void ignis__storage_drop(const char *call, ignis__storage *storage)
+{
+    if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
+        return;
+    if (storage->block || storage->release_fn)
+        ignis__storage_give(call, storage);
+    ignis__storage_destroy(storage);
+}
+
+static void ignis__storage_drop_held(const char *call, void *item) { ignis__storage_drop(call, (ignis__storage *)item); }
+
+static bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
+{
+    return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
+}
+
+/*  Takes memory where there is none, and orders work on `stream` of `device` behind what used it before. */
+IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
+                                                   uint64_t *address)
+{
+    ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
+    ignis__block *block = NULL;
+    bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
+    void *from = NULL;
+    bool ok = true;
+    if (!capture)
+        ignis__storage_enlist(storage, device, stream);
+    ignis__mutex_lock(&storage->lock);
+    if (!storage->stream) /* that of a capture ends with it */
+        storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
+    if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
+        from = storage->stream;
+        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
+        block = ignis__memory_take_for(call, &storage->origin, storage->device, from, storage->size);
+        ignis__mutex_lock(&storage->lock);
+        ok = block != NULL;
+        if (ok && !ignis__atomic_load(&storage->address)) {
+            storage->block = block;
+            if (open && open->device == storage->device) {
+                storage->replays = open->replays;
+                ignis__atomic_add(&open->replays->users, 1);
+            }
+            ignis__atomic_store(&storage->address, block->address);
+            block = NULL;
+        }
+        if (storage->replays)
+            storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
+        else
+            forgotten = storage->stream != from;
+    }
+    if (ok && capture) /* all streams were idle when it began: no order is missing */
+        ok = storage->replays == capture->replays || ignis__capture_hold_storage(call, capture, storage);
+    else
+        ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
+    *address = ignis__atomic_load(&storage->address);
+    if (*address)
+        ignis__atomic_store(&storage->at_hand, (uintptr_t)storage->stream);
+    ignis__mutex_unlock(&storage->lock);
+    if (block) /* another thread was faster */
+        ignis__memory_give(call, storage->device, block);
+    if (forgotten)
+        ignis__memory_forget_stream(storage->device, from);
+    return ok;
+}
+
+/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
+static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
+{
+    const ignis__capture *capture = ignis__capturing();
+    if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream || (capture && capture->device == device))
+        return ignis__storage_prepare(call, storage, device, stream, address);
+    *address = ignis__atomic_load(&storage->address);
+    return true;
+}
+

@@ -1,0 +1,235 @@
+/* --- tickets: work that a call has begun and not waited for --------------------------------------------------------------- */
+
+/*  A part of a transfer that goes through a piece: a thread of the driver copies or converts it, in its place in the stream. */
+typedef struct ignis__transfer_part {
+    void *to;
+    const void *from;
+    ignis_dtype to_dtype, from_dtype;
+    int64_t count;
+} ignis__transfer_part;
+
+typedef struct ignis__ticket {
+    ignis__slot slot;
+    ignis__device *device;
+    ignis__spare_event *done;    /* behind the work; null: there is nothing to wait for */
+    ignis__pinned *piece;        /* null: none is needed */
+    ignis__transfer_part *parts; /* what the driver's thread has to do */
+    void (*run)(void *context);  /* on a thread of its own, which is joined by who waits; null: there is none */
+    void *context;
+    ignis__thread_handle thread;
+    bool joined;
+    uint64_t through;     /* 1: it has run */
+    ignis__record record; /* what failed in it */
+} ignis__ticket;
+
+static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
+
+/*  A ticket with nothing in it, that only its maker sees; null on failure. */
+static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device)
+{
+    ignis__ticket *ticket = (ignis__ticket *)ignis__pool_take_zeroed(call, &ignis__tickets);
+    if (ticket)
+        ticket->device = device;
+    return ticket;
+}
+
+static IGNIS__THREAD_RESULT ignis__ticket_thread(void *pointer)
+{
+    ignis__ticket *ticket = (ignis__ticket *)pointer;
+    ticket->run(ticket->context);
+    ticket->record = ignis__this_thread.record;
+    memset(&ignis__this_thread.record, 0, sizeof ticket->record);
+    ignis__atomic_store(&ticket->through, 1);
+    return 0;
+}
+
+/*  A ticket for what a new thread does; null on failure. */
+static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context), void *context)
+{
+    ignis__ticket *ticket = ignis__ticket_make(call, device);
+    if (!ticket)
+        return NULL;
+    ticket->run = run;
+    ticket->context = context;
+    if (ignis__thread_start(&ticket->thread, ignis__ticket_thread, ticket))
+        return ticket;
+    ignis__pool_give(&ignis__tickets, ticket);
+    ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the system has no thread to compile on");
+    return NULL;
+}
+
+/*  Takes a ticket apart whose work is through. */
+static void ignis__ticket_destroy(ignis__ticket *ticket)
+{
+    if (ticket->done)
+        ignis__event_give(ticket->device, ticket->done);
+    if (ticket->piece)
+        ignis__piece_keep(ticket->device, ticket->piece);
+    ignis__free(ticket->parts);
+    free(ticket->record.message);
+    ignis__pool_give(&ignis__tickets, ticket);
+}
+
+static void ignis__ticket_drop(ignis__ticket *ticket)
+{
+    if (ignis__pool_drop(ticket))
+        ignis__ticket_destroy(ticket);
+}
+
+static void ignis__transfer_part_run(void *context)
+{
+    const ignis__transfer_part *part = (const ignis__transfer_part *)context;
+    if (part->to_dtype == part->from_dtype)
+        memcpy(part->to, part->from, (size_t)(part->count * ignis__dtypes[part->to_dtype].size));
+    else
+        ignis__convert(part->to, part->to_dtype, part->from, part->from_dtype, part->count);
+}
+
+/*  Whether a transfer needs no piece: all of the host's memory is pinned, as its ends are. */
+static bool ignis__transfer_direct(const ignis__work *work, const void *host, int64_t size, bool *direct)
+{
+    int first, last = 0, ordinal;
+    bool ok = ignis__address_query(work->call, work->device, host, &first, &ordinal) &&
+              ignis__address_query(work->call, work->device, (const char *)host + size - 1, &last, &ordinal);
+    *direct = ok && first != 0 && last != 0;
+    return ok;
+}
+
+/*  Queues a transfer of an array that has elements; out or data is null. */
+static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address, ignis_dtype array_dtype,
+                                  void *out, const void *data, ignis_dtype dtype, int64_t count)
+{
+    int64_t size = ignis__dtypes[array_dtype].size, step = IGNIS__PIECE / size, done;
+    ignis__transfer_part *part;
+    bool direct = false, ok = true;
+    if (dtype == array_dtype && !ignis__transfer_direct(work, out ? out : data, count * size, &direct))
+        return false;
+    if (direct && out)
+        return ignis__copy_down(work, out, address, count * size);
+    if (direct)
+        return ignis__copy_up(work, address, data, count * size);
+    ticket->parts = (ignis__transfer_part *)ignis__alloc_for(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
+    if (!ticket->parts)
+        return false;
+    ticket->piece = ignis__piece_take(work->call, work->device, IGNIS__PIECE);
+    ok = ticket->piece != NULL;
+    for (done = 0, part = ticket->parts; ok && done < count; done += part->count, part++) {
+        ignis__address at = address + (uint64_t)(done * size);
+        void *piece = ticket->piece->memory;
+        part->count = count - done < step ? count - done : step;
+        part->to = out ? (char *)out + done * ignis__dtypes[dtype].size : (char *)piece;
+        part->from = out ? (const char *)piece : (const char *)data + done * ignis__dtypes[dtype].size;
+        part->to_dtype = out ? dtype : array_dtype;
+        part->from_dtype = out ? array_dtype : dtype;
+        ok = (!out || ignis__copy_down(work, piece, at, part->count * size)) &&
+             !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc, (work->stream, ignis__transfer_part_run, part)) &&
+             (out || ignis__copy_up(work, at, piece, part->count * size));
+    }
+    return ok;
+}
+
+IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_array handle, void *out, const void *data, ignis_dtype dtype,
+                                                      int64_t count, bool to_host)
+{
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
+    ignis__ticket *ticket = NULL;
+    ignis__address address = 0;
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
+        dtype = array->dtype;
+    ok = ok && ignis__dtype_valid(call, dtype) &&
+         ignis__transfer_check(call, array, to_host ? out : data, to_host ? "out" : "data", count, array->numel, "elements") &&
+         !ignis__capture_refuses(call) &&
+         (to_host ? ignis__work_read(&work, array, &address) : ignis__work_write(&work, array, &address)) &&
+         (ticket = ignis__ticket_make(call, work.device)) != NULL;
+    if (ok && count > 0) {
+        ok = ignis__transfer_queue(&work, ticket, address, array->dtype, out, data, dtype, count) &&
+             (ticket->done = ignis__event_record(call, work.device, work.stream)) != NULL;
+        if (!ok)
+            (void)ignis__device_finish(work.device); /* what is queued already uses the host's memory and the piece */
+    }
+    if (ok)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else if (ticket)
+        ignis__ticket_destroy(ticket);
+    ignis__array_work_end(&work, array, ok);
+    return result;
+}
+
+IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count)
+{
+    return ignis__transfer_begin("ignis_array_to_host_async", array, out, NULL, dtype, count, true);
+}
+
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count)
+{
+    return ignis__transfer_begin("ignis_array_from_host_async", array, NULL, data, dtype, count, false);
+}
+
+IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
+{
+    static const char call[] = "ignis_ticket_query";
+    ignis__ticket *ticket = (ignis__ticket *)ignis__handle_hold(call, &ignis__tickets, handle.id);
+    ignis__binding binding;
+    bool ok;
+    if (!ticket)
+        return ignis__failed();
+    ok = ignis__given(call, "done", done);
+    if (ok) {
+        *done = !ticket->run || ignis__atomic_load(&ticket->through);
+        if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+            *done = IGNIS__CUDA(cuEventQuery, (ticket->done->event)) != IGNIS__CU_NOT_READY;
+            ignis__device_leave(&binding);
+        }
+    }
+    ignis__ticket_drop(ticket);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Waits for the work of a held ticket, and ends the ticket and the hold. */
+static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket)
+{
+    ignis__binding binding;
+    bool ok = true, entered = ticket->done && ignis__device_enter(call, ticket->device, &binding);
+    if (ticket->done) {
+        ok = entered;
+        if (!ignis__devices_lost() && IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event))) {
+            ok = false;
+            (void)ignis__device_finish(ticket->device); /* what the work uses is the caller's again from here on */
+        }
+    }
+    if (entered)
+        ignis__device_leave(&binding);
+    if (ticket->run) {
+        ignis__mutex_lock(&ticket->slot.lock);
+        if (!ticket->joined)
+            ignis__thread_join(ticket->thread);
+        ticket->joined = true;
+        ignis__mutex_unlock(&ticket->slot.lock);
+        ok = ticket->record.status == IGNIS_OK || ignis__record_repeat(&ticket->record) == IGNIS_OK;
+    }
+    ignis__handle_kill(ticket);
+    ignis__ticket_drop(ticket);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket handle)
+{
+    static const char call[] = "ignis_ticket_wait";
+    ignis__ticket *ticket = (ignis__ticket *)ignis__handle_hold(call, &ignis__tickets, handle.id);
+    return ticket ? ignis__ticket_finish(call, ticket) : ignis__failed();
+}
+
+/*  Tickets that nobody has waited for. */
+IGNIS__COLD static void ignis__tickets_close(const char *call)
+{
+    ignis__ticket *ticket;
+    uint64_t index = 0;
+    while ((ticket = (ignis__ticket *)ignis__pool_next(&ignis__tickets, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "ticket of device %d, not waited for", ignis__device_ordinal(ticket->device));
+        (void)ignis__ticket_finish(call, ticket);
+    }
+}
+

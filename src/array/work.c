@@ -1,0 +1,137 @@
+/* --- work on arrays: an operation enters the device, gets addresses on the current stream, and leaves ------------------- */
+
+typedef struct ignis__work {
+    const char *call;
+    ignis__device *device;
+    ignis__binding binding;
+    void *stream;
+    int64_t begin_ns; /* of a profile; 0: there is none */
+} ignis__work;
+
+static bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
+{
+    work->call = call;
+    work->device = device;
+    if (!ignis__device_enter(call, device, &work->binding))
+        return false;
+    work->stream = ignis__stream_now(device);
+    work->begin_ns = ignis__profiling() ? ignis__monotonic_ns() : 0;
+    if (work->begin_ns) {
+        ignis__this_thread.operation++;
+        ignis__this_thread.told = false;
+        ignis__this_thread.bytes = ignis__this_thread.flops = 0;
+    }
+    return true;
+}
+
+static void ignis__work_end(const ignis__work *work)
+{
+    if (work->begin_ns)
+        ignis__traced_call(work->call, work->device, work->begin_ns);
+    ignis__device_leave(&work->binding);
+}
+
+/*  The address of an array's first element; its memory is allocated if need be. */
+static bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
+{
+    uint64_t base;
+    if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
+        return false;
+    *address = base && array->numel ? base + (uint64_t)array->offset : 0;
+    if (ignis__profiling())
+        ignis__this_thread.bytes += (double)ignis__array_bytes(array);
+    return true;
+}
+
+/*  What has no elements is not written, whatever it is a view of. */
+static void ignis__array_written(ignis__array *array)
+{
+    if (array->numel > 0)
+        ignis__storage_written(array->storage);
+}
+
+/*  The address for work that writes the array. */
+static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+{
+    if (!ignis__work_address(work, array, address))
+        return false;
+    ignis__array_written(array);
+    return true;
+}
+
+/*  False, and reported: nobody has written what the array holds. */
+static bool ignis__array_readable(const char *call, const ignis__array *array)
+{
+    bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
+    if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
+    else if (!readable)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
+                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
+                    ignis__array_label(array).text);
+    return readable;
+}
+
+/*  The address for work that reads it, where memory that nobody has written is a mistake. */
+static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
+{
+    return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
+}
+
+/*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
+IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (!array || ignis__work_begin(call, array->storage->device, work))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  Ends that, also after it could not begin. */
+IGNIS__ONE_COPY static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
+{
+    if (!array)
+        return ignis__failed();
+    ignis__work_end(work);
+    return ignis__array_end(work->call, array, ok);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
+{
+    ignis__work work;
+    ignis__array *array = ignis__array_work("ignis_array_to_device", handle, &work);
+    ignis__address address;
+    return ignis__array_work_end(&work, array, array && ignis__work_address(&work, array, &address));
+}
+
+IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
+{
+    ignis__work work;
+    ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
+    ignis__address address = 0;
+    bool ok = array && ignis__work_address(&work, array, &address);
+    if (ok)
+        ignis__atomic_store(&array->storage->lent, 1);
+    return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
+{
+    static const char call[] = "ignis_array_mark_written";
+    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__work work;
+    ignis__address address;
+    bool ok = array != NULL;
+    if (ok && ignis__capture_on(array->storage->device)) { /* each launch writes there, so the graph has to know the memory */
+        ok = ignis__work_begin(call, array->storage->device, &work);
+        if (ok) {
+            ok = ignis__work_write(&work, array, &address);
+            ignis__work_end(&work);
+        }
+    } else if (ok) {
+        ignis__array_written(array);
+    }
+    return ignis__array_end(call, array, ok);
+}
+

@@ -1,0 +1,114 @@
+/* ===============================================================================================================
+   >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
+   =============================================================================================================== */
+
+#include <errno.h>
+#include <limits.h>
+#ifdef IGNIS_MODELS
+#include <math.h>
+#endif
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef _MSC_VER
+#pragma warning(push) /* what /sdl makes errors of functions of C that have no replacement elsewhere; unused helpers of optional layers */
+#pragma warning(disable : 4996 4505)
+#endif
+#ifdef _WIN32
+#ifndef _INC_WINDOWS /* the file has not included it: it gets less of it, and fewer macros */
+#define IGNIS__WINDOWS_OWN
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#ifndef NOGDI
+#define NOGDI
+#endif
+#ifndef NOUSER
+#define NOUSER
+#endif
+#endif
+#include <windows.h>
+#include <fcntl.h>
+#include <io.h>
+#ifdef IGNIS__WINDOWS_OWN /* words that programs use; the headers of Windows only want them to be empty under their other names */
+#undef near
+#undef far
+#undef NEAR
+#undef FAR
+#define NEAR
+#define FAR
+#undef IN
+#undef OUT
+#undef OPTIONAL
+#undef DELETE_TREE
+#undef IGNIS__WINDOWS_OWN
+#endif
+#else
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/auxv.h>
+#endif
+#if defined(__GLIBC__) ? !defined(__USE_XOPEN2K8) : defined(IGNIS__TOO_LATE)
+#error "ignis.h: with -std=c99 or c11, put #define _POSIX_C_SOURCE 200809L above the first #include of this file"
+#endif
+#endif
+
+#if UINTPTR_MAX != 0xFFFFFFFFFFFFFFFF
+#error "ignis.h needs a 64-bit system, as CUDA does"
+#endif
+
+#ifndef IGNIS_ASSERT
+#include <assert.h>
+#define IGNIS_ASSERT(condition) assert(condition)
+#endif
+
+/* clang-format off */
+#ifdef __cplusplus
+#define IGNIS__ZERO {}
+#else
+#define IGNIS__ZERO {0}
+#endif
+/* clang-format on */
+
+#if defined(__MINGW_PRINTF_FORMAT)
+#define IGNIS__PRINTF(at, first) __attribute__((format(__MINGW_PRINTF_FORMAT, at, first)))
+#elif defined(__GNUC__)
+#define IGNIS__PRINTF(at, first) __attribute__((format(printf, at, first)))
+#else
+#define IGNIS__PRINTF(at, first)
+#endif
+
+/*  On what only the tensor layer uses, for IGNIS_NO_TENSORS. */
+#ifdef __GNUC__
+#define IGNIS__MAYBE_UNUSED __attribute__((unused))
+#else
+#define IGNIS__MAYBE_UNUSED
+#endif
+
+/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, once, or before files and compilers: made small,
+    and out of the way of the others. IGNIS__ONE_COPY: on helpers with many callers; inlined, they are a sixth of all code. */
+#if defined(__GNUC__)
+#define IGNIS__COLD __attribute__((cold, noinline))
+#define IGNIS__ONE_COPY __attribute__((noinline))
+#elif defined(_MSC_VER)
+#define IGNIS__COLD __declspec(noinline)
+#define IGNIS__ONE_COPY __declspec(noinline)
+#else
+#define IGNIS__COLD
+#define IGNIS__ONE_COPY
+#endif
+
+#define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+

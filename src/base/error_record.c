@@ -1,0 +1,254 @@
+/* ===============================================================================================================
+   >>status - the error record of each thread, the logger, names of statuses and diagnostics.
+   =============================================================================================================== */
+
+/*  Every call of a driver library passes through here, so tests can count calls and make the n-th one fail. */
+#ifndef IGNIS_CALL_HOOK
+#define IGNIS_CALL_HOOK(name, call) (call)
+#endif
+
+/*  One failure. */
+typedef struct ignis__record {
+    ignis_status status;
+    ignis_diagnostic diagnostic;
+    const char *call;
+    int driver_error;
+    const char *driver_name;
+    char *message;   /* from malloc, as it may outlive ignis_shutdown; null: text is enough, or there was no memory */
+    const char *log; /* the end of message */
+    char text[256];  /* the message, or its beginning */
+} ignis__record;
+
+/*  A failure that ignis_status_begin has put aside. */
+typedef struct ignis__aside {
+    int depth; /* of which one */
+    ignis__record record;
+    char *latest_message;
+    struct ignis__aside *outer;
+} ignis__aside;
+
+/*  A call that runs functions of the caller: messages of what fails in them name it, too. */
+typedef struct ignis__outer_call {
+    const char *call;
+    const char *rule; /* the rule whose backward function runs; null: none does */
+    const struct ignis__outer_call *outer;
+} ignis__outer_call;
+
+/*  What a thread keeps. The device section uses the last part. */
+typedef struct ignis__thread {
+    ignis__record record;            /* the first failure */
+    ignis_status latest;             /* of the last one, recorded or not */
+    uint64_t failures;               /* so many were reported */
+    char *latest_message;            /* from malloc; null: it is that of the first, or there was no memory for it */
+    ignis__aside *aside;             /* from malloc, the innermost one */
+    int depth;                       /* ignis_status_begin calls that have not ended */
+    int stuck;                       /* from this one on there was no memory to put the failure aside; 0: there was */
+    const ignis__outer_call *inside; /* the innermost one */
+    bool quiet;                      /* failures are answers to what was tried, and not reported */
+    bool called_back;                /* it runs a function given to ignis_stream_call */
+    const char *file;                /* where the caller's code is, as ignis_call_site has said; null: it has not */
+    int line, number;                /* which thread it is in profiles, from 1 on; 0: in none */
+    double bytes, flops;             /* of the next kernel, while a profile is written down */
+    int rate;                        /* an ignis_dtype: which of the device's rates the flops go by */
+    bool told;                       /* the bytes are what that kernel moves, and not those of all arrays of its operation */
+    uint64_t operation;              /* which one that is, in this thread */
+
+    void *attached[2]; /* arrays of the tensor section, from malloc */
+    uint64_t tape;     /* the number of its tape; 0: none */
+    void (*tensors_end)(void);
+    struct ignis__thread *before, *after; /* in ignis__threads */
+    bool listed, ended;                   /* it is there; it ends, and will not be there again */
+    struct ignis__capture *capture;       /* what ignis_graph_begin has begun */
+
+    uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
+    int device;
+    uint64_t forgets; /* ignis_stream_forget calls seen */
+    void *stream[IGNIS_MAX_DEVICES];
+    uint64_t stream_serial[IGNIS_MAX_DEVICES];
+} ignis__thread;
+
+IGNIS__LOCAL(ignis__thread, ignis__this_thread, IGNIS__LOCAL_THREAD)
+#ifdef _WIN32
+#define ignis__this_thread (*ignis__this_thread_get())
+#endif
+
+static struct {
+    uint64_t ready;   /* between ignis_setup and ignis_shutdown */
+    uint64_t forked;  /* this process is a child of the one that called ignis_setup */
+    uint64_t setups;  /* how many there were */
+    uint64_t refused; /* calls since ignis_setup was last called, or ignis_shutdown, while nothing was set up: the first is logged */
+    bool verbose;
+    bool dry_run;
+    ignis_logger logger;
+} ignis__global;
+
+IGNIS__COLD static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
+{
+    static const char *const names[] = {"", "info", "warning", "error"};
+    if (level == IGNIS_LOG_INFO && !ignis__global.verbose)
+        return;
+    if (ignis__global.logger.log_fn)
+        ignis__global.logger.log_fn(level, diagnostic, message, ignis__global.logger.user_data);
+    else
+        fprintf(stderr, "ignis: %s: %s\n", names[level], message);
+}
+
+/*  What a message says, and below it a log of several lines, "" for none, with what came from outside as it is shown. A message that is longer
+    loses its middle. */
+#define IGNIS__MESSAGE 4000
+IGNIS__COLD static void ignis__text_add_message(ignis__text *text, const char *message, const char *log)
+{
+    size_t size = strlen(message), first = size, last = size;
+    if (size > IGNIS__MESSAGE) {
+        first = ignis__utf8_cut(message, IGNIS__MESSAGE * 3 / 4);
+        last = size - IGNIS__MESSAGE / 4;
+        while (((unsigned char)message[last] & 0xC0) == 0x80)
+            last++;
+    }
+    ignis__text_add_shown(text, message, first, false);
+    if (last > first)
+        ignis__text_add(text, " ... %lld bytes ... ", (long long)(last - first));
+    ignis__text_add_shown(text, message + last, size - last, false);
+    ignis__text_add(text, "%s", *log ? "\n" : "");
+    ignis__text_add_shown(text, log, strlen(log), true);
+}
+
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD static void ignis__note_log(ignis_log_level level, ignis_diagnostic diagnostic, const char *log, const char *format, ...)
+{
+    char message[1024], shown[2048];
+    ignis__text text;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    ignis__text_begin(&text, shown, sizeof shown);
+    ignis__text_add_message(&text, message, log);
+    ignis__log(level, diagnostic, shown);
+}
+#define ignis__note(level, diagnostic, ...) ignis__note_log(level, diagnostic, "", __VA_ARGS__)
+
+/* clang-format off */
+static const struct {
+    const char *name;
+    ignis_status status;
+    const char *rule;
+} ignis__diagnostics[] = {
+    {"NONE", IGNIS_OK, ""},
+#define IGNIS__DIAGNOSTIC_ROW(name, status, rule) {#name, IGNIS_ERROR_##status, rule},
+    IGNIS_DIAGNOSTICS(IGNIS__DIAGNOSTIC_ROW)
+#undef IGNIS__DIAGNOSTIC_ROW
+};
+/* clang-format on */
+
+static const char *ignis__record_text(const ignis__record *record) { return record->message ? record->message : record->text; }
+
+static void ignis__record_drop(ignis__thread *thread)
+{
+    free(thread->record.message);
+    memset(&thread->record, 0, sizeof thread->record);
+}
+
+static void ignis__latest_drop(ignis__thread *thread)
+{
+    free(thread->latest_message);
+    thread->latest_message = NULL;
+}
+
+/*  Threads that keep something from malloc: it goes when they end, and at ignis_shutdown, as a library with Ignis inside may be unloaded
+    before they end. */
+static struct {
+    ignis__mutex lock;
+    ignis__thread *first;
+} ignis__threads = {IGNIS__MUTEX_INIT, NULL};
+
+static void ignis__thread_unlist(ignis__thread *thread)
+{
+    ignis__mutex_lock(&ignis__threads.lock);
+    if (thread->before)
+        thread->before->after = thread->after;
+    else
+        ignis__threads.first = thread->after;
+    if (thread->after)
+        thread->after->before = thread->before;
+    thread->listed = false;
+    ignis__mutex_unlock(&ignis__threads.lock);
+}
+
+static void ignis__aside_free(ignis__thread *thread)
+{
+    while (thread->aside) {
+        ignis__aside *aside = thread->aside;
+        thread->aside = aside->outer;
+        free(aside->record.message);
+        free(aside->latest_message);
+        free(aside);
+    }
+}
+
+static void ignis__attached_free(ignis__thread *thread)
+{
+    free(thread->attached[0]);
+    free(thread->attached[1]);
+    thread->attached[0] = thread->attached[1] = NULL;
+}
+
+/*  Other destructors of the thread may use Ignis behind this one, and bring it here once more. */
+IGNIS__COLD static void ignis__thread_exit(void *pointer)
+{
+    ignis__thread *thread = (ignis__thread *)pointer;
+    bool forked = ignis__atomic_load(&ignis__global.forked) != 0;
+    if (thread->listed && !forked)
+        ignis__thread_unlist(thread);
+    thread->ended = true;
+    ignis__record_drop(thread);
+    ignis__latest_drop(thread);
+    ignis__aside_free(thread);
+    ignis__attached_free(thread);
+    if (thread->tensors_end && !forked)
+        thread->tensors_end();
+}
+
+static void ignis__unload(void);
+
+/*  The calling thread keeps something from malloc. */
+IGNIS__COLD static void ignis__thread_watch(ignis__thread *thread)
+{
+    if (thread->listed || ignis__atomic_load(&ignis__global.forked))
+        return;
+    ignis__at_unload(ignis__unload);
+    if (!ignis__at_thread_exit(ignis__thread_exit, thread) || thread->ended)
+        return;
+    ignis__mutex_lock(&ignis__threads.lock);
+    thread->before = NULL;
+    thread->after = ignis__threads.first;
+    if (thread->after)
+        thread->after->before = thread;
+    ignis__threads.first = thread;
+    thread->listed = true;
+    ignis__mutex_unlock(&ignis__threads.lock);
+}
+
+/*  Frees a thread's messages, and what it has put aside: of the first failure's its beginning stays. */
+static void ignis__messages_cut(ignis__thread *thread)
+{
+    ignis__latest_drop(thread);
+    ignis__aside_free(thread);
+    free(thread->record.message);
+    thread->record.message = NULL;
+    thread->record.log = "";
+}
+
+/*  Frees what threads keep, at ignis_shutdown, but the messages of the calling thread, which may ask for them. */
+static void ignis__threads_close(void)
+{
+    ignis__thread *thread;
+    ignis__mutex_lock(&ignis__threads.lock);
+    for (thread = ignis__threads.first; thread; thread = thread->after) {
+        ignis__attached_free(thread);
+        if (thread != &ignis__this_thread)
+            ignis__messages_cut(thread);
+    }
+    ignis__mutex_unlock(&ignis__threads.lock);
+}
+

@@ -1,0 +1,23 @@
+/*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
+#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
+#if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
+#define _DARWIN_C_SOURCE /* where _POSIX_C_SOURCE hides more than it brings */
+#elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
+    !defined(_XOPEN_SOURCE) && !defined(_WIN32) && !defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#if defined(EOF) || defined(CLOCKS_PER_SEC)
+#define IGNIS__TOO_LATE /* stdio.h or time.h came before */
+#endif
+#endif
+#endif
+
+#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_ALLOW_FAST_MATH)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0) || defined(_M_FP_FAST)
+#error "Ignis does not compile with -ffast-math, -ffinite-math-only or /fp:fast, which drop its checks for NaN: see IGNIS_ALLOW_FAST_MATH"
+#endif
+#endif
+
+#if defined(IGNIS_INCLUDED) && (IGNIS_VERSION_MAJOR != 0 || IGNIS_VERSION_MINOR != 5 || IGNIS_VERSION_PATCH != 0)
+#error "two versions of ignis.h are included in one file"
+#endif
+

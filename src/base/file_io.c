@@ -1,0 +1,269 @@
+/*  Makes a folder and those above it. */
+IGNIS__COLD static bool ignis__folder_make_all(const char *path)
+{
+    char part[1024];
+    size_t i, length = strlen(path);
+    if (length == 0 || length >= sizeof part)
+        return false;
+    for (i = 1; i < length; i++) {
+        if (path[i] != '/' && path[i] != '\\')
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        (void)ignis__folder_make(part); /* may exist, or be a drive; the last one tells */
+    }
+    return ignis__folder_make(path);
+}
+
+/*  Files of tensors: read in parts, flushed and renamed when written. */
+
+/*  What a file to write to may be: a new one only; one that is added to, which is no link; one that takes the place of what was there; a new one
+    that nobody else may read. */
+typedef enum ignis__file_how { IGNIS__FILE_NEW, IGNIS__FILE_APPEND, IGNIS__FILE_REPLACE, IGNIS__FILE_PRIVATE } ignis__file_how;
+
+#ifdef _WIN32
+
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
+{
+    HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL);
+    LARGE_INTEGER length;
+    int descriptor = -1;
+    if (file == INVALID_HANDLE_VALUE)
+        return -1;
+    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length))
+        descriptor = _open_osfhandle((intptr_t)file, _O_RDONLY);
+    if (descriptor < 0)
+        CloseHandle(file);
+    else
+        *size = (int64_t)length.QuadPart;
+    return descriptor;
+}
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
+{
+    int64_t done = 0;
+    int got = 1;
+    if (_lseeki64(file, at, SEEK_SET) < 0)
+        return -1;
+    for (; got > 0 && done < size; done += got)
+        if ((got = _read(file, (char *)out + done, (unsigned)(size - done < 1 << 30 ? size - done : 1 << 30))) < 0)
+            return -1;
+    return done;
+}
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
+
+/*  A file to write to, or null. */
+static FILE *ignis__file_create(const char *path, ignis__file_how how)
+{
+    static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
+    HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE, IGNIS__SHARE_ALL,
+                                       dispositions[how], FILE_ATTRIBUTE_NORMAL);
+    int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle((intptr_t)handle, _O_WRONLY | _O_BINARY);
+    FILE *file = descriptor < 0 ? NULL : _fdopen(descriptor, "wb");
+    if (descriptor >= 0 && !file)
+        _close(descriptor);
+    else if (handle != INVALID_HANDLE_VALUE && descriptor < 0)
+        CloseHandle(handle);
+    return file;
+}
+/*  Writes to the disk what was written to the file. */
+IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }
+/*  The same for the name of a file that was renamed, where the system can do it. */
+IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
+/*  Whether nobody else owns a file or may write to it: folders of a user are so on Windows. */
+static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
+static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
+static bool ignis__path_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
+/*  The file that a path stands for, links followed; null: there is no memory, or *loop, links lead round. */
+IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop) { return *loop = false, ignis__copy_string(path); }
+/*  Gives a new file the mode and owner of the one that it is to replace, if there is one: here it has what its folder gives. */
+IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
+/*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
+IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
+{
+    WCHAR wide[IGNIS__WIDE];
+    DWORD attributes = GetFileAttributesW(ignis__utf16(path, wide));
+    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
+}
+
+#else /* POSIX */
+
+IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
+
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
+    struct stat info;
+    int error = 0;
+    if (file < 0)
+        return -1;
+    if (fstat(file, &info) != 0)
+        error = errno;
+    else if (!S_ISREG(info.st_mode))
+        error = EINVAL;
+    else
+        *size = (int64_t)info.st_size;
+    if (error)
+        close(file), file = -1;
+    errno = error;
+    return file;
+}
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
+{
+    int64_t done = 0;
+    ssize_t got = 1;
+    while (got > 0 && done < size) {
+        got = pread(file, (char *)out + done, (size_t)(size - done), (off_t)(at + done));
+        if (got < 0 && errno != EINTR)
+            return -1;
+        done += got > 0 ? got : 0;
+        got = got < 0 ? 1 : got; /* interrupted: once more */
+    }
+    return done;
+}
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
+
+/*  A file to write to, or null. */
+static FILE *ignis__file_create(const char *path, ignis__file_how how)
+{
+    static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL}, modes[] = {0666, 0644, 0666, 0600};
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags[how], modes[how]);
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
+    if (descriptor >= 0 && !file)
+        close(descriptor);
+    return file;
+}
+/*  Writes to the disk what was written to the file. */
+IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
+/*  The same for the name of a file that was renamed, where the system can do it. */
+IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
+{
+    const char *slash = strrchr(path_of_file, '/');
+    size_t length = slash == path_of_file ? 1 : slash ? (size_t)(slash - path_of_file) : 1;
+    char folder[1024];
+    int descriptor;
+    if (length >= sizeof folder)
+        return;
+    memcpy(folder, slash ? path_of_file : ".", length);
+    folder[length] = 0;
+    descriptor = open(folder, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    (void)fsync(descriptor);
+    close(descriptor);
+}
+/*  Whether a file or folder is this user's, or root's, and nobody else may write to it: else `why` says what is wrong. */
+IGNIS__COLD static bool ignis__stat_is_private(const struct stat *info, char *why, size_t size)
+{
+    *why = 0;
+    if (info->st_uid != geteuid() && info->st_uid != 0)
+        snprintf(why, size, "it is of user %lu, and we are user %lu", (unsigned long)info->st_uid, (unsigned long)geteuid());
+    else if (info->st_mode & 022)
+        snprintf(why, size, "others may write to it (mode 0%o); chmod go-w it", (unsigned)info->st_mode & 07777);
+    return *why == 0;
+}
+static bool ignis__file_is_private(int file, char *why, size_t size)
+{
+    struct stat info;
+    *why = 0;
+    if (fstat(file, &info) != 0)
+        snprintf(why, size, "%s", strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        snprintf(why, size, "it is no regular file");
+    return *why == 0 && ignis__stat_is_private(&info, why, size);
+}
+static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return ignis__file_is_private(fileno(file), why, size); }
+/*  As ignis__stat_is_private, of what a path names; true where nothing is there. */
+static bool ignis__path_is_private(const char *path, char *why, size_t size)
+{
+    struct stat info;
+    *why = 0;
+    return stat(path, &info) != 0 || ignis__stat_is_private(&info, why, size);
+}
+/*  The file that a path stands for, links followed, also where there is none yet; null: there is no memory, or *loop, links lead round. */
+IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
+{
+    char link[4096], *at = ignis__copy_string(path);
+    int round;
+    *loop = false;
+    for (round = 0; at; round++) {
+        ssize_t length = readlink(at, link, sizeof link);
+        const char *slash = strrchr(at, '/');
+        size_t folder = length > 0 && link[0] != '/' && slash ? (size_t)(slash - at) + 1 : 0;
+        char *next;
+        if (length < 0)
+            return at;
+        *loop = round == 40 || length == (ssize_t)sizeof link;
+        next = *loop ? NULL : (char *)ignis__alloc(folder + (size_t)length + 1);
+        if (next) {
+            memcpy(next, at, folder);
+            memcpy(next + folder, link, (size_t)length);
+        }
+        ignis__free(at);
+        at = next;
+    }
+    errno = *loop ? ELOOP : ENOMEM;
+    return NULL;
+}
+/*  Gives a new file the mode and owner of the one that it is to replace, if there is one. A group that cannot be given gets no more than others. */
+IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path)
+{
+    struct stat info;
+    mode_t mode;
+    if (stat(path, &info) != 0)
+        return;
+    mode = info.st_mode & 0777;
+    if (fchown(fileno(file), info.st_uid, info.st_gid) != 0 && fchown(fileno(file), (uid_t)-1, info.st_gid) != 0)
+        mode = (mode_t)((mode & 0707u) | (mode & (mode << 3) & 070u));
+    (void)fchmod(fileno(file), mode);
+}
+/*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
+IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+#endif
+
+/*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read, or where `why` is given, when others own it or may write to
+    it, which *why then says; else it is "". */
+IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, char *why, size_t why_size)
+{
+    int64_t length = 0;
+    int file = ignis__file_open(path, &length);
+    bool taken = file >= 0 && (!why || ignis__file_is_private(file, why, why_size));
+    void *data = taken ? ignis__alloc((size_t)length + 1) : NULL;
+    if (why && file < 0)
+        *why = 0;
+    *size = (size_t)length;
+    if (data && ignis__file_read_at(file, 0, data, length) != length) {
+        ignis__free(data);
+        data = NULL;
+    }
+    if (file >= 0)
+        ignis__file_close(file);
+    return data;
+}
+
+IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size) { return ignis__file_read_as(path, size, NULL, 0); }
+
+/*  A name for a file that is to become `path` by renaming: in the same folder, and no other thread's or process's. The time tells processes of
+    one number apart, as of two containers, or of one that is started again after it was killed. */
+IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
+{
+    static uint64_t serial;
+    size_t size = strlen(path) + 80, name = strlen(path);
+    char *part = (char *)ignis__alloc(size);
+    while (name > 0 && path[name - 1] != '/' && path[name - 1] != '\\')
+        name--;
+    name += ignis__utf8_cut(path + name, 160); /* systems have names of up to 255 bytes */
+    if (part)
+        snprintf(part, size, "%.*s.%lu-%llu-%llx.ignis-part", (int)name, path, ignis__process_id(),
+                 (unsigned long long)ignis__atomic_add(&serial, 1), (unsigned long long)ignis__wall_ns());
+    return part;
+}
+

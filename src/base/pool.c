@@ -1,0 +1,374 @@
+/* ===============================================================================================================
+   >>pool - handles. A slot counts how often it was used; a handle carries the count it was given.
+   =============================================================================================================== */
+
+/*  What private functions that give something up are called, here and in all sections:
+        drop       one hold less (the opposite of hold); the last one of a dead item takes it apart
+        unclaim    one reference less of an array (the opposite of claim), which may be its last
+        give       back to those that are kept for the next who takes one (the opposite of take): slots, blocks, events
+        unuse      of a block of memory that becomes free (the opposite of use)
+        destroy    takes apart what nobody uses any more
+        discard    of what was made by a call that failed then
+        free       of host memory, as in ignis__free; public: of a handle, which is stale from then on (kill)
+        unload     of a library or a module
+        forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
+        close      of all that a section has, at ignis_shutdown */
+
+/*  Who holds a lock takes only those that stand further right in a line, so that no two threads wait for each other:
+        ignis__setup_lock     all others
+        an optimizer's slot   a tensor's slot; those of memory and streams
+        a model's engine      a model's slot
+        a model's slot        planning, compiling
+        planning, compiling   the loader's, the kernel caches', those of memory and streams
+        ignis__audits         an array's slot, ignis__tracking
+        ignis__tapes          a tape
+        memory and streams    ignis__storages, a storage, a device
+                              a fence, a device
+                              an OpenGL buffer, an array's slot, a storage, a device
+                              asking or trimming of a cache, the cache, a device
+                              trimming of a cache, a stream of the caller, a device
+                              an event of the caller, a stream of the caller, a device
+    Behind a device's, a pool's, ignis__captures, ignis__callbacks, ignis__measurements and those of the kernel caches nothing is locked.
+    Nobody waits for the device holding one that a launch needs: what runs there may wait for that launch. The logger is called with locks
+    held, so it must not call Ignis. */
+
+/*  handle: generation (32 bits) | kind (5 bits) | slot (27 bits). A slot's state: generation (32 bits) | holds (32 bits).
+    An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
+    apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
+    generations is not used again), which is why a stale handle is recognised for ever. */
+typedef enum ignis__kind {
+    IGNIS__KIND_ARRAY = 1,
+    IGNIS__KIND_KERNEL,
+    IGNIS__KIND_TENSOR,
+    IGNIS__KIND_OPTIMIZER,
+    IGNIS__KIND_GRAPH,
+    IGNIS__KIND_EVENT,
+    IGNIS__KIND_TICKET,
+    IGNIS__KIND_FENCE,
+    IGNIS__KIND_GL_BUFFER,
+    IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
+    IGNIS__KIND_RANGE,
+    IGNIS__KIND_CHANNEL,
+    IGNIS__KIND_TRANSPORT,
+    IGNIS__KIND_COMM,
+    IGNIS__KIND_PARALLEL,
+    IGNIS__KIND_TOKENIZER, /* from here on those of IGNIS_MODELS */
+    IGNIS__KIND_MODEL,
+    IGNIS__KIND_SEQUENCE,
+    IGNIS__KIND_LORA,
+    IGNIS__KIND_COUNT,
+    IGNIS__KIND_VALUE = 31 /* no handle of a pool: a number among the inputs of a formula */
+} ignis__kind;
+
+#define IGNIS__SLOT_BITS 27
+#define IGNIS__SLOT_MASK (((uint64_t)1 << IGNIS__SLOT_BITS) - 1)
+
+static uint64_t ignis__handle_kind(uint64_t handle) { return handle >> IGNIS__SLOT_BITS & 31; }
+
+typedef struct ignis__slot {
+    uint64_t state;
+    uint64_t handle;   /* while live */
+    ignis__mutex lock; /* for the item's own fields */
+    struct ignis__slot *next_free;
+    uint32_t index;
+} ignis__slot;
+
+/*  What an item was that is freed by now, so that messages about its stale handle can name it. It stays until the slot's next item is freed. */
+typedef struct ignis__former {
+    uint64_t handle, id;
+    char name[32];
+} ignis__former;
+
+#define IGNIS__POOL_FIRST_PAGE 64u
+#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 in all, but for 64 */
+
+typedef struct ignis__pool {
+    size_t item_size; /* items begin with an ignis__slot */
+    ignis__kind kind;
+    const char *what;       /* an item is, in messages */
+    ignis_diagnostic freed; /* of a stale handle */
+    size_t former;          /* where an item keeps its ignis__former; 0: it has none */
+    ignis__mutex lock;
+    uint64_t count; /* slots ever made */
+    char *pages[IGNIS__POOL_PAGES];
+    ignis__slot *free;
+    struct ignis__pool *next;
+} ignis__pool;
+
+static uint64_t ignis__pools; /* a list of those with pages: the address of the first */
+
+#define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
+#define IGNIS__POOL_NAMED(item, kind, what, freed, former)                             \
+    {                                                                                  \
+        sizeof(item), kind, what, freed, former, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
+    }
+
+static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
+{
+    uint64_t shifted = index + IGNIS__POOL_FIRST_PAGE;
+    int page = ignis__log2(shifted) - 6;
+    return (ignis__slot *)(void *)(pool->pages[page] + (shifted - ((uint64_t)IGNIS__POOL_FIRST_PAGE << page)) * pool->item_size);
+}
+
+/*  Slots come from malloc and stay: they outlive ignis_shutdown, and with it the user's allocator. They go when a library is unloaded. */
+IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
+{
+    uint64_t index = pool->count, shifted = index + IGNIS__POOL_FIRST_PAGE;
+    int page = ignis__log2(shifted) - 6;
+    ignis__slot *slot;
+    if (page >= IGNIS__POOL_PAGES)
+        return NULL;
+    if (!pool->pages[page]) {
+        pool->pages[page] = (char *)calloc(IGNIS__POOL_FIRST_PAGE << page, pool->item_size);
+        if (!pool->pages[page])
+            return NULL;
+        if (page == 0) {
+            uint64_t first = ignis__atomic_load(&ignis__pools);
+            do
+                pool->next = (ignis__pool *)(uintptr_t)first;
+            while (!ignis__atomic_swap_if(&ignis__pools, &first, (uint64_t)(uintptr_t)pool));
+        }
+    }
+    slot = ignis__pool_slot(pool, index);
+    slot->index = (uint32_t)index;
+    ignis__mutex_init(&slot->lock);
+    ignis__atomic_store(&pool->count, index + 1);
+    return slot;
+}
+
+/*  Frees all slots, when nobody can ask for a handle any more. */
+IGNIS__COLD static void ignis__pools_free(void)
+{
+    ignis__pool *pool = (ignis__pool *)(uintptr_t)ignis__atomic_load(&ignis__pools);
+    int page;
+    for (; pool; pool = pool->next) {
+        for (page = 0; page < IGNIS__POOL_PAGES; page++) {
+            free(pool->pages[page]);
+            pool->pages[page] = NULL;
+        }
+        ignis__atomic_store(&pool->count, 0);
+        pool->free = NULL;
+    }
+    ignis__atomic_store(&ignis__pools, 0);
+}
+
+/*  A slot that nobody else can see yet; fill the item, then ignis__pool_publish it. Null, and reported: out of memory. */
+static void *ignis__pool_take(const char *call, ignis__pool *pool)
+{
+    ignis__slot *slot;
+    ignis__mutex_lock(&pool->lock);
+    slot = pool->free;
+    if (slot)
+        pool->free = slot->next_free;
+    else
+        slot = ignis__pool_grow(pool);
+    ignis__mutex_unlock(&pool->lock);
+    if (!slot)
+        ignis__fail_host_memory(call, pool->item_size);
+    return slot;
+}
+
+/*  The same, with zeros behind the slot, up to what the item keeps of its former one. */
+static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
+{
+    char *item = (char *)ignis__pool_take(call, pool);
+    if (item)
+        memset(item + sizeof(ignis__slot), 0, (pool->former ? pool->former : pool->item_size) - sizeof(ignis__slot));
+    return item;
+}
+
+/*  Fills an item that was taken with all of another one but its slot, which others look at in one that is not live, too. */
+IGNIS__MAYBE_UNUSED static void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
+{
+    memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot), pool->item_size - sizeof(ignis__slot));
+}
+
+/*  Gives the item a handle, by which others see it, and as many holds. */
+static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
+    uint64_t handle = generation << 32 | (uint64_t)pool->kind << IGNIS__SLOT_BITS | slot->index;
+    slot->handle = handle;
+    ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds); /* from here on it is everybody's, and may be another's */
+    return handle;
+}
+
+static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
+
+/*  Makes the slot free for others; the item is taken apart already. */
+IGNIS__ONE_COPY static void ignis__pool_give(ignis__pool *pool, void *item)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    if (ignis__atomic_load(&slot->state) >> 32 >= 0xFFFFFFFEu)
+        return;
+    ignis__mutex_lock(&pool->lock);
+    slot->next_free = pool->free;
+    pool->free = slot;
+    ignis__mutex_unlock(&pool->lock);
+}
+
+/*  The item of a slot, held, if it is live and of that generation; any generation will do for 0. */
+static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uint64_t generation)
+{
+    ignis__slot *slot = ignis__pool_slot(pool, index);
+    uint64_t state = ignis__atomic_load(&slot->state);
+    do {
+        if (!(state >> 32 & 1) || (generation && state >> 32 != generation))
+            return NULL;
+    } while (!ignis__atomic_swap_if(&slot->state, &state, state + 1));
+    return slot;
+}
+
+/*  The item of a live handle, held; null when the handle is stale or was never given out. */
+static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
+{
+    uint64_t index = handle & IGNIS__SLOT_MASK;
+    if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) || handle >> 32 == 0)
+        return NULL;
+    return ignis__pool_hold_slot(pool, index, handle >> 32);
+}
+
+/*  The next live item from a slot on, held; null: there is none. Begin with index 0. */
+static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
+{
+    void *item = NULL;
+    while (!item && *index < ignis__atomic_load(&pool->count))
+        item = ignis__pool_hold_slot(pool, (*index)++, 0);
+    return item;
+}
+
+/*  One more hold of an item that others hold; false: the last one was just given back, and the item is being taken apart. */
+IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    uint64_t state = ignis__atomic_load(&slot->state);
+    do {
+        if (!(state & 0xFFFFFFFFu))
+            return false;
+    } while (!ignis__atomic_swap_if(&slot->state, &state, state + 1));
+    return true;
+}
+
+/*  Gives a hold back. True: it was the last one of a dead item, which the caller now takes apart. */
+static bool ignis__pool_drop(void *item)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    uint64_t state = ignis__atomic_add(&slot->state, (uint64_t)-1);
+    return (state & 0xFFFFFFFFu) == 0 && !(state >> 32 & 1);
+}
+
+/*  Whether a held item is still live; ask with its lock taken, under which it dies. */
+static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1; }
+
+/*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
+static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
+
+/*  "array #7 'weights'": what messages call an item; 0 for no id, "" for no name. */
+typedef struct ignis__label {
+    char text[80];
+} ignis__label;
+
+IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
+{
+    ignis__label out;
+    ignis__text text;
+    ignis__text_begin(&text, out.text, sizeof out.text);
+    ignis__text_add(&text, "%s", what);
+    if (id)
+        ignis__text_add(&text, " #%llu", (unsigned long long)id);
+    if (*name)
+        ignis__text_add(&text, " '%s'", name);
+    return out;
+}
+
+/*  Writes down what an item is that is about to die; it is locked. */
+static void ignis__former_write(ignis__former *former, const ignis__slot *slot, uint64_t id, const char *name)
+{
+    size_t length = strlen(name);
+    former->handle = slot->handle;
+    former->id = id;
+    length = length < sizeof former->name ? length : sizeof former->name - 1;
+    memcpy(former->name, name, length);
+    former->name[length] = 0;
+}
+
+/*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
+IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
+{
+    uint64_t index = handle & IGNIS__SLOT_MASK;
+    ignis__former former = IGNIS__ZERO;
+    ignis__label out = IGNIS__ZERO;
+    ignis__text text;
+    ignis__slot *slot;
+    if (!handle || !pool->former || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+        return out;
+    slot = ignis__pool_slot(pool, index);
+    ignis__mutex_lock(&slot->lock);
+    memcpy(&former, (const char *)slot + pool->former, sizeof former);
+    ignis__mutex_unlock(&slot->lock);
+    ignis__text_begin(&text, out.text, sizeof out.text);
+    if (former.handle == handle)
+        ignis__text_add(&text, "%s, freed", ignis__label_write(pool->what, former.id, former.name).text);
+    return out;
+}
+
+IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
+{
+    uint64_t kind = ignis__handle_kind(handle);
+    ignis__label label = ignis__label_stale(pool, handle);
+    if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
+        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
+                    (unsigned long long)handle);
+    else if (*label.text)
+        ignis__fail(pool->freed, call, "%s (handle 0x%llx)", label.text, (unsigned long long)handle);
+    else if (handle)
+        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
+    /* 0 is what a failed call returned: the first error says why */
+    else if (ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
+    else
+        ignis__this_thread.latest = ignis__diagnostics[pool->freed].status;
+}
+
+/*  The item of a handle, held, for a public call; null, and reported, when there is none. */
+IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
+{
+    void *item = NULL;
+    if (ignis__enter(call) && (item = ignis__pool_hold(pool, handle)) == NULL)
+        ignis__fail_stale(call, pool, handle);
+    return item;
+}
+
+/*  Makes the handle of a held item stale, once; false: another thread has. The caller's hold remains. */
+static bool ignis__handle_kill(void *item)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    bool live;
+    ignis__mutex_lock(&slot->lock);
+    live = ignis__pool_live(item);
+    if (live) {
+        ignis__pool_kill(item);
+        ignis__pool_drop(item); /* the handle's own hold */
+    }
+    ignis__mutex_unlock(&slot->lock);
+    return live;
+}
+
+/*  What is alive at ignis_shutdown is reported, a line each, and counted beyond this many. */
+#define IGNIS__LEAKS_SHOWN 20
+static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    if (ignis__leaks++ >= IGNIS__LEAKS_SHOWN)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    ignis__note(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
+}
+

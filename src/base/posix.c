@@ -1,0 +1,144 @@
+typedef pthread_mutex_t ignis__mutex;
+#define IGNIS__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
+static void ignis__mutex_init(ignis__mutex *mutex)
+{
+    static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
+    memcpy(mutex, &unlocked, sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
+}
+static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
+static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
+static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
+
+typedef pthread_cond_t ignis__condition;
+#define IGNIS__CONDITION_INIT PTHREAD_COND_INITIALIZER
+IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+{
+    pthread_cond_wait(condition, mutex);
+}
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { pthread_cond_broadcast(condition); }
+
+typedef pthread_rwlock_t ignis__rwlock;
+static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
+static void ignis__rwlock_read(ignis__rwlock *lock) { pthread_rwlock_rdlock(lock); }
+static void ignis__rwlock_read_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { pthread_rwlock_wrlock(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+
+typedef pthread_t ignis__thread_handle;
+#define IGNIS__THREAD_RESULT void *
+static bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
+{
+    return pthread_create(thread, NULL, run, context) == 0;
+}
+static void ignis__thread_join(ignis__thread_handle thread) { pthread_join(thread, NULL); }
+IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { pthread_detach(thread); }
+static int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
+
+static struct {
+    ignis__mutex lock;
+    bool made;
+    pthread_key_t key;
+} ignis__thread_exits = {IGNIS__MUTEX_INIT, false, 0};
+
+/*  Calls release(value) when the calling thread ends. False: it cannot. */
+static bool ignis__at_thread_exit(void (*release)(void *), void *value)
+{
+    bool made;
+    ignis__mutex_lock(&ignis__thread_exits.lock);
+    if (!ignis__thread_exits.made)
+        ignis__thread_exits.made = pthread_key_create(&ignis__thread_exits.key, release) == 0;
+    made = ignis__thread_exits.made;
+    ignis__mutex_unlock(&ignis__thread_exits.lock);
+    return made && pthread_setspecific(ignis__thread_exits.key, value) == 0;
+}
+
+/*  Nothing is called any more when a thread ends. A forked child may find the lock taken for ever. */
+static void ignis__thread_exits_close(void)
+{
+    if (!ignis__mutex_try(&ignis__thread_exits.lock))
+        return;
+    if (ignis__thread_exits.made)
+        pthread_key_delete(ignis__thread_exits.key);
+    ignis__thread_exits.made = false;
+    ignis__mutex_unlock(&ignis__thread_exits.lock);
+}
+
+/*  On the function that runs when the library that has Ignis inside is unloaded, or the program ends: what ignis__at_fork is given the system
+    forgets then by itself. Not by atexit, which the thread sanitizer puts off to the program's end. */
+#define IGNIS__AT_UNLOAD __attribute__((destructor))
+static void ignis__at_unload(void (*unload)(void)) { (void)unload; }
+
+/*  A variable of which each thread has its own. */
+#define IGNIS__LOCAL(type, name, which) static __thread type name;
+
+static void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
+
+static int64_t ignis__clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+#ifdef CLOCK_REALTIME_COARSE /* as of the last tick, which is enough for the age of an array, and read four times as fast */
+static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
+#else
+static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
+#endif
+static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
+
+/*  The one place that reads the environment. Whoever starts a program that has more rights than they have - setuid, setgid, capabilities of its
+    file - says nothing by it: no library, no file, no folder. */
+static const char *ignis__env(const char *name)
+{
+#if defined(__linux__)
+    bool secure = getauxval(AT_SECURE) != 0;
+#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__) || defined(__DragonFly__)
+    bool secure = issetugid() != 0;
+#else
+    bool secure = getuid() != geteuid() || getgid() != getegid();
+#endif
+    return secure ? NULL : getenv(name);
+}
+
+static void *ignis__library_open(const char *path, char *why, size_t why_size)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        snprintf(why, why_size, "%s", dlerror());
+    return library;
+}
+static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
+
+/*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
+IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
+{
+    DIR *folder = opendir(path);
+    struct dirent *entry;
+    if (!folder)
+        return false;
+    while ((entry = readdir(folder)) != NULL)
+        visit(context, entry->d_name);
+    closedir(folder);
+    return true;
+}
+static bool ignis__folder_make(const char *path) { return mkdir(path, 0700) == 0 || errno == EEXIST; }
+static bool ignis__file_rename(const char *from, const char *to) { return rename(from, to) == 0; }
+static bool ignis__file_remove(const char *path) { return remove(path) == 0; }
+static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
+{
+    struct stat info;
+    struct timespec changed;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return false;
+    *size = (int64_t)info.st_size;
+#ifdef __APPLE__
+    changed = info.st_mtimespec;
+#else
+    changed = info.st_mtim;
+#endif
+    *time = (int64_t)changed.tv_sec * 1000000000 + changed.tv_nsec;
+    return true;
+}
+static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
+static unsigned long ignis__process_id(void) { return (unsigned long)getpid(); }
+

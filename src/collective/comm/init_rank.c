@@ -1,0 +1,273 @@
+/* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
+
+/*  One number for a process, so that ranks can tell whether they are threads of one. */
+static uint64_t ignis__process_key(void)
+{
+    static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    static uint64_t key;
+    ignis__mutex_lock(&lock);
+    if (!key && !ignis__random_bytes(&key, sizeof key))
+        key = 1;
+    ignis__mutex_unlock(&lock);
+    return key;
+}
+
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_init";
+    ignis_comm_desc defaults;
+    ignis__comm_options options;
+    ignis_comm handle = {0};
+    ignis__job_rank self;
+    ignis__binding binding;
+    ignis__device *device;
+    ignis__comm *comm;
+    ignis__place place;
+    ignis__job *job;
+    int ordinal;
+    bool entered;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
+        !ignis__place_read(call, desc, &place))
+        return handle;
+    ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
+    device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
+    entered = device && ignis__device_enter(call, device, &binding);
+    memset(&self, 0, sizeof self);
+    self.host = ignis__job_host();
+    self.process = ignis__process_key();
+    if (entered) {
+        memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
+        memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+        self.driver = device->info.driver_version;
+    } else {
+        snprintf(self.failed, sizeof self.failed, "%.*s", (int)sizeof self.failed - 1, ignis_status_message());
+        if (place.size == 1)
+            return handle;
+    }
+    self.rank = place.rank;
+    self.size = place.size;
+    self.pid = (int32_t)ignis__process_id();
+    self.transport = (int32_t)options.transport;
+    job = ignis__job_meet(call, &place, &self, options.timeout_ns);
+    if (!entered) {
+        ignis__job_drop(job);
+        return handle;
+    }
+    if (job) {
+        comm = ignis__comm_prepare(call, job, device, NULL, job->size, job->rank, job->key, &options);
+        if (comm)
+            handle = ignis__comm_make(call, comm, NULL);
+    }
+    ignis__job_drop(job); /* the communicator has it now */
+    ignis__device_leave(&binding);
+    return handle;
+}
+
+/*  The communicator that others are made from; those of ignis_comm_init_all are split and shrunk together. */
+static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
+{
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    if (!comm || (comm->job && !ignis__capture_refuses(call)))
+        return comm;
+    if (!comm->job)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
+    ignis__comm_drop(call, comm);
+    return NULL;
+}
+
+/*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into its key. */
+static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__joint *joint, const int *place, int count, uint64_t what)
+{
+    int member[IGNIS__JOB_MAX_RANKS], me = 0, i;
+    uint64_t key = ignis__hash(ignis__hash(joint->key, &joint->attempt, sizeof joint->attempt), &what, sizeof what);
+    ignis_comm none = {0};
+    ignis__comm *comm;
+    for (i = 0; i < count; i++) {
+        member[i] = joint->member[place[i]];
+        if (place[i] == joint->me)
+            me = i;
+    }
+    comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, &parent->options);
+    return comm ? ignis__comm_make(call, comm, joint) : none;
+}
+
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+{
+    static const char call[] = "ignis_comm_split";
+    ignis__comm *parent = ignis__comm_parent(call, handle);
+    int place[IGNIS__JOB_MAX_RANKS];
+    ignis_comm result = {0};
+    ignis__split mine, *all;
+    ignis__joint joint;
+    if (!parent)
+        return result;
+    mine.color = color;
+    mine.key = key;
+    all = (ignis__split *)ignis__alloc_for(call, sizeof *all * (size_t)parent->size);
+    ignis__joint_begin(&joint, parent, IGNIS__JOINT_SPLIT, 0);
+    do { /* the second step finds out who said it, but has given up meanwhile */
+        if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) || !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
+            (void)(ignis__joint_again(&joint) || ignis__joint_failed(call, &joint));
+        else if (all && color >= 0)
+            result = ignis__comm_derive(call, parent, &joint, place, ignis__split_order(all, parent->size, color, place),
+                                        (uint64_t)(uint32_t)color);
+    } while (all && !result.id && ignis__joint_again(&joint));
+    ignis__joint_end(&joint, parent);
+    ignis__free(all);
+    ignis__comm_drop(call, parent);
+    return result;
+}
+
+/*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False: one has not said it, or *gone is
+    more than it was. */
+static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsigned char *all)
+{
+    size_t bytes = ((size_t)joint->count + 7) / 8, b;
+    bool same = true;
+    int i;
+    for (i = 0; i < joint->count; i++)
+        if (i != joint->me && ignis__job_absent(joint->job, joint->watch, joint->member[i]))
+            ignis__bit_set(gone, i);
+    joint->without = gone;
+    if (!ignis__joint_step(joint, gone, bytes, all, -1, NULL))
+        return false;
+    for (i = 0; i < joint->count; i++)
+        same = same && (ignis__bit(gone, i) || memcmp(all + (size_t)i * bytes, gone, bytes) == 0);
+    for (i = 0; !same && i < joint->count; i++)
+        for (b = 0; b < bytes && !ignis__bit(gone, i); b++)
+            gone[b] = (unsigned char)(gone[b] | all[(size_t)i * bytes + b]);
+    return same;
+}
+
+/*  The bits of the ranks that a call leaves out. */
+static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count, unsigned char *gone)
+{
+    int i;
+    if (count < 0 || (count > 0 && !ranks))
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
+                             ranks ? "there" : "null");
+    for (i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank)
+            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
+                                 ranks[i] == parent->rank ? "which is this rank; expected others" : "which is no rank of the communicator");
+        ignis__bit_set(gone, ranks[i]);
+    }
+    return true;
+}
+
+/*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs another attempt. */
+IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
+{
+    ignis__comm *parent = ignis__comm_parent(call, handle);
+    unsigned char gone[IGNIS__JOB_MAX_RANKS / 8], *all = NULL;
+    int place[IGNIS__JOB_MAX_RANKS], i, left;
+    ignis_comm result = {0};
+    ignis__joint joint;
+    bool again = true;
+    if (!parent)
+        return result;
+    memset(gone, 0, sizeof gone);
+    if (ignis__shrink_named(call, parent, ranks, count, gone))
+        all = (unsigned char *)ignis__alloc_for(call, (size_t)parent->size * sizeof gone);
+    if (!all) {
+        ignis__comm_drop(call, parent);
+        return result;
+    }
+    ignis__joint_begin(&joint, parent, IGNIS__JOINT_SHRINK, ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+    while (again) {
+        if (ignis__shrink_agree(&joint, gone, all)) {
+            for (i = left = 0; i < parent->size; i++)
+                if (!ignis__bit(gone, i))
+                    place[left++] = i;
+            result = ignis__comm_derive(call, parent, &joint, place, left, ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+            again = !result.id && ignis__joint_again(&joint);
+        } else if (ignis__bit(gone, parent->rank)) {
+            ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
+            again = false;
+        } else if (joint.failed && !ignis__joint_again(&joint)) {
+            again = ignis__joint_failed(call, &joint);
+        }
+        joint.attempt += again && !joint.overtaken;
+    }
+    ignis__joint_end(&joint, parent);
+    ignis__free(all);
+    ignis__comm_drop(call, parent);
+    return result;
+}
+
+IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm) { return ignis__comm_shrink("ignis_comm_shrink", comm, NULL, 0); }
+
+IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count)
+{
+    return ignis__comm_shrink("ignis_comm_shrink_without", comm, ranks, count);
+}
+
+IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_abort";
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    if (!comm)
+        return ignis__failed();
+    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    ignis__comm_drop(call, comm);
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_destroy";
+    ignis__record before;
+    ignis__comm *comm;
+    ignis_status status;
+    if (!handle.id)
+        return IGNIS_OK;
+    comm = ignis__comm_hold(call, handle);
+    if (!comm)
+        return ignis__failed();
+    if (ignis__capture_refuses(call) ||
+        !(ignis__handle_kill(comm) ||
+          ignis__refuse(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
+        ignis__comm_drop(call, comm);
+        return ignis__failed();
+    }
+    if (comm->job)
+        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
+    before = ignis__this_thread.record;
+    memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
+    ignis__comm_drop(call, comm);
+    status = ignis__this_thread.record.status;
+    if (before.status != IGNIS_OK) {
+        ignis__record_drop(&ignis__this_thread);
+        ignis__this_thread.record = before;
+    }
+    return status;
+}
+
+IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
+{
+    static const char call[] = "ignis_comm_query";
+    ignis__comm *comm = ignis__collective_enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
+    if (!comm)
+        return ignis__failed();
+    memset(info, 0, sizeof *info);
+    info->rank = info->local_rank = comm->rank;
+    info->size = info->local_size = comm->size;
+    info->device = ignis__device_ordinal(comm->device);
+    info->hosts = 1;
+    info->transport = IGNIS_COMM_PEER;
+    if (comm->job) {
+        info->hosts = ignis__comm_hosts(comm, &info->local_rank, &info->local_size);
+        info->transport = comm->transport;
+    }
+    if (ignis__atomic_load(&comm->nccl_told))
+        snprintf(info->reason, sizeof info->reason, "%.60s; %.190s", comm->reason, comm->nccl_reason);
+    else
+        snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
+    info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
+    info->timeout_s = (double)comm->options.timeout_ns / 1e9;
+    ignis__comm_drop(call, comm);
+    return IGNIS_OK;
+}
+

@@ -1,0 +1,357 @@
+/* ===============================================================================================================
+   >>nccl - NCCL, opened at run time.
+   =============================================================================================================== */
+
+/*  Numbers of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
+enum {
+    IGNIS__NCCL_SUCCESS = 0,
+    IGNIS__NCCL_IN_PROGRESS = 7,
+    IGNIS__NCCL_ABORTED = -1, /* not NCCL's: ignis__nccl_abort was called */
+    IGNIS__NCCL_LATE = -2,    /* nor is this: the deadline has passed */
+    IGNIS__NCCL_VERSION_LEAST = 21900,
+    IGNIS__NCCL_UINT8 = 1,
+    IGNIS__NCCL_INT32 = 2,
+    IGNIS__NCCL_INT64 = 4,
+    IGNIS__NCCL_FLOAT16 = 6,
+    IGNIS__NCCL_FLOAT32 = 7,
+    IGNIS__NCCL_FLOAT64 = 8,
+    IGNIS__NCCL_BFLOAT16 = 9,
+    IGNIS__NCCL_FLOAT8_E4M3 = 10, /* of NCCL 2.24 */
+    IGNIS__NCCL_FLOAT8_E5M2 = 11,
+    IGNIS__NCCL_SUM = 0,
+    IGNIS__NCCL_PROD = 1,
+    IGNIS__NCCL_MAX = 2,
+    IGNIS__NCCL_MIN = 3,
+    IGNIS__NCCL_AVG = 4
+};
+
+/*  By ignis_dtype, whose first is the default. */
+static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
+    IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16, IGNIS__NCCL_FLOAT32,     IGNIS__NCCL_FLOAT64,
+    IGNIS__NCCL_INT32,   IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8,    IGNIS__NCCL_FLOAT8_E4M3, IGNIS__NCCL_FLOAT8_E5M2};
+/*  By ignis_op. */
+static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX, IGNIS__NCCL_AVG};
+
+/*  ncclConfig_t as of NCCL 2.19; its version tells newer ones that fields of theirs are missing. */
+typedef struct ignis__nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cluster_size, least_blocks, most_blocks;
+    const char *net_name;
+    int split_share;
+} ignis__nccl_config;
+
+typedef enum ignis__comm_kind {
+    IGNIS__COMM_ALL_REDUCE = 1,
+    IGNIS__COMM_REDUCE,
+    IGNIS__COMM_BROADCAST,
+    IGNIS__COMM_ALL_GATHER,
+    IGNIS__COMM_REDUCE_SCATTER,
+    IGNIS__COMM_ALL_TO_ALL,
+    IGNIS__COMM_SEND,
+    IGNIS__COMM_RECV,
+    IGNIS__COMM_BARRIER,
+    IGNIS__COMM_KIND_COUNT
+} ignis__comm_kind;
+
+/*  One operation, once it is checked. A part is what a rank gives to or gets from each other one. */
+typedef struct ignis__comm_task {
+    ignis__comm_kind kind;
+    ignis__address in, out;
+    int64_t count; /* elements of a part */
+    ignis_dtype dtype;
+    ignis_op op;
+    int root; /* of a message the other rank */
+} ignis__comm_task;
+
+#define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
+
+/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
+typedef struct ignis__nccl_comm {
+    ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
+    void *comm;        /* null: aborted */
+    void *ending;      /* then: what the ender ends, null: there is no such thread */
+    bool aborts;       /* and how */
+    ignis__thread_handle ender;
+    uint64_t users; /* the ender is the second */
+    ignis__device *device;
+    int64_t patience_ns; /* how long a call may be in progress */
+    bool hosts;          /* some ranks are on other hosts */
+} ignis__nccl_comm;
+
+#define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
+
+/*  NCCL, and no older than its interface here. */
+static bool ignis__nccl_open(const char *call)
+{
+    const struct ignis__loaded *loaded = &ignis__libraries[IGNIS_LIBRARY_NCCL];
+    int release;
+    if (!ignis__library_load(call, IGNIS_LIBRARY_NCCL))
+        return false;
+    release = (int)loaded->release;
+    if (release >= IGNIS__NCCL_VERSION_LEAST)
+        return true;
+    return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call, "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed",
+                         loaded->path, release / 10000, release / 100 % 100, release % 100);
+}
+
+/*  Turns what NCCL answered into a failure of `call`. */
+IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
+{
+    const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
+    return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s", function,
+                               text ? text : "unknown error", error, detail && *detail ? ": " : "", detail ? detail : "");
+}
+
+/*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
+static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
+{
+    for (;;) {
+        int state = IGNIS__NCCL_ABORTED, error = IGNIS__NCCL_SUCCESS;
+        ignis__mutex_lock(&nccl->lock);
+        if (nccl->comm)
+            error = IGNIS__NCCL(ncclCommGetAsyncError, (nccl->comm, &state));
+        ignis__mutex_unlock(&nccl->lock);
+        if (error != IGNIS__NCCL_SUCCESS)
+            return error;
+        if (state != IGNIS__NCCL_IN_PROGRESS)
+            return state;
+        if (ignis__monotonic_ns() >= deadline_ns)
+            return IGNIS__NCCL_LATE;
+        ignis__sleep_us(20);
+    }
+}
+
+/*  The last that uses it frees it: not with the user's allocator, as that may be long after ignis_shutdown. */
+static void ignis__nccl_drop(ignis__nccl_comm *nccl)
+{
+    if (ignis__atomic_add(&nccl->users, (uint64_t)-1) == 0)
+        free(nccl);
+}
+
+static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
+{
+    ignis__nccl_comm *nccl = (ignis__nccl_comm *)data;
+    ignis__binding binding;
+    bool entered = ignis__device_enter_to_give("ignis_comm_destroy", nccl->device, &binding);
+    (void)(nccl->aborts ? IGNIS__NCCL(ncclCommAbort, (nccl->ending)) : IGNIS__NCCL(ncclCommDestroy, (nccl->ending)));
+    if (entered)
+        ignis__device_leave(&binding);
+    ignis__nccl_drop(nccl);
+    return 0;
+}
+
+/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph that has captured an operation,
+    ncclCommDestroy for the other ranks of the host to call it too. */
+static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
+{
+    bool alone = false;
+    ignis__mutex_lock(&nccl->lock);
+    if (nccl->comm) {
+        nccl->ending = nccl->comm;
+        nccl->comm = NULL;
+        nccl->aborts = aborts;
+        ignis__atomic_add(&nccl->users, 1);
+        alone = !ignis__thread_start(&nccl->ender, ignis__nccl_end, nccl);
+    }
+    ignis__mutex_unlock(&nccl->lock);
+    if (!alone)
+        return;
+    (void)ignis__nccl_end(nccl);
+    nccl->ending = NULL;
+}
+
+/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
+    for the other ranks. Any thread may call it. */
+static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
+
+/*  The failure of a call that did not end well; the communicator is of no use any more. */
+IGNIS__COLD static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
+{
+    if (error == IGNIS__NCCL_ABORTED)
+        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
+    else if (error == IGNIS__NCCL_LATE)
+        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come", function,
+                    (long long)(nccl->patience_ns / 1000000));
+    else
+        ignis__nccl_fail(call, nccl->comm, function, error);
+    ignis__nccl_abort(nccl);
+    return false;
+}
+
+/*  Keeps the library that Ignis is inside of, if any, from being unloaded: a thread is in it for which nobody can wait. */
+IGNIS__COLD static void ignis__library_stay(void)
+{
+#ifdef _WIN32
+    HMODULE module;
+    (void)GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN,
+                             (LPCWSTR)(const void *)&ignis__local_slots, &module);
+#else
+    struct {
+        const char *file;
+        void *base;
+        const char *symbol;
+        void *address;
+    } found = IGNIS__ZERO; /* a Dl_info */
+    int (*find)(const void *address, void *info);
+    void *program = dlopen(NULL, RTLD_LAZY), *symbol = program ? dlsym(program, "dladdr") : NULL; /* dlfcn.h hides it from strict C */
+    memcpy(&find, &symbol, sizeof find);
+    if (symbol && find(&ignis__fds, &found) && found.file)
+        (void)dlopen(found.file, RTLD_LAZY);
+    if (program)
+        dlclose(program);
+#endif
+}
+
+/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort does it, and waits for nobody; with
+    other hosts it could cut off what is still on its way to them. Whoever does not come in time is left to the ender. */
+static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
+{
+    ignis__binding binding;
+    int64_t deadline;
+    bool finalized = false;
+    int error;
+    if (!nccl)
+        return;
+    if (nccl->comm && ignis__device_enter_to_give(call, nccl->device, &binding)) {
+        error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
+        if (error == IGNIS__NCCL_IN_PROGRESS)
+            error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+        finalized = error == IGNIS__NCCL_SUCCESS;
+        ignis__device_leave(&binding);
+    }
+    ignis__nccl_end_begin(nccl, !(finalized && nccl->hosts));
+    deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
+    while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
+        ignis__sleep_us(20);
+    if (nccl->ending && ignis__atomic_load(&nccl->users) > 1) {
+        ignis__library_stay();
+        ignis__thread_detach(nccl->ender);
+    } else if (nccl->ending) {
+        ignis__thread_join(nccl->ender);
+    }
+    ignis__nccl_drop(nccl);
+}
+
+/*  What one rank makes and all give to ignis__nccl_begin. */
+static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
+{
+    int error;
+    memset(id, 0, sizeof *id);
+    if (!ignis__nccl_open(call))
+        return false;
+    error = IGNIS__NCCL(ncclGetUniqueId, (id));
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail(call, NULL, "ncclGetUniqueId", error) == IGNIS_OK;
+}
+
+/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks begins with all, then waits.
+    patience_ns is for this and for every later call. Null on failure. */
+static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank, int size,
+                                           int64_t patience_ns)
+{
+    ignis__nccl_config config;
+    ignis__nccl_comm *nccl;
+    ignis__binding binding;
+    int error;
+    if (!ignis__nccl_open(call))
+        return NULL;
+    nccl = (ignis__nccl_comm *)calloc(1, sizeof *nccl);
+    if (!nccl) {
+        ignis__fail_host_memory(call, sizeof *nccl);
+        return NULL;
+    }
+    if (!ignis__device_enter(call, device, &binding)) {
+        free(nccl);
+        return NULL;
+    }
+    memset(&config, 0, sizeof config);
+    config.size = sizeof config;
+    config.magic = 0xCAFEBEEFu;
+    config.version = IGNIS__NCCL_VERSION_LEAST;
+    config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN; /* NCCL decides */
+    ignis__mutex_init(&nccl->lock);
+    nccl->users = 1;
+    nccl->device = device;
+    nccl->patience_ns = patience_ns;
+    error = IGNIS__NCCL(ncclCommInitRankConfig, (&nccl->comm, size, *id, rank, &config));
+    ignis__device_leave(&binding);
+    if (error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_IN_PROGRESS)
+        return nccl;
+    (void)ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+    ignis__nccl_leave(call, nccl);
+    return NULL;
+}
+
+/*  Waits until all ranks are there. On failure the communicator is aborted, and still to be left. */
+static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+}
+
+/*  Keeps the first failure; without one, whether something is still under way. */
+static void ignis__nccl_note(int *first, int error)
+{
+    if (*first == IGNIS__NCCL_SUCCESS || (*first == IGNIS__NCCL_IN_PROGRESS && error != IGNIS__NCCL_SUCCESS))
+        *first = error;
+}
+
+/*  Hands one operation to NCCL. Returns the first failure. */
+static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size, void *stream)
+{
+    const char *from = (const char *)(uintptr_t)task->in;
+    char *to = (char *)(uintptr_t)task->out;
+    size_t number = (size_t)task->count, bytes = number * (size_t)ignis__dtypes[task->dtype].size;
+    int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root, error = IGNIS__NCCL_SUCCESS, peer;
+    switch (task->kind) {
+    case IGNIS__COMM_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
+    case IGNIS__COMM_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
+    case IGNIS__COMM_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
+    case IGNIS__COMM_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
+    case IGNIS__COMM_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
+    default:
+        for (peer = 0; peer < size; peer++) {
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
+        }
+        return error;
+    }
+}
+
+/*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where one alone could wait for the other for
+    ever. The device is entered. Failure breaks the communicator. */
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count, int size, void *stream)
+{
+    static const char *const names[IGNIS__COMM_BARRIER] = {
+        "",         "ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter", "ncclSend and ncclRecv",
+        "ncclSend", "ncclRecv"};
+    const bool grouped = count > 1 || tasks[0].kind == IGNIS__COMM_ALL_TO_ALL;
+    int error = IGNIS__NCCL_SUCCESS, i;
+    void *comm;
+    ignis__mutex_lock(&nccl->lock); /* over the whole group: nobody aborts what it has begun with */
+    comm = nccl->comm;
+    if (!comm) {
+        ignis__mutex_unlock(&nccl->lock);
+        return ignis__refuse(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator has failed before, or was aborted");
+    }
+    if (grouped)
+        (void)IGNIS__NCCL(ncclGroupStart, ());
+    for (i = 0; i < count; i++)
+        ignis__nccl_note(&error, ignis__nccl_queue(comm, &tasks[i], size, stream));
+    if (grouped)
+        ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
+    ignis__mutex_unlock(&nccl->lock);
+    if (error == IGNIS__NCCL_IN_PROGRESS)
+        error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
+}
+
+/*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
+static int ignis__nccl_error(ignis__nccl_comm *nccl)
+{
+    int error = ignis__nccl_wait(nccl, 0);
+    return error == IGNIS__NCCL_LATE || error == IGNIS__NCCL_ABORTED ? IGNIS__NCCL_SUCCESS : error;
+}
+

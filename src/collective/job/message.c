@@ -1,0 +1,374 @@
+/* --- messages and what is known of each rank -------------------------------------------------------------------------- */
+
+enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that nobody has asked for yet */
+
+/*  In front of what a message of the job says. */
+typedef struct ignis__job_header {
+    int32_t from, to;
+    uint64_t key;
+} ignis__job_header;
+
+typedef struct ignis__job_message {
+    struct ignis__job_message *next;
+    uint64_t key;
+    size_t size;
+    int fd;
+    unsigned char data[IGNIS__JOB_DATA];
+} ignis__job_message;
+
+typedef struct ignis__job_link {
+    ignis__wire *wire; /* null: this rank itself, or one that is reached through rank 0 */
+    bool ended;        /* nothing more will come */
+    ignis__job_state state;
+    ignis__job_message *first;
+    int queued;
+} ignis__job_link;
+
+struct ignis__job {
+    uint64_t users; /* communicators */
+    uint64_t key;   /* of the job, from rank 0 */
+    int rank, size;
+    int64_t timeout_ns;
+    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
+    ignis__job_rank *ranks;
+    ignis__job_link *links; /* null for one rank alone */
+    ignis__lookout lookout; /* of the watcher */
+    ignis__mutex lock;      /* for all that follows, and the links */
+    ignis__condition changed;
+    bool looks, ready; /* lookout and changed are made */
+    bool watched, ending;
+    ignis__thread_handle watcher;
+    ignis__job_watch *watches;
+};
+
+/*  The wire that leads to a rank. */
+static ignis__wire *ignis__job_route(ignis__job *job, int to) { return job->links[job->links[to].wire ? to : 0].wire; }
+
+/*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
+static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size, int fd,
+                               int64_t deadline, bool *late)
+{
+    unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
+    ignis__wire *wire = ignis__job_route(job, to);
+    ignis__job_header header;
+    ignis__trouble trouble;
+    const ignis__until until = ignis__until_at(deadline);
+    bool ok;
+    *late = false;
+    header.from = from;
+    header.to = to;
+    header.key = key;
+    memcpy(bytes, &header, sizeof header);
+    if (size)
+        memcpy(bytes + sizeof header, data, size);
+    if (!wire || (fd >= 0 && !wire->kind->descriptors))
+        return false;
+    ignis__mutex_lock(&wire->send_lock);
+    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0, &until);
+    *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    if (!ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
+        ignis__note(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to, trouble.why);
+    ignis__mutex_unlock(&wire->send_lock);
+    if (ignis__atomic_load(&wire->unsent))
+        ignis__lookout_ring(&job->lookout); /* the watcher sends the rest */
+    return ok;
+}
+
+/*  Says something short that nobody answers. Who does not hear it has other troubles. */
+static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size)
+{
+    bool late;
+    return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
+}
+
+static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+{
+    int i;
+    for (i = 0; job->links && i < count; i++)
+        if (member[i] != job->rank)
+            (void)ignis__job_send(job, member[i], kind, key, NULL, 0);
+}
+
+/*  With the job locked: tells the communicators that a rank takes part in, or the one of a key. */
+static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank, uint64_t key)
+{
+    ignis__job_watch *watch;
+    int i;
+    for (watch = job->watches; watch; watch = watch->next) {
+        for (i = 0; i < watch->count; i++) {
+            if (watch->member[i] != rank || (key && key != watch->key))
+                continue;
+            watch->gone[i] |= event == IGNIS__JOB_LEFT;
+            watch->notify(watch->owner, event, i);
+        }
+    }
+    ignis__condition_wake(&job->changed);
+}
+
+/*  With the job locked: a rank is dead. Rank 0 tells those who are not connected to it. */
+static void ignis__job_rank_died(ignis__job *job, int rank)
+{
+    int32_t number = rank;
+    int i;
+    if (rank == job->rank || job->links[rank].state != IGNIS__JOB_ALIVE)
+        return;
+    job->links[rank].state = IGNIS__JOB_DEAD;
+    ignis__job_notify(job, IGNIS__JOB_DIED, rank, 0);
+    for (i = 1; i < job->size && job->rank == 0; i++)
+        if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
+            (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
+    for (i = 1; i < job->size && rank == 0; i++)
+        if (!job->links[i].wire)
+            ignis__job_rank_died(job, i);
+}
+
+/*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
+static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
+{
+    ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
+    ignis__job_link *from = &job->links[header->from];
+    bool ok;
+    if (!message)
+        return false;
+    message->key = header->key;
+    message->size = size;
+    message->fd = wire->inbox_fd_count ? wire->inbox_fds[0] : -1;
+    wire->inbox_fd_count = 0; /* it is the message's now */
+    memcpy(message->data, data, size);
+    ignis__mutex_lock(&job->lock);
+    for (last = &from->first; *last; last = &(*last)->next)
+        ;
+    *last = message;
+    ok = ++from->queued <= IGNIS__JOB_QUEUED;
+    ignis__condition_wake(&job->changed);
+    ignis__mutex_unlock(&job->lock);
+    return ok;
+}
+
+/*  What the message in the inbox does. False: it breaks the protocol, and so does its sender. */
+static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
+{
+    const ignis__head head = ignis__head_of(wire);
+    const unsigned char *data = wire->inbox + sizeof head + sizeof(ignis__job_header);
+    const size_t size = head.size - sizeof(ignis__job_header);
+    const int kind = (int)head.type - (int)IGNIS__HEAD_JOB;
+    ignis__job_header header;
+    int32_t number = 0;
+    bool ok, late;
+    if (head.size < sizeof header || size > IGNIS__JOB_DATA || head.fd_count > 1)
+        return false;
+    memcpy(&header, wire->inbox + sizeof head, sizeof header);
+    if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 || header.to >= job->size ||
+        (header.from != through && (through != 0 || job->links[header.from].wire)))
+        return false;
+    if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
+        if (job->rank != 0 || !job->links[header.to].wire)
+            return false;
+        (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)kind, header.key, data, size, -1,
+                                 ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
+        return true;
+    }
+    if (kind == IGNIS__JOB_RECORD)
+        return ignis__job_queue(job, &header, wire, data, size);
+    ignis__mutex_lock(&job->lock);
+    ok = true;
+    switch (kind) {
+    case IGNIS__JOB_LEAVE: ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, header.key); break;
+    case IGNIS__JOB_ABORT: ignis__job_notify(job, IGNIS__JOB_ABORTED, header.from, header.key); break;
+    case IGNIS__JOB_BYE:
+        if (job->links[header.from].state == IGNIS__JOB_ALIVE) {
+            job->links[header.from].state = IGNIS__JOB_GONE;
+            ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, 0);
+        }
+        break;
+    case IGNIS__JOB_LOST:
+        ok = header.from == 0 && size == sizeof number;
+        if (ok)
+            memcpy(&number, data, sizeof number);
+        ok = ok && number > 0 && number < job->size;
+        if (ok)
+            ignis__job_rank_died(job, number);
+        break;
+    default: ok = false;
+    }
+    ignis__mutex_unlock(&job->lock);
+    return ok;
+}
+
+/*  Reads what has come from a rank, and sends it what was left. Any thread may. */
+static void ignis__job_read(ignis__job *job, int rank)
+{
+    ignis__wire *wire = job->links[rank].wire;
+    ignis__trouble trouble;
+    bool valid = true;
+    ignis__mutex_lock(&wire->receive_lock);
+    if (!job->links[rank].ended) { /* which changes with both locks taken */
+        ignis__wire_push(wire);
+        while (valid && ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
+            valid = ignis__job_deliver(job, rank, wire);
+            ignis__inbox_next(wire);
+        }
+        if (!valid || trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* nothing more will come */
+            ignis__mutex_lock(&job->lock);
+            job->links[rank].ended = true;
+            ignis__job_rank_died(job, rank);
+            ignis__mutex_unlock(&job->lock);
+        }
+    }
+    ignis__mutex_unlock(&wire->receive_lock);
+}
+
+/*  Reads what has come from other ranks up to now, though the watcher has not got to it. */
+static void ignis__job_catch_up(ignis__job *job)
+{
+    int i;
+    for (i = 0; job->links && i < job->size; i++)
+        if (job->links[i].wire)
+            ignis__job_read(job, i);
+}
+
+static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
+{
+    ignis__job *job = (ignis__job *)pointer;
+    ignis__lookout *lookout = &job->lookout;
+    int64_t ticked = 0;
+    for (;;) {
+        int i;
+        bool ending, ticking = false;
+        ignis__job_watch *watch;
+        ignis__mutex_lock(&job->lock);
+        for (i = 0; i < job->size; i++)
+            lookout->wire[i] = job->links[i].ended ? NULL : job->links[i].wire;
+        ending = job->ending;
+        for (watch = job->watches; watch; watch = watch->next)
+            ticking |= watch->ticks;
+        if (ticking && ignis__monotonic_ns() - ticked >= (int64_t)IGNIS__JOB_TICK_MS * 1000000) {
+            for (watch = job->watches; watch; watch = watch->next)
+                if (watch->ticks)
+                    watch->notify(watch->owner, IGNIS__JOB_TICK, -1);
+            ticked = ignis__monotonic_ns();
+        }
+        ignis__mutex_unlock(&job->lock);
+        if (ending)
+            return 0;
+        ignis__lookout_wait(lookout, ticking ? IGNIS__JOB_TICK_MS : -1);
+        for (i = 0; i < job->size; i++) {
+            const ignis__wire *wire = lookout->wire[i];
+            if (wire && (lookout->stirs[i] || ignis__atomic_load(&wire->unsent)))
+                ignis__job_read(job, i);
+        }
+    }
+}
+
+/*  Takes a job apart, in whatever state it is. */
+IGNIS__COLD static void ignis__job_end(ignis__job *job)
+{
+    int i;
+    if (job->watched) {
+        for (i = 0; i < job->size; i++)
+            if (i != job->rank)
+                (void)ignis__job_send(job, i, IGNIS__JOB_BYE, 0, NULL, 0);
+        ignis__mutex_lock(&job->lock);
+        job->ending = true;
+        ignis__mutex_unlock(&job->lock);
+        ignis__lookout_ring(&job->lookout);
+        ignis__thread_join(job->watcher);
+    }
+    for (i = 0; job->links && i < job->size; i++) {
+        while (job->links[i].first) {
+            ignis__job_message *message = job->links[i].first;
+            job->links[i].first = message->next;
+            ignis__fd_drop(&message->fd);
+            ignis__free(message);
+        }
+        ignis__wire_free(job->links[i].wire);
+    }
+    if (job->looks)
+        ignis__lookout_close(&job->lookout);
+    if (job->ready)
+        ignis__condition_end(&job->changed);
+    ignis__free(job->links);
+    ignis__free(job->lookout.wire);
+    ignis__free(job->lookout.stirs);
+    ignis__free(job->ranks);
+    ignis__free(job);
+}
+
+/*  From here on, `watch` is told of its members. */
+static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
+{
+    int i;
+    if (!job->links)
+        return;
+    ignis__mutex_lock(&job->lock);
+    watch->next = job->watches;
+    job->watches = watch;
+    for (i = 0; i < watch->count; i++)
+        if (job->links[watch->member[i]].state == IGNIS__JOB_DEAD)
+            watch->notify(watch->owner, IGNIS__JOB_DIED, i);
+    ignis__mutex_unlock(&job->lock);
+}
+
+/*  From here on, `watch` is told that time passes. */
+static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
+{
+    if (!job->links)
+        return;
+    ignis__mutex_lock(&job->lock);
+    watch->ticks = true;
+    ignis__mutex_unlock(&job->lock);
+    ignis__lookout_ring(&job->lookout);
+}
+
+/*  Afterwards `watch` is not used any more, and what was sent to its key is forgotten. */
+static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
+{
+    ignis__job_watch **at;
+    int i;
+    if (!job->links)
+        return;
+    ignis__mutex_lock(&job->lock);
+    for (at = &job->watches; *at && *at != watch; at = &(*at)->next)
+        ;
+    if (*at)
+        *at = watch->next;
+    for (i = 0; i < job->size; i++) {
+        ignis__job_message **message = &job->links[i].first;
+        while (*message) {
+            ignis__job_message *old = *message;
+            if (old->key != watch->key) {
+                message = &old->next;
+                continue;
+            }
+            *message = old->next;
+            job->links[i].queued--;
+            ignis__fd_drop(&old->fd);
+            ignis__free(old);
+        }
+    }
+    ignis__mutex_unlock(&job->lock);
+}
+
+/*  With the job locked: how a rank is, as far as a communicator is concerned (null: none). */
+static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
+{
+    int i;
+    if (job->links[rank].state == IGNIS__JOB_ALIVE)
+        for (i = 0; watch && i < watch->count; i++)
+            if (watch->member[i] == rank && watch->gone[i])
+                return IGNIS__JOB_GONE;
+    return job->links[rank].state;
+}
+
+/*  Whether a rank has died, or left a communicator. */
+static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
+{
+    bool absent;
+    if (!job->links)
+        return false;
+    ignis__mutex_lock(&job->lock);
+    absent = ignis__job_state_in(job, watch, rank) != IGNIS__JOB_ALIVE;
+    ignis__mutex_unlock(&job->lock);
+    return absent;
+}
+

@@ -1,0 +1,418 @@
+/* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
+
+/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take part. */
+typedef struct ignis__answer {
+    int32_t refused; /* a diagnostic, or 0 */
+    int32_t unused;
+    uint64_t key;
+    unsigned char secret[IGNIS__SECRET];
+    char why[256];
+} ignis__answer;
+
+/*  The claim of a rank to another one of its host. */
+typedef struct ignis__mesh_claim {
+    int32_t from, to;
+} ignis__mesh_claim;
+
+/*  A rendezvous, as one rank sees it. */
+typedef struct ignis__rendezvous {
+    const char *call;
+    ignis__job *job;
+    const ignis__place *place;
+    int64_t deadline;
+    ignis__wire **wires;               /* on rank 0: to each rank; on others: to rank 0 at 0 */
+    ignis__address_of address;         /* where rank 0 is */
+    ignis__listener *listener, *local; /* of rank 0, for all; and for the ranks of this host */
+    int came;
+    int failed; /* a rank that says that it has failed, -1: none */
+} ignis__rendezvous;
+
+static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
+                                   int64_t deadline)
+{
+    const ignis__until until = ignis__until_at(deadline);
+    return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
+}
+
+static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size,
+                                      int64_t deadline)
+{
+    const ignis__until until = ignis__until_at(deadline);
+    if (!ignis__wire_fetch(trouble, wire, &until))
+        return false;
+    if (ignis__head_of(wire).type != (int)IGNIS__HEAD_JOB + (int)kind || ignis__head_of(wire).size != size)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
+    memcpy(data, wire->inbox + sizeof(ignis__head), size);
+    ignis__inbox_next(wire);
+    return true;
+}
+
+/*  What one rank says of itself, with all texts ended. */
+static void ignis__job_rank_clean(ignis__job_rank *rank)
+{
+    rank->path[sizeof rank->path - 1] = 0;
+    rank->pci[sizeof rank->pci - 1] = 0;
+    rank->failed[sizeof rank->failed - 1] = 0;
+}
+
+/*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
+static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__trouble *trouble, ignis__wire *wire)
+{
+    ignis__job *job = rendezvous->job;
+    ignis__job_rank rank;
+    const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
+    if (!ignis__claim_read(trouble, wire, &rank, sizeof rank))
+        return false;
+    ignis__job_rank_clean(&rank);
+    if (rank.size != job->size)
+        return ignis__trouble_set(trouble, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
+    if (rank.rank < 1 || rank.rank >= job->size)
+        return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
+                                  rank.rank == 0 ? "that is who it speaks to" : "there is none");
+    if (rendezvous->wires[rank.rank])
+        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank, (int)job->ranks[rank.rank].pid);
+    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_HANDSHAKE))
+        return false;
+    if (*rank.failed)
+        rendezvous->failed = rank.rank;
+    job->ranks[rank.rank] = rank;
+    rendezvous->wires[rank.rank] = wire;
+    rendezvous->came++;
+    return true;
+}
+
+/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before the answer. */
+static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
+{
+    ignis__job *job = rendezvous->job;
+    int i;
+    for (i = 0; i < job->size; i++)
+        job->lookout.wire[i] = rendezvous->wires[i];
+    ignis__lookout_wait(&job->lookout, 0);
+    for (i = 0; i < job->size; i++)
+        if (job->lookout.stirs[i]) {
+            ignis__wire_free(rendezvous->wires[i]);
+            rendezvous->wires[i] = NULL;
+            rendezvous->came--;
+        }
+}
+
+/*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
+static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char *out, size_t size)
+{
+    ignis__text text;
+    int i;
+    ignis__text_begin(&text, out, size);
+    for (i = 1; i < rendezvous->job->size; i++)
+        if (!rendezvous->wires[i])
+            ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
+}
+
+/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
+static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *why, size_t size)
+{
+    static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
+    const ignis__job_rank *ranks = rendezvous->job->ranks;
+    int i, k;
+    for (i = 0; i < rendezvous->job->size; i++) {
+        if (ranks[i].transport != ranks[0].transport) {
+            snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
+                     transports[ranks[i].transport & 3]);
+            return false;
+        }
+        for (k = 0; k < i; k++)
+            if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
+                ranks[0].transport != IGNIS_COMM_STAGED) {
+                snprintf(
+                    why, size,
+                    "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or desc.device choose it), unless "
+                    "all ask for IGNIS_COMM_STAGED",
+                    k, i, ranks[i].pci);
+                return false;
+            }
+    }
+    return true;
+}
+
+/*  The secret of the rendezvous; null: it lies in the private folder. */
+static const unsigned char *ignis__place_secret(const ignis__place *place) { return place->has_secret ? place->secret : NULL; }
+
+/*  On rank 0: waits for all, and tells them the table, or why there is none. */
+static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
+{
+    ignis__job *job = rendezvous->job;
+    const char *name_path = *rendezvous->place->address ? NULL : rendezvous->address.name_path;
+    int64_t deadline = rendezvous->deadline + 1000 * IGNIS__MILLISECOND;
+    ignis__answer answer;
+    ignis__trouble trouble;
+    int i, k;
+    if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
+        return ignis__refuse(
+            IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
+            "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
+    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path, ignis__place_secret(rendezvous->place)))
+        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s", rendezvous->address.path,
+                             trouble.why);
+    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 && ignis__monotonic_ns() < rendezvous->deadline) {
+        ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
+        ignis__wire *wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->listener, &until);
+        if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
+        if (wire && !ignis__rendezvous_admit(rendezvous, &trouble, wire))
+            ignis__listener_refuse(rendezvous->call, rendezvous->listener, wire, true, trouble.why);
+        ignis__rendezvous_drop_lost(rendezvous);
+    }
+    ignis__listener_close(rendezvous->listener);
+    memset(&answer, 0, sizeof answer);
+    answer.key = job->key;
+    memcpy(answer.secret, job->secret, sizeof answer.secret);
+    if (rendezvous->failed >= 0) {
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", rendezvous->failed, job->ranks[rendezvous->failed].failed);
+        answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
+    } else if (rendezvous->came < job->size - 1) {
+        char missing[64];
+        ignis__rendezvous_missing(rendezvous, missing, sizeof missing);
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - rendezvous->came,
+                 job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9, missing,
+                 *rendezvous->place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
+        answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
+    } else if (!ignis__rendezvous_check(rendezvous, answer.why, sizeof answer.why)) {
+        answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
+    }
+    for (i = 1; i < job->size; i++) {
+        bool sent = rendezvous->wires[i] &&
+                    ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
+        for (k = 0; sent && !answer.refused && k < job->size; k++)
+            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
+    }
+    if (answer.refused && !*job->ranks[0].failed)
+        return ignis__refuse((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
+    return !answer.refused;
+}
+
+/*  On the others: finds rank 0, and gets the table. */
+static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
+{
+    ignis__job *job = rendezvous->job;
+    const ignis__place *place = rendezvous->place;
+    const ignis__until until = ignis__until_at(rendezvous->deadline);
+    ignis__trouble trouble;
+    ignis__answer answer;
+    int k;
+    rendezvous->wires[0] =
+        ignis__wire_connect(&trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
+                            ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
+    if (!rendezvous->wires[0]) {
+        if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
+                        (double)job->timeout_ns / 1e9, trouble.why, *place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
+        else
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank, trouble.why);
+        return false;
+    }
+    if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
+                                   rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
+        bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+        return ignis__refuse(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                             late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
+                                  : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
+                             rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
+    }
+    answer.why[sizeof answer.why - 1] = 0;
+    if (answer.refused) {
+        if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "%s", answer.why);
+        else if (!*job->ranks[job->rank].failed) /* else it knows why */
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s", rendezvous->address.path,
+                        job->rank, answer.why);
+        return false;
+    }
+    job->key = answer.key;
+    memcpy(job->secret, answer.secret, sizeof job->secret);
+    for (k = 0; k < job->size; k++) {
+        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
+                                       rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s", rendezvous->address.path,
+                                 trouble.why);
+        ignis__job_rank_clean(&job->ranks[k]);
+    }
+    return true;
+}
+
+/*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
+static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
+{
+    ignis__job *job = rendezvous->job;
+    const ignis__job_rank *ranks = job->ranks;
+    const ignis__until until = ignis__until_at(rendezvous->deadline);
+    ignis__mesh_claim claim;
+    ignis__trouble trouble;
+    ignis__wire *wire;
+    char path[IGNIS__PATH_MAX];
+    int i, expected = 0;
+    memcpy(rendezvous->local->secret, job->secret, sizeof job->secret);
+    for (i = 0; i < job->size; i++) {
+        if (i == job->rank || ranks[i].host != ranks[job->rank].host)
+            continue;
+        if (i > job->rank) {
+            expected++;
+            continue;
+        }
+        claim.from = job->rank;
+        claim.to = i;
+        ignis__local_path(ranks[i].path, path);
+        job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL, job->secret, &claim,
+                                                 sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
+        if (!job->links[i].wire)
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d does not reach rank %d of its host: %s", job->rank,
+                                 i, trouble.why);
+    }
+    while (expected > 0 && (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
+        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank && claim.from > job->rank &&
+            claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host && !job->links[claim.from].wire &&
+            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
+            job->links[claim.from].wire = wire;
+            expected--;
+        } else {
+            ignis__listener_refuse(rendezvous->call, rendezvous->local, wire, true, "it is no rank that is expected");
+        }
+    }
+    return expected == 0 || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                          "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
+}
+
+/*  The lists of a job of several ranks, and what its watcher needs. */
+static bool ignis__job_prepare(const char *call, ignis__job *job)
+{
+    ignis__mutex_init(&job->lock);
+    job->lookout.count = job->size;
+    job->lookout.wire = (ignis__wire **)ignis__alloc_for(call, sizeof *job->lookout.wire * (size_t)job->size);
+    job->lookout.stirs = job->lookout.wire ? (bool *)ignis__alloc_for(call, sizeof *job->lookout.stirs * (size_t)job->size) : NULL;
+    job->links = job->lookout.stirs ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
+    if (!job->links)
+        return false;
+    job->ready = ignis__condition_make(&job->changed);
+    job->looks = job->ready;
+    return job->ready ? ignis__lookout_open(call, &job->lookout)
+                      : ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
+}
+
+/*  Where the ranks meet, and a listener for those of this host. */
+static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
+{
+    const ignis__place *place = rendezvous->place;
+    ignis__job_rank *self = &rendezvous->job->ranks[rendezvous->job->rank];
+    const ignis__wire_kind *local = ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT];
+    char folder[IGNIS__PATH_MAX], path[IGNIS__PATH_MAX];
+    ignis__trouble trouble;
+    uint64_t random = 0;
+    snprintf(folder, sizeof folder, "%s", place->folder);
+    rendezvous->address.kind = *place->address ? IGNIS__WIRE_FAR : local;
+    if (!ignis__channel_paths(rendezvous->call, folder, place->name, &rendezvous->address))
+        return false;
+    if (*place->address)
+        ignis__local_path(place->address, rendezvous->address.path);
+    if (!ignis__random_bytes(&random, sizeof random))
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
+    if (!ignis__local_name(folder, self->rank, random, self->path, sizeof self->path))
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
+                             "the folder %.300s has too long a path for sockets: at most %d bytes go into it", folder,
+                             (int)sizeof self->path - 24);
+    ignis__local_path(self->path, path);
+    if ((rendezvous->listener = ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
+        (rendezvous->local = ignis__listener_new(rendezvous->call, local, path)) == NULL)
+        return false;
+    return ignis__listener_open(rendezvous->call, &trouble, rendezvous->local, NULL,
+                                rendezvous->job->secret) || /* the secret is going to be rank 0's */
+           ignis__trouble_report(rendezvous->call, &trouble) == IGNIS_OK;
+}
+
+static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
+{
+    ignis__job *job = rendezvous->job;
+    int i;
+    if (!ignis__rendezvous_listen(rendezvous) ||
+        !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) || !ignis__rendezvous_mesh(rendezvous))
+        return false;
+    for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
+        if (!job->links[i].wire && rendezvous->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
+            job->links[i].wire = rendezvous->wires[i];
+            rendezvous->wires[i] = NULL;
+        }
+    job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job); /* what others have said since waits for it */
+    return job->watched || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
+}
+
+/*  Meets the other ranks of a job of several. */
+static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
+{
+    ignis__rendezvous rendezvous;
+    bool ok;
+    int i;
+    memset(&rendezvous, 0, sizeof rendezvous);
+    rendezvous.call = call;
+    rendezvous.job = job;
+    rendezvous.place = place;
+    rendezvous.deadline = ignis__monotonic_ns() + job->timeout_ns;
+    rendezvous.failed = -1;
+    if (*job->ranks[job->rank].failed) { /* it only comes to say so, to those who are there */
+        int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
+        rendezvous.deadline = soon < rendezvous.deadline ? soon : rendezvous.deadline;
+        rendezvous.failed = job->rank == 0 ? 0 : -1;
+    }
+    rendezvous.wires = (ignis__wire **)ignis__alloc_for(call, sizeof *rendezvous.wires * (size_t)job->size);
+    ok = rendezvous.wires && ignis__job_prepare(call, job) && ignis__rendezvous_run(&rendezvous);
+    for (i = 0; rendezvous.wires && i < job->size; i++)
+        ignis__wire_free(rendezvous.wires[i]);
+    ignis__listener_free(rendezvous.listener);
+    ignis__listener_free(rendezvous.local);
+    ignis__free(rendezvous.wires);
+    return ok;
+}
+
+/*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
+IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+{
+    ignis__job *job = (ignis__job *)ignis__alloc_for(call, sizeof *job);
+    bool ok;
+    if (!job)
+        return NULL;
+    job->rank = place->rank;
+    job->size = place->size;
+    job->users = 1;
+    job->timeout_ns = timeout_ns;
+    job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
+    ok = job->ranks && ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
+                        ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+    if (ok) {
+        job->ranks[job->rank] = *self;
+        ok = job->size == 1 || ignis__job_connect(call, job, place);
+    }
+    if (ok)
+        return job;
+    ignis__job_end(job);
+    return NULL;
+}
+
+static void ignis__job_hold(ignis__job *job) { ignis__atomic_add(&job->users, 1); }
+
+static void ignis__job_drop(ignis__job *job)
+{
+    if (job && ignis__atomic_add(&job->users, (uint64_t)-1) == 0)
+        ignis__job_end(job);
+}
+
+/*  Always false, to be returned. */
+IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
+{
+    static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split", "ignis_comm_shrink"};
+    const ignis__joint_failure *failure = &joint->failure;
+    if (failure->reason == IGNIS__JOINT_LOST)
+        return ignis__refuse(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
+    if (failure->reason == IGNIS__JOINT_LATE)
+        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
+    if (failure->theirs >> 28 == joint->print >> 28)
+        return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
+    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
+}
+

@@ -1,0 +1,247 @@
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
+
+/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A process that only stands still is
+    not: its system answers for it. */
+#ifndef IGNIS__JOB_SILENCE_S
+#define IGNIS__JOB_SILENCE_S 15
+#endif
+
+static void ignis__tcp_tune(int fd)
+{
+    static const int options[][3] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+#ifdef TCP_USER_TIMEOUT
+        {IPPROTO_TCP, TCP_KEEPIDLE, (IGNIS__JOB_SILENCE_S + 2) / 3},
+        {IPPROTO_TCP, TCP_KEEPINTVL, (IGNIS__JOB_SILENCE_S + 5) / 6},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, IGNIS__JOB_SILENCE_S * 1000},
+#endif
+    };
+    int i;
+    for (i = 0; i < IGNIS__COUNT(options); i++)
+        (void)setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof options[i][2]);
+}
+
+/*  A socket of one address that listens, or is connected; -1 with errno. */
+static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
+{
+    const ignis__until until = ignis__until_in(1000 * IGNIS__MILLISECOND);
+    ignis__trouble late;
+    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)), one = 1, error = 0;
+    socklen_t size = sizeof error;
+    if (fd < 0)
+        return -1;
+    if (to_listen) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+        if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, 4096) != 0)
+            error = errno;
+    } else if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
+        error = errno;
+        if (error == EINPROGRESS && !ignis__fd_wait(&late, fd, POLLOUT, &until, ""))
+            error = ETIMEDOUT;
+        else if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+            error = errno;
+    }
+    ignis__tcp_tune(fd);
+    if (!error)
+        return fd;
+    ignis__file_drop(&fd);
+    errno = error;
+    return -1;
+}
+
+/*  Of "host:port", or of the attempt-th host of "host,host:port". */
+static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attempt, bool to_listen)
+{
+    struct addrinfo hints, *all = NULL, *at;
+    char text[IGNIS__PATH_MAX], *host = text, *port, *comma;
+    int fd = -1, error, hosts = 1, anywhere = 0;
+    snprintf(text, sizeof text, "%s", path);
+    port = strrchr(text, ':');
+    if (!port) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
+        return -1;
+    }
+    *port++ = 0;
+    for (comma = text; (comma = strchr(comma, ',')) != NULL; comma++)
+        hosts++;
+    for (attempt %= hosts; attempt > 0; attempt--)
+        host = strchr(host, ',') + 1;
+    host[strcspn(host, ",")] = 0;
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    error = getaddrinfo(host, port, &hints, &all);
+    if (error) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%.100s: %s", host, gai_strerror(error));
+        return -1;
+    }
+    for (at = all; at && fd < 0; at = at->ai_next) {
+        fd = ignis__tcp_try(at, to_listen);
+        anywhere |= fd < 0 && errno == EADDRNOTAVAIL;
+        if (fd < 0)
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s%s", strerror(errno),
+                               errno == EADDRINUSE ? "; choose another port with IGNIS_COMM_PORT, on all ranks" : "");
+    }
+    freeaddrinfo(all);
+    if (fd >= 0 || !to_listen || !anywhere)
+        return fd;
+    snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1); /* the name is that of a router: all addresses of this host */
+    return ignis__tcp_open(trouble, text, 0, true);
+}
+
+static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__listener *listener)
+{
+    listener->file = ignis__tcp_open(trouble, listener->path, 0, true);
+    return listener->file >= 0;
+}
+
+static bool ignis__tcp_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
+{
+    if (!ignis__socket_accept(trouble, listener, fresh))
+        return false;
+    ignis__tcp_tune(fresh->in);
+    return true;
+}
+
+static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    *again = true;
+    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, wire->attempt, false);
+    return wire->in >= 0;
+}
+
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_tcp = {
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, false, ignis__tcp_listen, ignis__tcp_accept, NULL, ignis__tcp_connect, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL, NULL, NULL};
+/* clang-format on */
+
+#define IGNIS__WIRE_FAR (&ignis__wire_tcp)
+#define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
+
+/*  Processes that are in the same ones can share memory. */
+static uint64_t ignis__host_namespaces(uint64_t hash)
+{
+    static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
+    char text[256];
+    ssize_t got;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(spaces); i++) {
+        got = readlink(spaces[i], text, sizeof text);
+        if (got > 0)
+            hash = ignis__hash(hash, text, (size_t)got);
+    }
+    return hash;
+}
+
+static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
+{
+    int i;
+    bool ok;
+    lookout->bell[0] = lookout->bell[1] = -1;
+    lookout->polls = (struct pollfd *)ignis__alloc_for(call, sizeof *lookout->polls * ((size_t)lookout->count + 1));
+    if (!lookout->polls)
+        return false;
+    ok = pipe(lookout->bell) == 0;
+    for (i = 0; ok && i < 2; i++)
+        ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
+    return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
+}
+static void ignis__lookout_close(ignis__lookout *lookout)
+{
+    int i;
+    for (i = 0; i < 2; i++)
+        ignis__fd_drop(&lookout->bell[i]);
+    ignis__free(lookout->polls);
+}
+static void ignis__lookout_ring(const ignis__lookout *lookout) { (void)!write(lookout->bell[1], "", 1); }
+
+/*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or below 0. */
+static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
+{
+    struct pollfd *polls = lookout->polls;
+    char bytes[16];
+    int i, ready;
+    for (i = 0; i <= lookout->count; i++) {
+        const ignis__wire *wire = i < lookout->count ? lookout->wire[i] : NULL;
+        polls[i].fd = i == lookout->count ? lookout->bell[0] : wire ? wire->in : -1;
+        polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
+        if (wire && ignis__atomic_load(&wire->unsent))
+            polls[i].events |= POLLOUT;
+        polls[i].revents = 0;
+    }
+    ready = poll(polls, (nfds_t)lookout->count + 1, ms);
+    for (i = 0; i < lookout->count; i++)
+        lookout->stirs[i] = ready > 0 && (polls[i].revents & ~POLLOUT) != 0;
+    if (ready > 0 && polls[lookout->count].revents)
+        (void)!read(lookout->bell[0], bytes, sizeof bytes);
+}
+
+/*  Starts a thread on which no signal handler of the program shall run. */
+static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
+{
+    sigset_t all, before;
+    bool ok;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    ok = ignis__thread_start(thread, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
+}
+
+/*  Where a rank waits for those of its host; the random part keeps two jobs of a user apart. */
+static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
+{
+    return snprintf(out, size, "%s/rank%d-%08lx", folder, rank, (unsigned long)(random & 0xFFFFFFFFu)) < (int)size;
+}
+static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX]) { snprintf(path, IGNIS__PATH_MAX, "%s", name); }
+
+/*  Writes the addresses of this host of a family as "a,b,", as far as there is room. */
+static void ignis__id_addresses(ignis__id *id, int family)
+{
+    struct ifaddrs *all = NULL, *at;
+    if (getifaddrs(&all) != 0)
+        return;
+    for (at = all; at; at = at->ifa_next) {
+        char text[80];
+        size_t length = strlen(id->address);
+        if (at->ifa_addr && at->ifa_addr->sa_family == family &&
+            getnameinfo(at->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6), text, sizeof text, NULL,
+                        0, NI_NUMERICHOST) == 0 &&
+            strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0 && strncmp(text, "fe80:", 5) != 0 &&
+            length + strlen(text) + 17 < sizeof id->address)
+            snprintf(id->address + length, sizeof id->address - length, "%s,", text);
+    }
+    freeifaddrs(all);
+}
+
+/*  A socket where rank 0 is going to listen, at a port that the system chooses, and the addresses of this host. */
+static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
+{
+    struct sockaddr_storage bound;
+    struct addrinfo any;
+    socklen_t size = sizeof bound;
+    memset(&bound, 0, sizeof bound); /* any address, any port: all zero */
+    memset(&any, 0, sizeof any);
+    ignis__id_addresses(id, AF_INET);
+    if (!*id->address)
+        ignis__id_addresses(id, AF_INET6);
+    any.ai_family = strchr(id->address, ':') ? AF_INET6 : AF_INET;
+    any.ai_socktype = SOCK_STREAM;
+    any.ai_addr = (struct sockaddr *)(void *)&bound;
+    any.ai_addrlen = any.ai_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    bound.ss_family = (sa_family_t)any.ai_family;
+    *listener = ignis__tcp_try(&any, true);
+    if (*listener < 0 || getsockname(*listener, any.ai_addr, &size) != 0)
+        return false;
+    snprintf(id->address + strlen(id->address), sizeof id->address - strlen(id->address),
+             "%s:%d", /* the port is where both kinds have it */
+             any.ai_family == AF_INET ? "127.0.0.1" : "::1", ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
+    return true;
+}
+

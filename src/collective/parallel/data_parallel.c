@@ -1,0 +1,499 @@
+/* ===============================================================================================================
+   >>parallel - data-parallel training.
+   =============================================================================================================== */
+
+#ifndef IGNIS_NO_TENSORS
+
+/*  Gradients that travel together; their arrays are views of one memory. */
+typedef struct ignis__bucket {
+    ignis__grad_group group; /* first */
+    struct ignis__parallel_state *parallel;
+    ignis__array *memory; /* claimed */
+    bool ready;           /* in the backward that has the state's walk */
+} ignis__bucket;
+
+typedef struct ignis__parallel_state {
+    ignis__slot slot; /* first; its lock guards no_sync and walk */
+    ignis_comm comm;
+    ignis__device *device;
+    void *stream; /* of the all-reduces, so that backward goes on beside them */
+    uint64_t stream_serial;
+    ignis__tensor **parameters; /* held */
+    ignis__array **grads;       /* views of the buckets, claimed until they become the parameters' own */
+    ignis__bucket *buckets;     /* in the order in which backward comes to know them, if parameters are in the order of use */
+    int count, bucket_count;
+    int64_t bytes;
+    int no_sync;
+    bool is_installed; /* the parameters know their buckets */
+    const void *walk;  /* the backward that averages its gradients now, and alone changes what follows; null: none does */
+    int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    struct ignis__parallel_state *next_starting;
+} ignis__parallel_state;
+
+static ignis__pool ignis__parallels = IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
+
+/*  Those that are being made, whose parameters do not know it yet: nobody else may take these meanwhile. */
+static struct {
+    ignis__mutex lock;
+    ignis__parallel_state *first;
+} ignis__parallels_starting = {IGNIS__MUTEX_INIT, NULL};
+
+#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
+
+static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
+{
+    return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
+}
+
+/*  It has its parameters, or has given them up. */
+static void ignis__parallel_started(const ignis__parallel_state *parallel)
+{
+    ignis__parallel_state **at;
+    ignis__mutex_lock(&ignis__parallels_starting.lock);
+    for (at = &ignis__parallels_starting.first; *at && *at != parallel; at = &(*at)->next_starting)
+        ;
+    if (*at)
+        *at = parallel->next_starting;
+    ignis__mutex_unlock(&ignis__parallels_starting.lock);
+}
+
+/*  Takes it apart, as far as it was made. */
+IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok = true;
+    int i;
+    ignis__parallel_started(parallel);
+    for (i = 0; i < parallel->count; i++) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        if (parallel->is_installed) {
+            ignis__mutex_lock(&parameter->slot.lock);
+            parameter->group = NULL;
+            ignis__mutex_unlock(&parameter->slot.lock);
+        } else if (parallel->grads[i]) {
+            ignis__array_unclaim(call, parallel->grads[i]);
+        }
+        ignis__tensor_drop(call, parameter);
+    }
+    if (parallel->is_installed)
+        ignis__atomic_add(&ignis__grad_groups, (uint64_t)-parallel->bucket_count);
+    if (parallel->stream && !ignis__devices_lost()) {
+        ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for it */
+        if (ignis__device_enter(call, parallel->device, &binding)) {
+            ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamDestroy_v2, (parallel->stream)) && ok;
+            ignis__device_leave(&binding);
+        }
+    }
+    for (i = 0; i < parallel->bucket_count; i++)
+        ignis__array_unclaim(call, parallel->buckets[i].memory);
+    ignis__free(parallel->parameters);
+    ignis__free(parallel->grads);
+    ignis__free(parallel->buckets);
+    ignis__pool_give(&ignis__parallels, parallel);
+    return ok;
+}
+
+static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel)
+{
+    return !ignis__pool_drop(parallel) || ignis__parallel_end(call, parallel);
+}
+
+IGNIS__COLD static void ignis__parallels_close(const char *call)
+{
+    ignis__parallel_state *parallel;
+    uint64_t index = 0;
+    while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "data-parallel training of %d parameters on device %d", parallel->count,
+                           ignis__device_ordinal(parallel->device));
+        ignis__handle_kill(parallel);
+        (void)ignis__parallel_drop(call, parallel);
+    }
+}
+
+/* --- during a backward ----------------------------------------------------------------------------------------------- */
+
+/*  Sends a bucket on its way: behind what the thread's stream has queued, on the stream beside it. */
+static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
+{
+    ignis__device *device = parallel->device;
+    ignis__thread *thread = ignis__thread_now();
+    ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
+    int ordinal = ignis__device_ordinal(device);
+    void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
+    uint64_t own_serial = thread->stream_serial[ordinal];
+    ignis_array gradients;
+    bool ok = capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
+                      : ignis__stream_order(call, device, main_stream, device, parallel->stream);
+    if (!ok)
+        return false;
+    gradients.id = bucket->memory->slot.handle;
+    if (capture)
+        capture->stream = parallel->stream;
+    thread->stream[ordinal] = parallel->stream;
+    thread->stream_serial[ordinal] = parallel->stream_serial;
+    ok = ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+    if (capture)
+        capture->stream = main_stream;
+    thread->stream[ordinal] = own;
+    thread->stream_serial[ordinal] = own_serial;
+    return ok;
+}
+
+/*  Sends the buckets that are ready on their way, in order: one that is early waits for those before it. */
+static bool ignis__parallel_advance(const char *call, ignis__parallel_state *parallel)
+{
+    while (parallel->launched < parallel->bucket_count && parallel->buckets[parallel->launched].ready)
+        if (!ignis__parallel_launch(call, parallel, &parallel->buckets[parallel->launched++]))
+            return false;
+    return true;
+}
+
+/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One backward averages at a time: the ranks could
+    not agree on an order of two. */
+static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const void *walk, bool *joins)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool busy;
+    ignis__mutex_lock(&parallel->slot.lock);
+    busy = parallel->walk && parallel->walk != walk;
+    *joins = parallel->walk == walk || !parallel->no_sync;
+    if (!busy && *joins)
+        parallel->walk = walk;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    return !busy || ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
+                                  "a backward of another thread is averaging the gradients of these parameters over the ranks");
+}
+
+static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
+{
+    ignis__bucket *bucket = (ignis__bucket *)group;
+    bucket->ready = true;
+    return ignis__parallel_advance(call, bucket->parallel);
+}
+
+/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for all. */
+static bool ignis__parallel_finish(const char *call, ignis__parallel_state *parallel, bool ok)
+{
+    int i;
+    for (i = 0; i < parallel->bucket_count; i++)
+        parallel->buckets[i].ready = true;
+    ok = ok && ignis__parallel_advance(call, parallel);
+    if (parallel->launched > 0 &&
+        !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device, ignis__stream_now(parallel->device)))
+        ok = false;
+    for (i = 0; i < parallel->bucket_count; i++)
+        parallel->buckets[i].ready = false;
+    parallel->launched = 0;
+    ignis__mutex_lock(&parallel->slot.lock);
+    parallel->walk = NULL;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    return ok;
+}
+
+/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what is averaged. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *walk, bool ok)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool averages;
+    ignis__mutex_lock(&parallel->slot.lock);
+    averages = parallel->walk == walk;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (averages)
+        ok = ignis__parallel_finish(call, parallel, ok);
+    return ignis__parallel_drop(call, parallel) && ok;
+}
+
+/* --- making one -------------------------------------------------------------------------------------------------------- */
+
+/*  Where a tensor is among the parameters; -1: it is none of them. */
+static int ignis__parallel_find(const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+{
+    int i = parallel->count - 1;
+    while (i >= 0 && parallel->parameters[i] != tensor)
+        i--;
+    return i;
+}
+
+/*  Whether a tensor can be the next parameter, as far as that is its own matter. */
+static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
+{
+    ignis__standing standing = ignis__tensor_standing(tensor);
+    int before = ignis__parallel_find(parallel, tensor);
+    if (!standing.leaf || !standing.requires_grad)
+        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
+                             ignis__shape_write(&tensor->shape).text,
+                             standing.leaf ? "requires no gradient" : "is the result of an operation");
+    if (tensor->device != parallel->device)
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d",
+                             parallel->count, ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
+    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                                       ignis__shape_write(&tensor->shape).text, before);
+}
+
+/*  Holds the parameters. */
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+{
+    for (; parallel->count < count; parallel->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
+        if (!tensor)
+            return false;
+        if (!ignis__parallel_check(call, parallel, tensor)) {
+            ignis__tensor_drop(call, tensor);
+            return false;
+        }
+        parallel->parameters[parallel->count] = tensor;
+    }
+    return true;
+}
+
+/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from here on. */
+static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
+{
+    const ignis__parallel_state *other;
+    int i, taken = -1;
+    ignis__mutex_lock(&ignis__parallels_starting.lock);
+    for (i = 0; i < parallel->count && taken < 0; i++) {
+        ignis__tensor *tensor = parallel->parameters[i];
+        ignis__mutex_lock(&tensor->slot.lock);
+        taken = tensor->group ? i : -1;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        for (other = alone ? NULL : ignis__parallels_starting.first; other && taken < 0; other = other->next_starting)
+            taken = ignis__parallel_find(other, tensor) < 0 ? -1 : i;
+    }
+    if (taken < 0 && !alone) {
+        parallel->next_starting = ignis__parallels_starting.first;
+        ignis__parallels_starting.first = parallel;
+    }
+    ignis__mutex_unlock(&ignis__parallels_starting.lock);
+    return taken < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
+                                      ignis__shape_write(&parallel->parameters[taken]->shape).text);
+}
+
+/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
+static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
+{
+    ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
+    ignis_dtype dtype = parallel->parameters[last]->dtype;
+    ignis_array made = ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
+    int64_t at = 0;
+    bool ok = true;
+    int i;
+    if (!made.id)
+        return false;
+    bucket->memory = ignis__array_adopt(call, made);
+    bucket->parallel = parallel;
+    bucket->group.owner = &parallel->slot;
+    bucket->group.meet_fn = ignis__bucket_meet;
+    bucket->group.ready_fn = ignis__bucket_ready;
+    bucket->group.end_fn = ignis__bucket_end;
+    parallel->bucket_count++;
+    parallel->bytes += bytes;
+    for (i = last; ok && i >= first; i--) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
+        made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
+        at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
+        parallel->grads[i] = ignis__array_adopt(call, made);
+        ok = parallel->grads[i] != NULL;
+        ignis__leaf_enter(parameter);
+        if (ok && parameter->grad && numel > 0)
+            ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
+        ignis__leaf_leave(parameter);
+    }
+    return ok;
+}
+
+/*  Lays the buckets out: from the last parameter to the first, neighbours of one element type together. */
+static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
+{
+    int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
+            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, bytes = 0;
+    int last = parallel->count - 1, i;
+    for (i = last; i >= 0; i--) {
+        const ignis__tensor *parameter = parallel->parameters[i], *next = i ? parallel->parameters[i - 1] : NULL;
+        bytes += (ignis__tensor_numel(parameter) * ignis__dtypes[parameter->dtype].size + IGNIS__BUCKET_ALIGNMENT - 1) /
+                 IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
+        if (next && next->dtype == parameter->dtype && bytes < limit)
+            continue;
+        if (!ignis__bucket_make(call, parallel, i, last, bytes))
+            return false;
+        last = i - 1;
+        bytes = 0;
+        limit = usual;
+    }
+    return true;
+}
+
+/*  The gradients move into the buckets; nothing can fail any more. */
+static void ignis__parallel_install(const char *call, ignis__parallel_state *parallel)
+{
+    int i, b = 0;
+    for (i = parallel->count - 1; i >= 0; i--) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        ignis__array *before;
+        while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
+            b++;
+        ignis__leaf_enter(parameter);
+        ignis__mutex_lock(&parameter->slot.lock);
+        before = parameter->grad;
+        parameter->grad = parallel->grads[i];
+        parameter->group = &parallel->buckets[b].group;
+        ignis__mutex_unlock(&parameter->slot.lock);
+        ignis__leaf_leave(parameter);
+        if (before)
+            ignis__array_unclaim(call, before);
+    }
+    ignis__atomic_add(&ignis__grad_groups, (uint64_t)parallel->bucket_count);
+    parallel->is_installed = true;
+}
+
+static bool ignis__parallel_stream(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__device_enter(call, parallel->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamCreate, (&parallel->stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    if (ok)
+        parallel->stream_serial = ignis__stream_adopt(call, parallel->device, parallel->stream);
+    ignis__device_leave(&binding);
+    return ok && parallel->stream_serial;
+}
+
+/*  Gives all ranks the parameters of rank 0, through views of their arrays, as those belong to others too. */
+static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < parallel->count; i++) {
+        ignis__array *data = ignis__tensor_array(call, parallel->parameters[i]);
+        ignis_array view;
+        if (!data)
+            return false;
+        view = ignis__array_view(call, data, &data->shape, data->numel, 0);
+        ok = view.id && (data->numel == 0 || ignis_comm_broadcast(parallel->comm, view, 0) == IGNIS_OK);
+        ignis__array_drop(call, data);
+        if (view.id)
+            ignis__array_discard(call, &view);
+    }
+    return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
+}
+
+/*  All that can fail about a new one. */
+static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters, int count, bool alone,
+                                  const ignis_parallel_desc *desc)
+{
+    size_t number = (size_t)count;
+    parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
+    parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
+    parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
+    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count) &&
+           ignis__parallel_claim(call, parallel, alone) &&
+           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
+                      ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
+}
+
+IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+                                                           const ignis_parallel_desc *desc)
+{
+    static const char call[] = "ignis_parallel_create";
+    ignis_parallel handle = IGNIS__ZERO;
+    ignis__parallel_state *parallel;
+    ignis_comm_info info;
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "parameters", parameters))
+        return handle;
+    if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more", count,
+                    (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
+        return handle;
+    }
+    if (ignis_comm_query(comm, &info) != IGNIS_OK)
+        return handle;
+    parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
+    if (!parallel)
+        return handle;
+    memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
+    parallel->comm = comm;
+    parallel->device = &ignis__devices[info.device];
+    ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
+    if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
+        (void)ignis__parallel_end(call, parallel);
+        return handle;
+    }
+    if (parallel->bucket_count)
+        ignis__parallel_install(call, parallel);
+    ignis__parallel_started(parallel);
+    handle.id = ignis__pool_publish(&ignis__parallels, parallel);
+    return handle;
+}
+
+/* --- changing and ending one -------------------------------------------------------------------------------------------- */
+
+/*  Opens or closes a section without averages. */
+static ignis_status ignis__parallel_nest(const char *call, ignis_parallel handle, int by)
+{
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    bool ok;
+    if (!parallel)
+        return ignis__failed();
+    ignis__mutex_lock(&parallel->slot.lock);
+    ok = parallel->no_sync + by >= 0;
+    if (ok)
+        parallel->no_sync += by;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    (void)ignis__parallel_drop(call, parallel);
+    return ok ? IGNIS_OK : ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_parallel_no_sync_begin");
+}
+
+IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel)
+{
+    return ignis__parallel_nest("ignis_parallel_no_sync_begin", parallel, 1);
+}
+
+IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
+{
+    return ignis__parallel_nest("ignis_parallel_no_sync_end", parallel, -1);
+}
+
+IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
+{
+    static const char call[] = "ignis_parallel_query";
+    ignis__parallel_state *parallel = ignis__given(call, "info", info) ? ignis__parallel_hold(call, handle) : NULL;
+    if (!parallel)
+        return ignis__failed();
+    memset(info, 0, sizeof *info);
+    ignis__mutex_lock(&parallel->slot.lock);
+    info->parameters = parallel->count;
+    info->buckets = parallel->bucket_count;
+    info->bytes = parallel->bytes;
+    info->syncs = parallel->no_sync == 0;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    (void)ignis__parallel_drop(call, parallel);
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
+{
+    static const char call[] = "ignis_parallel_free";
+    const uint64_t failures = ignis__failures();
+    ignis__parallel_state *parallel;
+    bool live, ok;
+    if (!handle.id)
+        return IGNIS_OK;
+    parallel = ignis__parallel_hold(call, handle);
+    if (!parallel)
+        return ignis__failed();
+    if (ignis__capture_refuses(call)) {
+        (void)ignis__parallel_drop(call, parallel);
+        return ignis__failed();
+    }
+    live = ignis__handle_kill(parallel);
+    ok = ignis__parallel_drop(call, parallel);
+    if (!live)
+        return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
+    return ignis__ended(failures, ok);
+}
+
+#endif /* IGNIS_NO_TENSORS */
+

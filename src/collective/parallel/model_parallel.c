@@ -1,0 +1,31 @@
+#if defined(IGNIS_MODELS) && !defined(IGNIS_NO_TENSORS)
+static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_all_reduce(comm, array, array, IGNIS_OP_SUM);
+}
+
+static ignis_status ignis__comm_group_check(uint64_t group)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_status(comm);
+}
+
+IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
+{
+    ignis_model_parallel parallel = IGNIS__ZERO;
+    ignis_comm_info info;
+    parallel.size = -1;
+    if (ignis_comm_query(handle, &info) != IGNIS_OK)
+        return parallel;
+    parallel.rank = info.rank;
+    parallel.size = info.size;
+    parallel.group = handle.id;
+    parallel.sum_fn = ignis__comm_group_sum;
+    parallel.check_fn = ignis__comm_group_check;
+    return parallel;
+}
+#endif
+

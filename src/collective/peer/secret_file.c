@@ -1,0 +1,88 @@
+/* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
+
+/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is gone. */
+typedef struct ignis__name_record {
+    uint64_t version, pid;
+    uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
+    unsigned char secret[IGNIS__SECRET];
+    uint64_t place; /* of the server's pipe, on Windows */
+} ignis__name_record;
+
+#ifdef _WIN32
+
+static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+{
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        *file = ignis__file_handle(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, CREATE_ALWAYS,
+                                   FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE);
+        if (*file != IGNIS__NO_FILE)
+            return true;
+        if (GetLastError() != ERROR_ACCESS_DENIED)
+            break;
+        ignis__sleep_us(1000); /* somebody reads the file of a server that has gone */
+    }
+    if (GetLastError() == ERROR_SHARING_VIOLATION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", path);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
+}
+static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+{
+    DWORD written = 0;
+    return WriteFile(file, data, (DWORD)size, &written, NULL) && written == size;
+}
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
+{
+    DWORD got = 0;
+    HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, 0);
+    bool ok = file != INVALID_HANDLE_VALUE && ReadFile(file, data, (DWORD)size, &got, NULL) && got == size;
+    if (file != INVALID_HANDLE_VALUE)
+        CloseHandle(file);
+    return ok;
+}
+static void ignis__name_file_remove(const char *path) { (void)path; } /* it goes with its handle */
+
+#else /* POSIX */
+
+static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+{
+    struct stat info, now;
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        int fd = ignis__fd_keep(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+        bool ours;
+        if (fd < 0 || fstat(fd, &info) != 0) {
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
+            ignis__file_drop(&fd);
+            return false;
+        }
+        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
+        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
+            *file = fd;
+            return true;
+        }
+        ignis__file_drop(&fd);
+        if (!ours)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
+        ignis__sleep_us(1000); /* the server of before may just be going */
+    }
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
+}
+static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+{
+    return ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size;
+}
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat info;
+    bool ok =
+        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
+
+#endif
+

@@ -1,0 +1,252 @@
+#include <poll.h>
+#include <signal.h>
+#ifdef __linux__
+#include <sys/epoll.h>
+#endif
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern long syscall(long, ...);
+extern int accept4(int, struct sockaddr *, socklen_t *, int);
+extern int pipe2(int[2], int);
+#ifdef __cplusplus
+}
+#endif
+#endif
+#ifdef SO_PEERCRED
+#define IGNIS__SO_PEERCRED SO_PEERCRED
+#elif defined(__powerpc__)
+#define IGNIS__SO_PEERCRED 21
+#else
+#define IGNIS__SO_PEERCRED 17
+#endif
+#ifdef SYS_memfd_create
+#define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has a function from 2.27 on only */
+#else
+#define IGNIS__MEMFD_CREATE (-1) /* a system without it says so */
+#endif
+
+typedef int ignis__file;
+#define IGNIS__NO_FILE (-1)
+
+/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process dies. A bit for each; pages
+    that are never touched cost nothing. */
+enum { IGNIS__FDS = 1 << 20 };
+
+static struct {
+    ignis__mutex lock;
+    bool watched;
+    uint64_t kept[IGNIS__FDS / 64];
+} ignis__fds = {IGNIS__MUTEX_INIT, false, {0}};
+
+static void ignis__fds_before_fork(void) { ignis__mutex_lock(&ignis__fds.lock); }
+static void ignis__fds_after_fork(void) { ignis__mutex_unlock(&ignis__fds.lock); }
+static void ignis__fds_in_child(void)
+{
+    int i;
+    for (i = 0; i < IGNIS__FDS / 64; i++)
+        for (; ignis__fds.kept[i]; ignis__fds.kept[i] &= ignis__fds.kept[i] - 1)
+            close(64 * i + ignis__lowest_bit(ignis__fds.kept[i]));
+    ignis__mutex_unlock(&ignis__fds.lock);
+}
+
+/*  A descriptor that is new, from here on to be closed by ignis__fd_drop, or in a child. */
+static int ignis__fd_keep(int fd)
+{
+    if (fd < 0 || fd >= IGNIS__FDS)
+        return fd;
+    ignis__mutex_lock(&ignis__fds.lock);
+    if (!ignis__fds.watched)
+        ignis__fds.watched = pthread_atfork(ignis__fds_before_fork, ignis__fds_after_fork, ignis__fds_in_child) == 0;
+    ignis__fds.kept[fd / 64] |= (uint64_t)1 << fd % 64;
+    ignis__mutex_unlock(&ignis__fds.lock);
+    return fd;
+}
+
+/*  Closes a descriptor, if there is one; errno stays. */
+static void ignis__fd_drop(int *fd)
+{
+    int error = errno;
+    if (*fd >= 0) {
+        ignis__mutex_lock(&ignis__fds.lock);
+        if (*fd < IGNIS__FDS)
+            ignis__fds.kept[*fd / 64] &= ~((uint64_t)1 << *fd % 64);
+        close(*fd);
+        ignis__mutex_unlock(&ignis__fds.lock);
+    }
+    *fd = -1;
+    errno = error;
+}
+static void ignis__file_drop(ignis__file *file) { ignis__fd_drop(file); }
+
+static void ignis__fds_close(const int *fds, int count)
+{
+    while (count > 0)
+        close(fds[--count]);
+}
+
+static bool ignis__fd_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+
+/*  A condition for waits with a deadline. */
+static bool ignis__condition_make(ignis__condition *condition)
+{
+    pthread_condattr_t attributes;
+    bool ok = pthread_condattr_init(&attributes) == 0;
+    if (ok) {
+        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(condition, &attributes) == 0;
+        pthread_condattr_destroy(&attributes);
+    }
+    return ok;
+}
+static void ignis__condition_end(ignis__condition *condition) { pthread_cond_destroy(condition); }
+
+/*  ignis__condition_wait until the deadline, or less long; false: that has passed. */
+static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
+{
+    struct timespec until;
+    until.tv_sec = (time_t)(deadline_ns / 1000000000);
+    until.tv_nsec = (long)(deadline_ns % 1000000000);
+    return pthread_cond_timedwait(condition, mutex, &until) != ETIMEDOUT;
+}
+
+static void ignis__sleep_us(int us)
+{
+    struct timespec time;
+    time.tv_sec = us / 1000000;
+    time.tv_nsec = us % 1000000 * 1000L;
+    (void)nanosleep(&time, NULL);
+}
+
+static bool ignis__random_bytes(void *out, size_t size)
+{
+    int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    char *at = (char *)out;
+    ssize_t got = 0;
+    if (file < 0)
+        return false;
+    while (size > 0 && ((got = read(file, at, size)) > 0 || (got < 0 && errno == EINTR)))
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        }
+    close(file);
+    return size == 0;
+}
+
+/*  Whether a file is ours and nobody else's. */
+static bool ignis__private_file(const struct stat *info) { return info->st_uid == geteuid() && (info->st_mode & 077) == 0; }
+
+/*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
+IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
+{
+    const char *home = ignis__env("IGNIS_COMM_DIR");
+    struct stat info;
+    int length = (int)strlen(path);
+    if (length == 0 && home && *home) {
+        length = snprintf(path, size, "%s", home);
+    } else if (length == 0) {
+        home = ignis__env("XDG_RUNTIME_DIR");
+        if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__private_file(&info)) {
+            length = snprintf(path, size, "%s/ignis", home);
+        } else {
+            home = ignis__env("TMPDIR");
+            length = snprintf(path, size, "%s/ignis-%lu", home && *home ? home : "/tmp", (unsigned long)geteuid());
+        }
+    }
+    if (length < 0 || (size_t)length >= size)
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of the private folder is longer than %d bytes: %.100s...",
+                             (int)size - 1, path);
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
+    if (info.st_uid != geteuid())
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu", path,
+                             (unsigned long)info.st_uid, (unsigned long)geteuid());
+    return (info.st_mode & 0777) == 0700 || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it",
+                                                          path, (unsigned)info.st_mode & 0777);
+}
+
+/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is the end of a process. */
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
+};
+
+/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+static int ignis__shared_make(size_t size)
+{
+    int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), error;
+    if (fd < 0)
+        return -1;
+    if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+static void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+
+/*  What of the events has come to a descriptor, hang-ups among them, within so many milliseconds; -1: errno tells. */
+static int ignis__fd_poll(int fd, short events, int ms)
+{
+    struct pollfd wanted;
+    int ready;
+    wanted.fd = fd;
+    wanted.events = events;
+    wanted.revents = 0;
+    ready = poll(&wanted, 1, ms);
+    return ready < 0 ? -1 : wanted.revents;
+}
+
+#define IGNIS__POLL_ENDED (POLLHUP | POLLERR | POLLNVAL)
+
+/*  Waits for events of a descriptor; a hang-up counts as one. */
+static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const ignis__until *until, const char *what)
+{
+    int slice;
+    do {
+        int ready;
+        slice = ignis__until_slice(until, 50);
+        ready = ignis__fd_poll(fd, events, slice);
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "poll: %s", strerror(errno));
+    } while (slice > 0);
+    return ignis__trouble_late(trouble, until, what);
+}
+
+IGNIS__COLD static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
+{
+    int error = errno;
+    if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
+        return ignis__trouble_lost(trouble);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(error));
+}
+

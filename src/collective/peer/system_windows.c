@@ -1,0 +1,80 @@
+#include <ntsecapi.h>
+
+typedef HANDLE ignis__file;
+#define IGNIS__NO_FILE INVALID_HANDLE_VALUE
+static void ignis__file_drop(ignis__file *file)
+{
+    if (*file != IGNIS__NO_FILE)
+        CloseHandle(*file);
+    *file = IGNIS__NO_FILE;
+}
+static void ignis__fd_drop(int *fd)
+{
+    if (*fd > 0)
+        CloseHandle(ignis__fd_handle(*fd));
+    *fd = -1;
+}
+static void ignis__fds_close(const int *fds, int count)
+{
+    while (count > 0)
+        CloseHandle(ignis__fd_handle(fds[--count]));
+}
+static bool ignis__fd_open(int fd)
+{
+    DWORD flags;
+    return fd > 0 && GetHandleInformation(ignis__fd_handle(fd), &flags);
+}
+
+/*  Tells what the last call said by errno, as other systems do. */
+static bool ignis__errno_set(void)
+{
+    DWORD error = GetLastError();
+    errno = error == ERROR_NOT_ENOUGH_MEMORY || error == ERROR_COMMITMENT_LIMIT ? ENOMEM
+            : error == ERROR_ACCESS_DENIED                                      ? EACCES
+            : error == ERROR_INVALID_HANDLE                                     ? EBADF
+                                                                                : EIO;
+    return false;
+}
+
+/*  A condition for waits with a deadline. */
+static bool ignis__condition_make(ignis__condition *condition) { return InitializeConditionVariable(condition), true; }
+static void ignis__condition_end(ignis__condition *condition) { (void)condition; }
+
+/*  ignis__condition_wait until the deadline, or less long; false: that has passed. */
+static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
+{
+    const ignis__until until = ignis__until_at(deadline_ns);
+    int ms = ignis__until_slice(&until, 1000);
+    if (ms > 0)
+        SleepConditionVariableSRW(condition, mutex, (DWORD)ms, 0);
+    return ms > 0;
+}
+
+static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
+
+static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
+
+/*  path: the wanted folder, or "" for the default; then the folder, which exists. One that is made lets in its user alone, and those of a user's
+    profile are his. */
+IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
+{
+    const char *home = ignis__env("IGNIS_COMM_DIR");
+    WCHAR wide[IGNIS__WIDE];
+    SECURITY_ATTRIBUTES security;
+    int length = (int)strlen(path);
+    security.nLength = (DWORD)sizeof security;
+    security.bInheritHandle = FALSE;
+    security.lpSecurityDescriptor = ignis__security();
+    if (length == 0) {
+        bool given = home && *home;
+        if (!given)
+            home = ignis__env("LOCALAPPDATA");
+        length = snprintf(path, size, "%s%s", home ? home : ".", given ? "" : "\\ignis");
+    }
+    if (length < 0 || (size_t)length >= size ||
+        (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s cannot be made, or its path is longer than %d bytes", path,
+                             (int)size - 1);
+    return true;
+}
+

@@ -1,0 +1,215 @@
+/* --- which kinds there are ------------------------------------------------------------------------------------------------- */
+
+static bool ignis__attribute(ignis__device *device, int attribute)
+{
+    int value = 0;
+    return IGNIS__CUDA(cuDeviceGetAttribute, (&value, attribute, device->handle)) == 0 && value != 0;
+}
+
+static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    int reaches = src == dst;
+    if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
+        return true;
+    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst), ignis__device_ordinal(src));
+    return false;
+}
+
+/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is not always so. */
+static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *there, const ignis__vmm_block *here)
+{
+    static const uint32_t sent[4] = {0x1615D0F5u, 0x00C0FFEEu, 0xA5A5A5A5u, 0x01234567u};
+    uint32_t got[4] = {0, 0, 0, 0};
+    ignis__work work;
+    bool ok = ignis__work_begin(call, there->device, &work);
+    if (!ok)
+        return false;
+    ok = ignis__copy_from_host(&work, there->address, sent, (int64_t)sizeof sent) &&
+         !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+    ignis__work_end(&work);
+    if (!ok || !ignis__work_begin(call, here->device, &work))
+        return false;
+    ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
+    ignis__work_end(&work);
+    if (ok && memcmp(sent, got, sizeof sent) != 0)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
+                             ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
+    return ok;
+}
+
+IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
+{
+    ignis__vmm_block made, seen;
+    ignis_vmm_handle handle;
+    bool ok;
+    if (!ignis__vmm_make(call, src, 1, NULL, 0, true, &made))
+        return false;
+    ok = ignis__physical_export(call, made.memory, &handle);
+    if (ok) {
+        ok = ignis__vmm_adopt(call, dst, &handle, made.size, &seen);
+        ignis__vmm_handle_close(&handle);
+        if (ok) {
+            ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
+            if (!ok) /* a copy may be under way */
+                (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1 << (dst - ignis__devices));
+            ignis__vmm_drop(call, &seen);
+        }
+    }
+    ignis__vmm_drop(call, &made);
+    return ok;
+}
+
+static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in which setup */
+
+static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    static const char call[] = "ignis_transport_available";
+    uint64_t *proven = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
+    ignis__record before = ignis__this_thread.record;
+    bool ok;
+    if (ignis__atomic_load(proven) == ignis__global.setups)
+        return true;
+    if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
+        !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src), ignis__device_ordinal(dst));
+        return false;
+    }
+    if (!ignis__peer_available(src, dst, why))
+        return false;
+    memset(&ignis__this_thread.record, 0, sizeof before); /* a probe that fails is an answer, not the thread's failure */
+    ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
+    if (ok)
+        ignis__atomic_store(proven, ignis__global.setups);
+    else
+        ignis__text_add(why, "a write and read through it failed: %s", ignis_status_message());
+    ignis__record_drop(&ignis__this_thread);
+    ignis__this_thread.record = before;
+    return ok;
+}
+
+static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    (void)src, (void)dst, (void)why;
+    return true;
+}
+
+static bool ignis__peer_start(const char *call, ignis__device *src, ignis__device *dst)
+{
+    return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
+}
+
+/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of IPC are what the handles cost,
+    not what NVLink brings. */
+typedef struct ignis__transport_ops {
+    const char *name, *word; /* shown; in the environment */
+    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy, and a lease on it */
+    bool across;             /* between processes */
+    bool copies;             /* receive copies */
+    bool descriptor;         /* its memory is a descriptor */
+    bool named;              /* what it needs beside the record can lie under a name */
+    double bandwidth_gbs, latency_us;
+    bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
+    bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
+    bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
+    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
+    void (*unmap_memory)(const char *call, ignis__import *mapped);
+    bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
+} ignis__transport_ops;
+
+/* clang-format off */
+static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
+    /*               zero_copy across copies descriptor named */
+    {"", "",         false, false, false, false, false,   0,  0, NULL, NULL, NULL, NULL, NULL, NULL},
+    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_export_memory, ignis__vmm_import_memory,
+     ignis__vmm_unmap_memory, ignis__vmm_grant_access},
+    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_export_memory,
+     NULL, NULL, ignis__peer_grant_access},
+    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_export_memory, ignis__ipc_import_memory,
+     ignis__ipc_unmap_memory, ignis__peer_grant_access},
+    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_export_memory, NULL, NULL, NULL},
+};
+/* clang-format on */
+
+static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
+{
+    if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
+        return true;
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
+                         (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
+}
+
+/*  Both devices, opened. */
+static bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
+{
+    devices[0] = ignis__device_get(call, src);
+    devices[1] = devices[0] ? ignis__device_get(call, dst) : NULL;
+    return devices[1] && ignis__vmm_open(call, src) && ignis__vmm_open(call, dst);
+}
+
+IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int dst, char *reason, size_t capacity)
+{
+    static const char call[] = "ignis_transport_available";
+    ignis__device *devices[2];
+    ignis__text why;
+    char none[1];
+    ignis__text_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
+    return ignis__collective_enter(call) && ignis__transport_kind_valid(call, kind) && ignis__transport_devices(call, src, dst, devices) &&
+           ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
+}
+
+/*  The kind that the environment asks for; AUTO: it asks for none. */
+static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind)
+{
+    const char *word = ignis__env("IGNIS_TRANSPORT");
+    int i;
+    *kind = IGNIS_TRANSPORT_AUTO;
+    if (!word || !*word)
+        return true;
+    for (i = 1; i < IGNIS_TRANSPORT_KIND_COUNT; i++)
+        if (strcmp(word, ignis__transport_kinds[i].word) == 0)
+            *kind = (ignis_transport_kind)i;
+    if (*kind != IGNIS_TRANSPORT_AUTO)
+        return true;
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
+}
+
+/*  descriptors: those can travel, too. */
+static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, bool descriptors,
+                                    ignis_transport_choice *choice)
+{
+    static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    ignis_transport_kind wanted;
+    ignis__text text;
+    int i;
+    memset(choice, 0, sizeof *choice);
+    ignis__text_begin(&text, choice->reason, sizeof choice->reason);
+    if (!ignis__transport_wanted(call, &wanted))
+        return false;
+    for (i = 0; i < (wanted ? 1 : IGNIS__COUNT(order)); i++) {
+        ignis_transport_kind kind = wanted ? wanted : order[i];
+        const ignis__transport_ops *ops = &ignis__transport_kinds[kind];
+        ignis__text_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
+        if (!same_process && !ops->across) {
+            ignis__text_add(&text, "stays within one process");
+        } else if (!descriptors && !ops->named) {
+            ignis__text_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
+        } else if (ops->available(devices[0], devices[1], &text)) {
+            ignis__text_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            choice->kind = kind;
+            return true;
+        }
+    }
+    return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s",
+                         ignis__device_ordinal(devices[0]), ignis__device_ordinal(devices[1]), choice->reason);
+}
+
+IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_process, ignis_transport_choice *choice)
+{
+    static const char call[] = "ignis_transport_select";
+    ignis__device *devices[2];
+    return ignis__collective_enter(call) && ignis__given(call, "choice", choice) && ignis__transport_devices(call, src, dst, devices) &&
+                   ignis__transport_choose(call, devices, same_process, true, choice)
+               ? IGNIS_OK
+               : ignis__failed();
+}
+

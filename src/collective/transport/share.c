@@ -1,0 +1,72 @@
+/* ===============================================================================================================
+   >>share - arrays that two processes use.
+   =============================================================================================================== */
+
+/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array and its lease travel. Its token is
+    0, as the channel knows who is at the other end. */
+static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
+{
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    memset(transport, 0, sizeof *transport);
+    if (!channel)
+        return NULL;
+    transport->kind = IGNIS_TRANSPORT_VMM;
+    transport->exchange = channel->wire->kind->method;
+    transport->peer_pid = channel->wire->peer_pid;
+    transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket, or a pipe of Windows */
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    if (!channel->wire->kind->descriptors)
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                    ignis__method_names[channel->wire->kind->method]);
+    else if (ignis__transports_use(call))
+        return channel;
+    ignis__channel_drop(channel);
+    return NULL;
+}
+
+IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_handle)
+{
+    static const char call[] = "ignis_share_send";
+    ignis__transport transport;
+    ignis_transport_handle sent;
+    ignis__channel *channel = ignis__share_begin(call, handle, &transport);
+    ignis__array *array = channel ? ignis__array_hold(call, array_handle) : NULL;
+    bool ok = false;
+    if (array) {
+        transport.src = transport.dst = array->storage->device;
+        if (ignis__transport_export(call, &transport, array, true, &sent)) {
+            ok = ignis__handle_send(call, handle, &sent);
+            ignis__handle_close(&sent);
+            if (!ok)
+                (void)ignis__exports_end(call, NULL, transport.serial, false);
+        }
+        ignis__array_drop(call, array);
+    }
+    if (channel)
+        ignis__channel_drop(channel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
+{
+    static const char call[] = "ignis_share_receive";
+    ignis_array result = IGNIS__ZERO;
+    ignis__transport transport;
+    ignis__record_of_array record;
+    ignis_transport_handle came;
+    ignis__channel *channel = ignis__share_begin(call, handle, &transport);
+    if (!channel)
+        return result;
+    if (ignis__handle_receive(call, handle, &came)) {
+        if (ignis__record_read(call, &transport, &came, &record)) {
+            transport.dst = ignis__record_device(call, &record);
+            if (transport.dst)
+                result = ignis__import_array(call, &transport, &record, &came);
+        }
+        ignis__handle_close(&came);
+    }
+    ignis__channel_drop(channel);
+    return result;
+}
+

@@ -1,0 +1,143 @@
+/* --- driver calls, and what they say ----------------------------------------------------------------------------------- */
+
+enum {
+    IGNIS__CU_ATTRIBUTE_VMM = 102,
+    IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
+    IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
+    IGNIS__CU_GRANULARITY_MINIMUM = 0,
+    IGNIS__CU_GRANULARITY_RECOMMENDED = 1,
+    IGNIS__CU_IPC_LAZY_PEER = 1,
+    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
+    IGNIS__CU_HOST_REGISTER_MAPPED = 2,
+    IGNIS__CU_ALREADY_ENABLED = 704
+};
+
+/*  "2 MiB" in a struct, so that a message can hold several. */
+typedef struct ignis__bytes_text {
+    char text[32];
+} ignis__bytes_text;
+
+static ignis__bytes_text ignis__bytes_write(int64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+    ignis__bytes_text out;
+    int unit = 0;
+    while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out.text, sizeof out.text, "%lld %s", (long long)bytes, units[unit]);
+    return out;
+}
+
+/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is recorded, with the step. */
+#define IGNIS__VMM_FAILED(call, device, name, args, ...) (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
+
+IGNIS__PRINTF(5, 6)
+static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error, const char *format, ...)
+{
+    char step[256];
+    ignis__text text;
+    va_list args;
+    if (error == 0)
+        return true;
+    ignis__text_begin(&text, step, sizeof step);
+    ignis__text_add(&text, "%s, ", function);
+    va_start(args, format);
+    ignis__text_addv(&text, format, args);
+    va_end(args);
+    ignis__cuda_fail(call, device, step, error);
+    return false;
+}
+
+/*  The same for what undoes something; true when it went well. What the driver answers after a fault says nothing. */
+#define IGNIS__VMM_UNDONE(call, device, name, args, ...) \
+    ignis__vmm_step(call, device, #name, ignis__vmm_answer(IGNIS__CUDA(name, args)), __VA_ARGS__)
+
+static int ignis__vmm_answer(int error) { return ignis__devices_lost() ? 0 : error; }
+
+/*  What a device can do. */
+typedef struct ignis__vmm_facts {
+    int vmm, shareable;
+    size_t granularity, recommended;
+} ignis__vmm_facts;
+
+IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
+{
+    ignis_vmm_prop prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = IGNIS_VMM_ALLOCATION_PINNED;
+    prop.handle_types = shareable ? IGNIS__VMM_HANDLE_SYSTEM : 0;
+    prop.location.type = IGNIS_VMM_LOCATION_DEVICE;
+    prop.location.id = device;
+    return prop;
+}
+
+IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write)
+{
+    ignis_vmm_access_desc desc;
+    desc.location.type = IGNIS_VMM_LOCATION_DEVICE;
+    desc.location.id = device;
+    desc.access = read_write ? IGNIS_VMM_ACCESS_READ_WRITE : IGNIS_VMM_ACCESS_READ;
+    return desc;
+}
+
+IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
+{
+    static const char call[] = "ignis_vmm_check";
+    if (driver_error == 0)
+        return IGNIS_OK;
+    if (!ignis__collective_enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
+}
+
+/*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
+static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
+{
+    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
+    int ordinal = ignis__device_ordinal(device);
+    if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM, device->handle)))
+        return false;
+    if (facts->vmm)
+        return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity, (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM),
+                                  "device %d", ordinal) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                  (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal);
+    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                         "device %d has no virtual memory management, so memory cannot be mapped or shared by it", ordinal);
+}
+
+/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this system. */
+static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
+{
+    if (type == IGNIS_VMM_HANDLE_NONE)
+        return 0;
+    if (type == IGNIS_VMM_HANDLE_DEFAULT || type == IGNIS__VMM_HANDLE_SYSTEM)
+        return IGNIS__VMM_HANDLE_SYSTEM;
+    if (type == IGNIS_VMM_HANDLE_POSIX_FD || type == IGNIS_VMM_HANDLE_WIN32 || type == IGNIS_VMM_HANDLE_WIN32_KMT)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d",
+                    (int)type);
+    else
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
+    return -1;
+}
+
+static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
+{
+    if (size <= 0 || size > INT64_MAX - granularity)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld", (long long)size,
+                             (long long)granularity);
+    *rounded = (size + granularity - 1) / granularity * granularity;
+    return true;
+}
+
+static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t least, int64_t granularity)
+{
+    if (value >= least && value % granularity == 0)
+        return true;
+    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
+                         ignis__bytes_write(granularity).text);
+}
+

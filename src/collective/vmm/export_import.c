@@ -1,0 +1,73 @@
+/* --- export and import ------------------------------------------------------------------------------------------------- */
+
+IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
+{
+    static const char call[] = "ignis_vmm_export";
+    ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    bool ok;
+    if (!vmm)
+        return ignis__failed();
+    ok = ignis__given(call, "handle", out) &&
+         ((vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) ||
+          ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                        "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it")) &&
+         ignis__physical_export(call, vmm->memory, out);
+    return ignis__vmm_done(call, vmm, ok);
+}
+
+static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
+{
+    if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d", (int)handle->type,
+                             (int)IGNIS__VMM_HANDLE_SYSTEM);
+    return (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 != NULL : handle->fd >= 0) ||
+           ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
+}
+
+IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
+{
+    static const char call[] = "ignis_vmm_import";
+    ignis_vmm result = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__vmm_facts facts;
+    ignis__vmm_block block;
+    ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
+    if (!device)
+        return result;
+    if (ignis__given(call, "handle", handle) && ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
+        ignis__vmm_adopt(call, device, handle, size, &block)) {
+        /* it was mapped to prove its size */
+        if (block.memory->device != device)
+            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
+                        ignis__device_ordinal(block.memory->device), ordinal);
+        else if (ignis__vmm_unplace(call, &block)) {
+            result = ignis__vmm_publish(call, block.memory, facts.granularity, true);
+            block.memory = NULL;
+        }
+        ignis__vmm_drop(call, &block);
+    }
+    ignis__device_leave(&binding);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+{
+    static const char call[] = "ignis_vmm_handle_duplicate";
+    if (!ignis__collective_enter(call) || !ignis__given(call, "handle", handle) || !ignis__given(call, "out", out))
+        return ignis__failed();
+    memset(out, 0, sizeof *out);
+    if (!ignis__vmm_handle_check(call, handle) || !ignis__vmm_handle_duplicate(call, handle, process_id, out))
+        return ignis__failed();
+    out->type = handle->type;
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
+{
+    if (!handle)
+        return IGNIS_OK;
+    ignis__vmm_handle_close(handle);
+    memset(handle, 0, sizeof *handle);
+    return IGNIS_OK;
+}
+

@@ -1,0 +1,473 @@
+/* ===============================================================================================================
+   >>device - contexts, device facts, what a thread uses.
+   =============================================================================================================== */
+
+/*  Numbers of the driver's enumerations. */
+enum {
+    IGNIS__CU_INVALID_VALUE = 1,
+    IGNIS__CU_OUT_OF_MEMORY = 2,
+    IGNIS__CU_NO_DEVICE = 100,
+    IGNIS__CU_INVALID_IMAGE = 200,
+    IGNIS__CU_INVALID_PTX = 218,
+    IGNIS__CU_NO_JIT = 221,
+    IGNIS__CU_UNSUPPORTED_PTX = 222,
+    IGNIS__CU_NO_BINARY = 209,
+    IGNIS__CU_ATTRIBUTE_MAX_THREADS = 1,
+    IGNIS__CU_ATTRIBUTE_WARP_SIZE = 10,
+    IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS = 16,
+    IGNIS__CU_ATTRIBUTE_CLOCK = 13,        /* kHz, the highest */
+    IGNIS__CU_ATTRIBUTE_MEMORY_CLOCK = 36, /* kHz */
+    IGNIS__CU_ATTRIBUTE_MEMORY_BITS = 37,
+    IGNIS__CU_ATTRIBUTE_L2_BYTES = 38,
+    IGNIS__CU_ATTRIBUTE_MAJOR = 75,
+    IGNIS__CU_ATTRIBUTE_MINOR = 76,
+    IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
+    IGNIS__CU_ATTRIBUTE_CLUSTERS = 120,
+    IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
+    IGNIS__CU_STREAM_NON_BLOCKING = 1,
+    IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
+    IGNIS__CU_STREAM_PER_THREAD = 2,
+    IGNIS__CU_EVENT_DEFAULT = 0,
+    IGNIS__CU_EVENT_DISABLE_TIMING = 2,
+    IGNIS__CU_POINTER_MEMORY_TYPE = 2,
+    IGNIS__CU_POINTER_ORDINAL = 9,
+    IGNIS__CU_POINTER_RANGE_START = 11,
+    IGNIS__CU_POINTER_RANGE_SIZE = 12,
+    IGNIS__CU_MEMORY_HOST = 1,
+    IGNIS__CU_MEMORY_DEVICE = 2,
+    IGNIS__CU_CAPTURE_RELAXED = 2,
+    IGNIS__CU_NOT_FOUND = 500,
+    IGNIS__CU_NOT_READY = 600,
+    IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
+    IGNIS__CU_FUNC_MAX_THREADS = 0,
+    IGNIS__CU_FUNC_SHARED = 1,
+    IGNIS__CU_FUNC_LOCAL = 3,
+    IGNIS__CU_FUNC_REGISTERS = 4,
+    IGNIS__CU_FUNC_PTX_VERSION = 5, /* the architecture that it was compiled for first: 90 */
+    IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8,
+    IGNIS__CU_LAUNCH_COOPERATIVE = 2,
+    IGNIS__CU_LAUNCH_DEPENDENT = 6 /* programmatic stream serialization */
+};
+
+/*  What cuLaunchKernelEx takes. */
+typedef struct ignis__launch_attribute {
+    int id, padding;
+    union {
+        int allowed;
+        char room[64];
+    } value;
+} ignis__launch_attribute;
+
+typedef struct ignis__launch_config {
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream;
+    ignis__launch_attribute *attributes;
+    unsigned attribute_count;
+} ignis__launch_config;
+
+/*  A stream that the caller brought, or has made by ignis_stream_create. */
+typedef struct ignis__foreign_stream {
+    void *stream;
+    bool created;
+    uint64_t serial;   /* tells this stream from a later one at the same address */
+    int holds;         /* its place in the list, and threads that are about to wait for it */
+    ignis__mutex lock; /* held while a thread waits for it */
+    bool forgotten;    /* by its owner, who may have destroyed it */
+    struct ignis__foreign_stream *next;
+} ignis__foreign_stream;
+
+typedef struct ignis__spare_event {
+    void *event;
+    struct ignis__spare_event *next;
+} ignis__spare_event;
+
+typedef struct ignis__device {
+    uint64_t opened;
+    uint64_t captures;     /* that threads have open: until they end, nothing may wait for the context */
+    ignis__rwlock waiting; /* read by threads that wait for the context, written by one that begins to capture */
+    ignis__mutex lock;
+    ignis__mutex planning; /* matrix products */
+    int handle;            /* CUdevice */
+    void *context;
+    void *stream; /* Ignis' own */
+    ignis_device_info info;
+    int clusters; /* whether blocks can come in clusters */
+    ignis__foreign_stream *foreign;
+    ignis__spare_event *events;
+    uint64_t no_dependents; /* own kernels come from PTX for devices that know no dependent launch, and do not wait */
+} ignis__device;
+
+/*  A device's compute capability as one number: 89 is 8.9. */
+static int ignis__capability(const ignis_device_info *info) { return 10 * info->compute_major + info->compute_minor; }
+
+static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
+static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
+static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
+static bool ignis__allow_tf32;
+static int ignis__matmul_by, ignis__attention_by; /* as in ignis_desc, or in the environment */
+static int ignis__device_total;
+static int ignis__device_first;
+static uint64_t ignis__stream_serials; /* given out so far */
+static uint64_t ignis__stream_forgets; /* ignis_stream_forget calls so far */
+
+/*  Errors after which the driver answers every call of the process with the same error, whatever the device. */
+static bool ignis__cuda_is_fatal(int error)
+{
+    static const short fatal[] = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
+    int i;
+    for (i = 0; i < IGNIS__COUNT(fatal); i++)
+        if (fatal[i] == error)
+            return true;
+    return false;
+}
+
+/*  A kernel or copy has faulted, on whatever device: CUDA refuses everything on every device from then on. */
+static bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
+
+static const char *ignis__cuda_name(int error)
+{
+    const char *name = NULL;
+    return ignis__cuda.cuGetErrorName && ignis__cuda.cuGetErrorName(error, &name) == 0 && name ? name : "unknown error";
+}
+
+/*  Turns a driver error into a failure of `call`. device may be null where none is concerned. */
+IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
+{
+    const char *name = ignis__cuda_name(error), *text = NULL;
+    int ordinal = device ? ignis__device_ordinal(device) : -1;
+    if (device && ignis__cuda_is_fatal(error)) {
+        uint64_t none = 0;
+        ignis__atomic_swap_if(&ignis__devices_fault, &none, (uint64_t)error);
+        return ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
+                                   "an earlier kernel or copy has faulted: %s (%d), seen by %s on device %d. All arrays are lost, and CUDA "
+                                   "keeps every device from this process until it ends",
+                                   name, error, function, ordinal);
+    }
+    if (ignis__cuda.cuGetErrorString && ignis__cuda.cuGetErrorString(error, &text) != 0)
+        text = NULL;
+    return ignis__fail_because(error == IGNIS__CU_OUT_OF_MEMORY ? IGNIS_DIAG_DEVICE_MEMORY : IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
+                               "%s failed with %s (%d)%s%s", function, name, error, text ? ": " : "", text ? text : "");
+}
+
+/*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; the failure is recorded. */
+#define IGNIS__CUDA_FAILED(call, device, name, args) (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
+IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
+{
+    return error == 0 ? IGNIS_OK : ignis__cuda_fail(call, device, function, error);
+}
+
+IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int ordinal)
+{
+    if (ordinal >= 0 && ordinal < ignis__device_total)
+        return &ignis__devices[ordinal];
+    if (ignis__device_total == 0)
+        ignis__fail(IGNIS_DIAG_DEVICE_NONE, call, "there is no CUDA device");
+    else
+        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "there is no device %d; there are %d, from 0", ordinal, ignis__device_total);
+    return NULL;
+}
+
+/*  Asks for the facts about a locked device, once: others read them without the lock. */
+IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *device)
+{
+    ignis_device_info read = IGNIS__ZERO, *info = &read;
+    const struct {
+        int attribute;
+        int *into;
+    } facts[] = {
+        {IGNIS__CU_ATTRIBUTE_MAJOR, &info->compute_major},
+        {IGNIS__CU_ATTRIBUTE_MINOR, &info->compute_minor},
+        {IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS, &info->multiprocessors},
+        {IGNIS__CU_ATTRIBUTE_WARP_SIZE, &info->warp_size},
+        {IGNIS__CU_ATTRIBUTE_MAX_THREADS, &info->max_threads_per_block},
+        {IGNIS__CU_ATTRIBUTE_SHARED_OPTIN, &info->shared_per_block},
+    };
+    int i, l2 = 0;
+    size_t total = 0;
+
+    if (device->info.warp_size)
+        return true;
+    info->device = ignis__device_ordinal(device);
+    info->driver_version = ignis__libraries[IGNIS_LIBRARY_CUDA].version;
+    if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceGet, (&device->handle, info->device)) ||
+        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetName, (info->name, (int)sizeof info->name, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetUuid_v2, (info->uuid, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetPCIBusId, (info->pci_bus_id, (int)sizeof info->pci_bus_id, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, NULL, cuDeviceTotalMem_v2, (&total, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (&l2, IGNIS__CU_ATTRIBUTE_L2_BYTES, device->handle)))
+        return false;
+    for (i = 0; i < IGNIS__COUNT(facts); i++)
+        if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (facts[i].into, facts[i].attribute, device->handle)))
+            return false;
+    if (IGNIS__CUDA(cuDeviceGetAttribute, (&device->clusters, IGNIS__CU_ATTRIBUTE_CLUSTERS, device->handle)) != 0)
+        device->clusters = 0; /* the driver is older than they are */
+    info->l2_bytes = l2;
+    info->memory_total = (int64_t)total;
+    if (!ignis__cuda.cuDeviceGetLuid || IGNIS__CUDA(cuDeviceGetLuid, ((char *)info->luid, &info->node_mask, device->handle)) != 0) {
+        memset(info->luid, 0, sizeof info->luid);
+        info->node_mask = 0;
+    }
+    device->info = read;
+    return true;
+}
+
+/*  A context that is made current for one call. */
+typedef struct ignis__binding {
+    bool pushed;
+} ignis__binding;
+
+/*  Makes the device's context that of the thread. Returns what the driver says, of the call *what. */
+static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
+{
+    void *current = NULL;
+    int error;
+    binding->pushed = false;
+    *what = "cuCtxGetCurrent";
+    if ((error = IGNIS__CUDA(cuCtxGetCurrent, (&current))) != 0 || current == device->context)
+        return error;
+    *what = current ? "cuCtxPushCurrent_v2" : "cuCtxSetCurrent";
+    error = current ? IGNIS__CUDA(cuCtxPushCurrent_v2, (device->context)) : IGNIS__CUDA(cuCtxSetCurrent, (device->context));
+    binding->pushed = current && error == 0;
+    return error;
+}
+
+/*  A thread without a context gets this one and keeps it, as with cudart; one that has another gets that back. */
+static bool ignis__context_enter(const char *call, ignis__device *device, ignis__binding *binding)
+{
+    const char *what;
+    int error = ignis__context_try(device, binding, &what);
+    return error == 0 || ignis__cuda_fail(call, device, what, error) == IGNIS_OK;
+}
+
+IGNIS__ONE_COPY static void ignis__context_leave(const ignis__binding *binding)
+{
+    void *context;
+    if (binding->pushed)
+        (void)IGNIS__CUDA(cuCtxPopCurrent_v2, (&context)); /* what was pushed can be popped */
+}
+
+IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__device *device)
+{
+    ignis__binding binding;
+    bool made;
+    if (!ignis__device_read(call, device) || IGNIS__CUDA_FAILED(call, device, cuDevicePrimaryCtxRetain, (&device->context, device->handle)))
+        return false;
+    if (ignis__context_enter(call, device, &binding)) {
+        made = !IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&device->stream, IGNIS__CU_STREAM_DEFAULT));
+        ignis__context_leave(&binding);
+        if (made)
+            return true;
+    }
+    (void)IGNIS__CUDA(cuDevicePrimaryCtxRelease_v2, (device->handle)); /* the first failure is the one reported */
+    device->context = NULL;
+    return false;
+}
+
+/*  Opens the device if it is not, and makes its context current. Every path that succeeds here ends in ignis__device_leave. */
+static bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
+{
+    int error = (int)ignis__atomic_load(&ignis__devices_fault);
+    if (error) {
+        ignis__fail_because(IGNIS_DIAG_DEVICE_LOST, call, error, ignis__cuda_name(error), NULL,
+                            "an earlier kernel or copy has faulted: %s (%d); CUDA keeps every device from this process until it ends",
+                            ignis__cuda_name(error), error);
+        return false;
+    }
+    if (!ignis__atomic_load(&device->opened)) {
+        ignis__mutex_lock(&device->lock);
+        if (!ignis__atomic_load(&device->opened) && ignis__device_open_locked(call, device))
+            ignis__atomic_store(&device->opened, 1);
+        ignis__mutex_unlock(&device->lock);
+        if (!ignis__atomic_load(&device->opened))
+            return false;
+    }
+    return ignis__context_enter(call, device, binding);
+}
+
+/*  Enters an opened device to give something back, which must not fail for one call of the driver: it is tried again. False, and nothing reported,
+    after a fault. */
+static bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
+{
+    const char *what;
+    if (ignis__devices_lost())
+        return false;
+    return ignis__context_try(device, binding, &what) == 0 || ignis__context_enter(call, device, binding);
+}
+
+static void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
+
+/*  Forgets what a thread has of an older setup, and its streams of which somebody else has said that they go. */
+IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forgets)
+{
+    int i;
+    if (thread->setup != ignis__global.setups) {
+        thread->setup = ignis__global.setups;
+        thread->device = ignis__device_first;
+        thread->capture = NULL;
+        thread->forgets = forgets;
+        memset(thread->stream, 0, sizeof thread->stream);
+    }
+    if (thread->forgets != forgets) {
+        thread->forgets = forgets;
+        for (i = 0; i < ignis__device_total; i++) {
+            ignis__foreign_stream *foreign;
+            if (!thread->stream[i])
+                continue;
+            ignis__mutex_lock(&ignis__devices[i].lock);
+            for (foreign = ignis__devices[i].foreign; foreign && foreign->serial != thread->stream_serial[i]; foreign = foreign->next)
+                ;
+            ignis__mutex_unlock(&ignis__devices[i].lock);
+            if (!foreign)
+                thread->stream[i] = NULL;
+        }
+    }
+}
+
+/*  The calling thread's state, fresh after an ignis_setup and after an ignis_stream_forget that concerns it. */
+static ignis__thread *ignis__thread_now(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
+    if (thread->setup != ignis__global.setups || thread->forgets != forgets)
+        ignis__thread_renew(thread, forgets);
+    return thread;
+}
+
+/*  The device that a desc names, and what names a device in one. */
+static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
+static int ignis__device_in_desc(const ignis__device *device)
+{
+    return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
+}
+
+IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first)
+{
+    int error, i;
+    error = IGNIS__CUDA(cuInit, (0));
+    if (error == IGNIS__CU_NO_DEVICE)
+        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL, "the driver finds no CUDA device");
+    if (error != 0)
+        return ignis__cuda_fail(call, NULL, "cuInit", error);
+    error = IGNIS__CUDA(cuDeviceGetCount, (&ignis__device_total));
+    if (error != 0)
+        return ignis__cuda_fail(call, NULL, "cuDeviceGetCount", error);
+    if (ignis__device_total > IGNIS_MAX_DEVICES)
+        ignis__device_total = IGNIS_MAX_DEVICES;
+    for (i = 0; i < ignis__device_total; i++) {
+        memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
+        ignis__rwlock_init(&ignis__devices[i].waiting);
+        ignis__mutex_init(&ignis__devices[i].lock);
+        ignis__mutex_init(&ignis__devices[i].planning);
+    }
+    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked anew */
+    ignis__device_first = first;
+    return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
+}
+
+/*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
+IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *device)
+{
+    void *current = NULL;
+    bool lost = ignis__devices_lost();
+    (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
+    while (device->events) {
+        ignis__spare_event *spare = device->events;
+        device->events = spare->next;
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
+        ignis__free(spare);
+    }
+    while (device->foreign) {
+        ignis__foreign_stream *foreign = device->foreign;
+        device->foreign = foreign->next;
+        if (foreign->created)
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (foreign->stream));
+        ignis__free(foreign);
+    }
+    if (lost)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (device->stream));
+    else
+        (void)IGNIS__CUDA_FAILED(call, device, cuStreamDestroy_v2, (device->stream));
+    if (IGNIS__CUDA(cuCtxGetCurrent, (&current)) == 0 && current == device->context)
+        (void)IGNIS__CUDA(cuCtxSetCurrent, (NULL)); /* the context ends with its last user */
+    (void)IGNIS__CUDA_FAILED(call, NULL, cuDevicePrimaryCtxRelease_v2, (device->handle));
+    ignis__atomic_store(&device->opened, 0);
+}
+
+IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
+
+/*  Reads the facts about a device that is perhaps not open. */
+IGNIS__COLD static bool ignis__device_know(const char *call, ignis__device *device)
+{
+    bool ok;
+    ignis__mutex_lock(&device->lock);
+    ok = ignis__device_read(call, device);
+    ignis__mutex_unlock(&device->lock);
+    return ok;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
+{
+    static const char call[] = "ignis_device_query";
+    ignis__device *device;
+    if (!ignis__enter(call) || !ignis__given(call, "info", info))
+        return ignis__failed();
+    device = ignis__device_get(call, ordinal);
+    if (!device)
+        return IGNIS_ERROR_DEVICE;
+    if (!ignis__device_know(call, device))
+        return ignis__failed();
+    *info = device->info;
+    return IGNIS_OK;
+}
+
+IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
+{
+    static const char call[] = "ignis_device_find";
+    char wanted[2 * 16 + 1] = "";
+    int i;
+    if (!ignis__enter(call) || !ignis__given(call, "uuid and luid", uuid ? uuid : luid))
+        return -1;
+    for (i = 0; i < ignis__device_total; i++) {
+        const ignis_device_info *info = &ignis__devices[i].info;
+        if (!ignis__device_know(call, &ignis__devices[i]))
+            return -1;
+        if ((!uuid || memcmp(uuid, info->uuid, sizeof info->uuid) == 0) &&
+            (!luid || (info->node_mask && memcmp(luid, info->luid, sizeof info->luid) == 0)))
+            return i;
+    }
+    for (i = 0; i < (uuid ? 16 : 8); i++)
+        snprintf(wanted + 2 * i, 3, "%02x", ((const unsigned char *)(uuid ? uuid : luid))[i]);
+    ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "none of the %d devices that this process sees has the %s %s%s", ignis__device_total,
+                uuid ? "UUID" : "LUID", wanted, uuid && luid ? " and that LUID" : "");
+    return -1;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
+{
+    static const char call[] = "ignis_device_use";
+    ignis__device *device;
+    ignis__binding binding;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    device = ignis__device_get(call, ordinal);
+    if (!device || !ignis__device_enter(call, device, &binding))
+        return ignis__failed();
+    ignis__device_leave(&binding);
+    if (IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)))
+        return ignis__failed();
+    ignis__thread_now()->device = ordinal;
+    return IGNIS_OK;
+}
+
+IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
+
+/*  The calling thread's current device, opened and entered; null on failure. */
+static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
+{
+    ignis__device *device;
+    if (!ignis__enter(call))
+        return NULL;
+    device = ignis__device_get(call, ignis__thread_now()->device);
+    return device && ignis__device_enter(call, device, binding) ? device : NULL;
+}
+

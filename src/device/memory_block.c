@@ -1,0 +1,308 @@
+/* ===============================================================================================================
+   >>memory - a caching allocator per device, ordered by streams; pinned host memory.
+   =============================================================================================================== */
+
+/*  Driver allocations ("segments") are cut into blocks. A free block belongs to the stream it was freed on: work queued on that
+    stream is ordered before its next use there, so it can be handed out again at once. Another stream may take it only after
+    waiting for an event of that stream. Blocks are kept in bins by size, each bin sorted, so the first that fits fits best.
+    Small requests live in segments of their own, so that they do not nail large ones down. */
+#define IGNIS__BLOCK_UNIT 512
+#define IGNIS__SMALL_LIMIT ((int64_t)1 << 20)
+#define IGNIS__SMALL_SEGMENT ((int64_t)2 << 20)
+#define IGNIS__MEDIUM_LIMIT ((int64_t)10 << 20)
+#define IGNIS__MEDIUM_SEGMENT ((int64_t)20 << 20)
+#define IGNIS__BINS 512
+#define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
+
+/*  What memory was taken for. */
+typedef struct ignis__origin {
+    const char *call, *inside, *file; /* the last two may be null */
+    int line;
+    char tag[32];
+} ignis__origin;
+
+static void ignis__origin_now(ignis__origin *origin, const char *call)
+{
+    const ignis__thread *thread = &ignis__this_thread;
+    origin->call = call;
+    origin->inside = thread->inside ? thread->inside->call : NULL;
+    origin->file = thread->file;
+    origin->line = thread->line;
+}
+
+/*  A row of what is counted. */
+typedef struct ignis__counted {
+    ignis_memory_row row; /* its peak is that of the peak with the number... */
+    uint64_t peaks;       /* ...and the live bytes where there was another one since */
+    struct ignis__counted *next;
+} ignis__counted;
+
+typedef struct ignis__block {
+    ignis__address address;
+    int64_t size;
+    ignis__origin origin;           /* of its last use; call is null when it is over */
+    ignis__counted *counted;        /* null: nobody counts */
+    struct ignis__cache_part *part; /* stream and size class it belongs to */
+    bool used;
+    struct ignis__block *below, *above;    /* neighbours in the segment */
+    struct ignis__block *smaller, *larger; /* neighbours in the bin */
+    struct ignis__block *next_segment;     /* of a segment's first block, which lives as long as the segment */
+} ignis__block;
+
+typedef struct ignis__cache_part {
+    void *stream;  /* or the capture whose memory this is */
+    bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
+    bool is_small;
+    struct ignis__cache_part *next;
+    ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
+    uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
+    ignis__block *bins[IGNIS__BINS];
+} ignis__cache_part;
+
+/*  Pinned host memory: of the caller, or a piece through which Ignis copies. */
+typedef struct ignis__pinned {
+    void *memory;
+    int64_t size;
+    struct ignis__pinned *next;
+} ignis__pinned;
+
+typedef struct ignis__cache {
+    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
+    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
+    ignis__cache_part *parts;
+    ignis__block *segments;     /* their first blocks */
+    ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
+    ignis_memory_info info;
+    ignis__counted *counted; /* with ignis_desc.trace_memory */
+    uint64_t peaks;          /* of live_bytes so far */
+} ignis__cache;
+
+static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
+static bool ignis__memory_bypass, ignis__memory_traced;
+static uint64_t ignis__pinned_bytes;
+
+/*  Up to 63 units each size has its bin; above, a power of two has eight. */
+static int ignis__bin_of(int64_t size)
+{
+    uint64_t units = (uint64_t)size / IGNIS__BLOCK_UNIT;
+    int log;
+    if (units < 64)
+        return (int)units;
+    log = ignis__log2(units);
+    return 64 + (log - 6) * 8 + (int)(units >> (log - 3) & 7);
+}
+
+static void ignis__bin_insert(ignis__block *block)
+{
+    int bin = ignis__bin_of(block->size);
+    ignis__block **head = &block->part->bins[bin], *after = *head, *before = NULL;
+    while (after && after->size < block->size) {
+        before = after;
+        after = after->larger;
+    }
+    block->smaller = before;
+    block->larger = after;
+    if (before)
+        before->larger = block;
+    else
+        *head = block;
+    if (after)
+        after->smaller = block;
+    block->part->filled[bin / 64] |= (uint64_t)1 << bin % 64;
+}
+
+static void ignis__bin_remove(ignis__block *block)
+{
+    int bin = ignis__bin_of(block->size);
+    ignis__cache_part *part = block->part;
+    if (block->smaller)
+        block->smaller->larger = block->larger;
+    else
+        part->bins[bin] = block->larger;
+    if (block->larger)
+        block->larger->smaller = block->smaller;
+    if (!part->bins[bin])
+        part->filled[bin / 64] &= ~((uint64_t)1 << bin % 64);
+    block->smaller = block->larger = NULL;
+}
+
+static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size)
+{
+    int bin = ignis__bin_of(size), word = (bin + 1) / 64;
+    ignis__block *block = part->bins[bin];
+    uint64_t bits;
+    while (block && block->size < size)
+        block = block->larger;
+    if (block)
+        return block;
+    bits = word < IGNIS__BINS / 64 ? part->filled[word] & ~(uint64_t)0 << (bin + 1) % 64 : 0;
+    while (!bits && ++word < IGNIS__BINS / 64)
+        bits = part->filled[word];
+    return bits ? part->bins[word * 64 + ignis__lowest_bit(bits)] : NULL;
+}
+
+/*  The stream's part for a size class, made when it is new; null: out of host memory. */
+static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
+{
+    ignis__cache_part *part = cache->parts;
+    while (part && !(part->stream == stream && part->is_small == is_small))
+        part = part->next;
+    if (!part && (part = (ignis__cache_part *)ignis__alloc(sizeof *part)) != NULL) {
+        part->stream = stream;
+        part->captured = captured;
+        part->is_small = is_small;
+        part->next = cache->parts;
+        cache->parts = part;
+    }
+    return part;
+}
+
+static ignis__block *ignis__block_take(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
+{
+    ignis__block *block = cache->spare_blocks;
+    if (block) {
+        cache->spare_blocks = block->above;
+        memset(block, 0, sizeof *block);
+    } else {
+        block = (ignis__block *)ignis__alloc(sizeof *block);
+        if (!block)
+            return NULL;
+    }
+    block->part = part;
+    block->address = address;
+    block->size = size;
+    return block;
+}
+
+static void ignis__block_give(ignis__cache *cache, ignis__block *block)
+{
+    block->above = cache->spare_blocks;
+    cache->spare_blocks = block;
+}
+
+/*  Joins `block` with the one above it, which goes. Both are free and in no bin. */
+static void ignis__block_join(ignis__cache *cache, ignis__block *block)
+{
+    ignis__block *above = block->above;
+    block->size += above->size;
+    block->above = above->above;
+    if (block->above)
+        block->above->below = block;
+    ignis__block_give(cache, above);
+}
+
+/*  Puts a block that became free into its bin, joined with free neighbours of the same stream. */
+static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
+{
+    block->used = false;
+    if (block->above && !block->above->used && block->above->part == block->part) {
+        ignis__bin_remove(block->above);
+        ignis__block_join(cache, block);
+    }
+    if (block->below && !block->below->used && block->below->part == block->part) {
+        block = block->below;
+        ignis__bin_remove(block);
+        ignis__block_join(cache, block);
+    }
+    ignis__bin_insert(block);
+}
+
+/*  Takes a free block out of its bin for `size` bytes, and gives the rest back. Without host memory for the rest it keeps all. */
+static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t size)
+{
+    ignis__bin_remove(block);
+    block->used = true;
+    if (block->size > size) {
+        ignis__block *rest = ignis__block_take(cache, block->part, block->address + (uint64_t)size, block->size - size);
+        if (rest) {
+            rest->below = block;
+            rest->above = block->above;
+            if (rest->above)
+                rest->above->below = rest;
+            block->above = rest;
+            block->size = size;
+            ignis__bin_insert(rest);
+        }
+    }
+}
+
+/*  The row of an origin in a list, added if it is new; null: out of host memory. */
+IGNIS__COLD static ignis__counted *ignis__counted_find(ignis__counted **list, const ignis__origin *origin)
+{
+    const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
+    ignis__counted *counted = *list;
+    while (counted &&
+           !(counted->row.call == origin->call && counted->row.line == origin->line && strcmp(counted->row.inside, inside) == 0 &&
+             strcmp(counted->row.tag, origin->tag) == 0 && strcmp(counted->row.file, file) == 0))
+        counted = counted->next;
+    if (counted || (counted = (ignis__counted *)ignis__alloc(sizeof *counted)) == NULL)
+        return counted;
+    memcpy(counted->row.tag, origin->tag, sizeof counted->row.tag);
+    counted->row.call = origin->call;
+    counted->row.inside = inside;
+    counted->row.file = file;
+    counted->row.line = origin->line;
+    counted->next = *list;
+    return *list = counted;
+}
+
+/*  What a row had at the peak is what it has, unless that was written down when it changed later. */
+static int64_t ignis__counted_peak(const ignis__cache *cache, const ignis__counted *counted)
+{
+    return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
+}
+
+IGNIS__COLD static void ignis__counted_add(ignis__cache *cache, ignis__counted *counted, int64_t bytes)
+{
+    counted->row.peak_bytes = ignis__counted_peak(cache, counted);
+    counted->peaks = cache->peaks;
+    counted->row.live_bytes += bytes;
+    counted->row.live_blocks += bytes > 0 ? 1 : -1;
+}
+
+static void ignis__counted_free(ignis__counted **list)
+{
+    while (*list) {
+        ignis__counted *next = (*list)->next;
+        ignis__free(*list);
+        *list = next;
+    }
+}
+
+static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
+{
+    ignis_memory_info *info = &cache->info;
+    info->live_bytes += live;
+    info->live_blocks += (live > 0) - (live < 0);
+    info->reserved_bytes += reserved;
+    info->segments += (reserved > 0) - (reserved < 0);
+    if (info->live_bytes > info->live_peak) {
+        info->live_peak = info->live_bytes;
+        cache->peaks++;
+    }
+    if (info->reserved_bytes > info->reserved_peak)
+        info->reserved_peak = info->reserved_bytes;
+    if (ignis__profiling())
+        ignis__traced_memory((int)(cache - ignis__caches), info->live_bytes, info->reserved_bytes);
+}
+
+/*  A block begins to be used, or ends. */
+static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
+{
+    block->origin = *origin;
+    block->counted = ignis__memory_traced ? ignis__counted_find(&cache->counted, origin) : NULL;
+    if (block->counted)
+        ignis__counted_add(cache, block->counted, block->size);
+    ignis__memory_count(cache, block->size, 0);
+}
+
+static void ignis__block_end(ignis__cache *cache, ignis__block *block)
+{
+    if (block->counted)
+        ignis__counted_add(cache, block->counted, -block->size);
+    ignis__memory_count(cache, -block->size, 0);
+    block->counted = NULL;
+    block->origin.call = NULL;
+}
+

@@ -1,0 +1,243 @@
+/* ===============================================================================================================
+   >>profile - what runs, and how long: written down here, and made into reports further below.
+   =============================================================================================================== */
+
+typedef enum ignis__traced_kind {
+    IGNIS__TRACED_CALL, /* on the host */
+    IGNIS__TRACED_KERNEL,
+    IGNIS__TRACED_COPY,
+    IGNIS__TRACED_GRAPH,
+    IGNIS__TRACED_COLLECTIVE,
+    IGNIS__TRACED_MEMORY /* what a device has in use from then on */
+} ignis__traced_kind;
+
+typedef struct ignis__traced {
+    ignis__traced_kind kind;
+    int device, thread, line, rate;
+    bool told;
+    uint64_t operation;
+    const char *call, *file; /* file may be null */
+    char name[72];
+    void *stream, *first, *last; /* events; null of what the host does */
+    int64_t begin_ns, end_ns;    /* on the host */
+    double bytes, flops;         /* 0: not known */
+    int64_t at_ns;               /* on the device, by the host's clock, once it was asked; and how long, -1 where that is not known */
+    double ms;
+} ignis__traced;
+
+#define IGNIS__TRACED_MOST ((size_t)1 << 18) /* what comes later is counted alone */
+
+static struct {
+    uint64_t on; /* read without the lock, as one branch of a launch */
+    ignis__traced *items;
+    size_t count, capacity, lost;
+    int threads;
+    int64_t begin_ns;
+    struct {
+        void *event; /* recorded when the host's clock was at ns */
+        int64_t ns;
+    } base[IGNIS_MAX_DEVICES];
+    struct ignis__named *named[64]; /* names of functions, always kept */
+    ignis_profile_row *rows;        /* of the last one that has ended */
+    int row_count;
+} ignis__profile;
+
+static ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
+
+static bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
+
+/*  The names of kernels, by their functions. */
+typedef struct ignis__named {
+    void *function;
+    char name[72];
+    struct ignis__named *next;
+} ignis__named;
+
+/*  Without memory a function has no name. */
+IGNIS__COLD static void ignis__function_name(void *function, const char *name)
+{
+    ignis__named **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
+    ignis__mutex_lock(&ignis__profile_lock);
+    for (named = *list; named && named->function != function; named = named->next)
+        ;
+    if (!named && (named = (ignis__named *)ignis__alloc(sizeof *named)) != NULL) {
+        named->function = function;
+        named->next = *list;
+        *list = named;
+    }
+    if (named)
+        snprintf(named->name, sizeof named->name, "%s", name);
+    ignis__mutex_unlock(&ignis__profile_lock);
+}
+
+/*  The next kernel that this thread launches reads and writes so many bytes; of less than 0, what its operands have. rate: an ignis_dtype. */
+static void ignis__cost(double bytes, double flops, int rate)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    if (!ignis__profiling())
+        return;
+    if (bytes >= 0)
+        thread->bytes = bytes;
+    thread->told = bytes >= 0;
+    thread->flops = flops;
+    thread->rate = rate;
+}
+
+/*  Puts an item into the profile, if there is one still; its events are those of the profile then. */
+IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
+{
+    ignis__traced *items;
+    size_t capacity;
+    bool ok = false;
+    ignis__mutex_lock(&ignis__profile_lock);
+    if (ignis__profiling() && traced->begin_ns >= ignis__profile.begin_ns) {
+        capacity = ignis__profile.capacity;
+        if (ignis__profile.count == capacity && capacity < IGNIS__TRACED_MOST) {
+            capacity = capacity ? 2 * capacity : 1024;
+            items = (ignis__traced *)ignis__alloc(capacity * sizeof *items);
+            if (items) {
+                if (ignis__profile.count)
+                    memcpy(items, ignis__profile.items, ignis__profile.count * sizeof *items);
+                ignis__free(ignis__profile.items);
+                ignis__profile.items = items;
+                ignis__profile.capacity = capacity;
+            }
+        }
+        ok = ignis__profile.count < ignis__profile.capacity;
+        if (ok)
+            ignis__profile.items[ignis__profile.count++] = *traced;
+        else
+            ignis__profile.lost++;
+    }
+    ignis__mutex_unlock(&ignis__profile_lock);
+    return ok;
+}
+
+IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
+{
+    if (traced->first)
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (traced->first));
+    if (traced->last)
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (traced->last));
+    traced->first = traced->last = NULL;
+}
+
+/*  Something of this thread begins now. */
+IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call, const ignis__device *device)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    memset(traced, 0, sizeof *traced);
+    if (!thread->number) {
+        ignis__mutex_lock(&ignis__profile_lock);
+        thread->number = ++ignis__profile.threads;
+        ignis__mutex_unlock(&ignis__profile_lock);
+    }
+    traced->kind = kind;
+    traced->device = ignis__device_ordinal(device);
+    traced->thread = thread->number;
+    traced->call = call;
+    traced->file = thread->file;
+    traced->line = thread->line;
+    traced->begin_ns = ignis__monotonic_ns();
+}
+
+/*  Relates the clocks of host and device, which is entered, on a stream that has nothing to do and waits for no other. */
+IGNIS__COLD static void ignis__profile_base(ignis__device *device)
+{
+    int index = ignis__device_ordinal(device);
+    void *event = NULL, *stream = NULL;
+    ignis__mutex_lock(&ignis__profile_lock);
+    if (!ignis__profile.base[index].event && IGNIS__CUDA(cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING)) == 0) {
+        if (IGNIS__CUDA(cuEventCreate, (&event, IGNIS__CU_EVENT_DEFAULT)) == 0) {
+            (void)IGNIS__CUDA(cuEventRecord, (event, stream));
+            (void)IGNIS__CUDA(cuEventSynchronize, (event));
+            ignis__profile.base[index].event = event;
+            ignis__profile.base[index].ns = ignis__monotonic_ns();
+        }
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
+    }
+    ignis__mutex_unlock(&ignis__profile_lock);
+}
+
+/*  What is queued on a stream between the two is an item of the profile. Work that a capture records is none: it has no time yet. False: no
+    profile, or no events, which is counted. The device is entered. function: of a kernel; name: of anything else. */
+IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call, ignis__device *device,
+                                           void *stream, void *function, const char *name)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    const ignis__named *named;
+    bool ok;
+    if (ignis__capture_on(device)) {
+        thread->bytes = thread->flops = 0;
+        return false;
+    }
+    ignis__profile_base(device);
+    ignis__traced_begin(traced, kind, call, device);
+    traced->stream = stream;
+    traced->bytes = thread->bytes;
+    traced->flops = thread->flops;
+    traced->rate = thread->rate;
+    traced->told = thread->told;
+    traced->operation = thread->operation;
+    traced->ms = -1;
+    thread->bytes = thread->flops = 0;
+    thread->told = false;
+    ignis__mutex_lock(&ignis__profile_lock);
+    for (named = ignis__profile.named[((uintptr_t)function >> 4) % 64]; function && named && named->function != function;
+         named = named->next)
+        ;
+    snprintf(traced->name, sizeof traced->name, "%s", name ? name : named ? named->name : call);
+    ignis__mutex_unlock(&ignis__profile_lock);
+    ok = IGNIS__CUDA(cuEventCreate, (&traced->first, IGNIS__CU_EVENT_DEFAULT)) == 0 &&
+         IGNIS__CUDA(cuEventCreate, (&traced->last, IGNIS__CU_EVENT_DEFAULT)) == 0 &&
+         IGNIS__CUDA(cuEventRecord, (traced->first, stream)) == 0;
+    if (!ok) {
+        ignis__traced_events_free(traced);
+        ignis__mutex_lock(&ignis__profile_lock);
+        ignis__profile.lost++;
+        ignis__mutex_unlock(&ignis__profile_lock);
+    }
+    return ok;
+}
+
+/*  ok: what was between the two has been queued. */
+IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
+{
+    bool recorded = ok && IGNIS__CUDA(cuEventRecord, (traced->last, traced->stream)) == 0;
+    traced->end_ns = ignis__monotonic_ns();
+    if (!recorded || !ignis__traced_add(traced))
+        ignis__traced_events_free(traced);
+    return ok;
+}
+
+/*  The same for what copies or fills so many bytes. */
+static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream, const char *name, int64_t size)
+{
+    if (!ignis__profiling())
+        return false;
+    ignis__cost((double)size, 0, 0);
+    return ignis__traced_open(traced, IGNIS__TRACED_COPY, call, device, stream, NULL, name);
+}
+
+/*  What a device has in use from now on. */
+IGNIS__COLD static void ignis__traced_memory(int device, int64_t live, int64_t reserved)
+{
+    ignis__traced traced = IGNIS__ZERO;
+    traced.kind = IGNIS__TRACED_MEMORY;
+    traced.device = device;
+    traced.begin_ns = ignis__monotonic_ns();
+    traced.bytes = (double)live;
+    traced.flops = (double)reserved;
+    (void)ignis__traced_add(&traced);
+}
+
+/*  A call on the host that began at begin_ns and ends now. */
+IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device *device, int64_t begin_ns)
+{
+    ignis__traced traced;
+    ignis__traced_begin(&traced, IGNIS__TRACED_CALL, call, device);
+    traced.end_ns = traced.begin_ns;
+    traced.begin_ns = begin_ns;
+    (void)ignis__traced_add(&traced);
+}
+

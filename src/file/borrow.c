@@ -1,0 +1,63 @@
+/* --- arrays that are lent to a call ---------------------------------------------------------------------------- */
+
+/*  One tensor of a call that saves or loads. */
+typedef struct ignis__lent {
+    ignis__array *array; /* held */
+    ignis_tensor made;   /* by this call, until it has succeeded */
+    const ignis__stored *item;
+} ignis__lent;
+
+/*  Borrows every array; one may come twice. */
+IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        if (!ignis__contract_borrow(call, lent[i].array, IGNIS_OWNER_WNAIS, lent))
+            return false;
+    return true;
+}
+
+/*  Gives every array back; tensors that the call has made end unless it has succeeded. */
+IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        if (lent[i].array) {
+            ignis__contract_return(lent[i].array, lent);
+            ignis__array_drop(call, lent[i].array);
+        }
+        if (lent[i].made.id && !succeeded)
+            ignis__tensor_discard(call, lent[i].made);
+    }
+}
+
+/*  The array of a tensor, held; null, and reported, when there is none. */
+static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
+{
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__array *array;
+    if (!tensor)
+        return NULL;
+    array = ignis__tensor_array(call, tensor);
+    ignis__tensor_drop(call, tensor);
+    return array;
+}
+
+/*  The arguments that saving and loading have in common. */
+IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors,
+                                           int count)
+{
+    int i;
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
+        return false;
+    if (count < 0)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (!ignis__given(call, "path", path) ||
+        (count > 0 && (!ignis__given(call, "names", names) || !ignis__given(call, "tensors", tensors))))
+        return false;
+    for (i = 0; i < count; i++)
+        if (!names[i])
+            return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, call, "names[%d] of %d is null", i, count);
+    return true;
+}
+

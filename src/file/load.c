@@ -1,0 +1,266 @@
+/* --- loading ---------------------------------------------------------------------------------------------------------- */
+
+/*  An open file, and what is in it. ignis__load_close ends both. */
+typedef struct ignis__load {
+    const char *path;
+    int descriptor;
+    int64_t size;
+    ignis__safetensors file;
+    char *staging; /* pinned memory for the parts of tensors that are on their way */
+    int64_t part;  /* bytes: it has room for two */
+} ignis__load;
+
+static void ignis__load_close(ignis__load *load)
+{
+    ignis__safetensors_close(&load->file);
+    ignis__file_close(load->descriptor);
+}
+
+static bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
+{
+    int64_t got = ignis__file_read_at(load->descriptor, at, out, size);
+    if (got < 0)
+        return ignis__file_fail(call, load->path, "read");
+    if (got < size)
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
+                    (long long)load->size, (long long)(at + size));
+    return got == size;
+}
+
+IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
+{
+    unsigned char first[8], *head;
+    int64_t size;
+    uint64_t length;
+    ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
+    memset(load, 0, sizeof *load);
+    load->path = path;
+    load->descriptor = ignis__file_open(path, &load->size);
+    if (load->descriptor < 0) {
+        if (!ignis__path_is_special(path))
+            return ignis__file_fail(call, path, "opened");
+        return ignis__refuse(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
+    }
+    size = load->size < 8 ? load->size : 8;
+    if (ignis__load_read(call, load, 0, first, size)) {
+        length = ignis__safetensors_length(first, size);
+        if (length <= IGNIS__HEADER_LIMIT && (int64_t)length <= load->size - size)
+            size += (int64_t)length;
+        head = (unsigned char *)ignis__alloc((size_t)size + 1);
+        if (!head)
+            result = IGNIS_DIAG_HOST_MEMORY;
+        else if (ignis__load_read(call, load, 0, head, size))
+            result = ignis__safetensors_parse(&load->file, head, load->size);
+        ignis__free(head);
+    }
+    if (result == IGNIS_DIAG_NONE)
+        return true;
+    if (result == IGNIS_DIAG_HOST_MEMORY)
+        ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path, (long long)load->size);
+    else if (result == IGNIS_DIAG_STORAGE_FORMAT)
+        ignis__fail(result, call, "'%s' is not a sound safetensors file: %s", path, load->file.fault);
+    ignis__load_close(load);
+    return false;
+}
+
+/*  The item of a name; null: there is none. The items are sorted by name. */
+static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const char *name)
+{
+    ignis__stored key = IGNIS__ZERO;
+    key.name = name;
+    return file->count ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name) : NULL;
+}
+
+/*  The same; null is reported with names that are there. */
+static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file, const char *name)
+{
+    const ignis__stored *item = ignis__stored_find(file, name);
+    char known[512];
+    ignis__text text;
+    int i;
+    if (item)
+        return item;
+    ignis__text_begin(&text, known, sizeof known);
+    for (i = 0; i < file->count && i < 5; i++)
+        ignis__text_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->items[i].name).text);
+    ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no tensor %s; it has %d%s%s", path, ignis__name_write(name).text, file->count,
+                known, file->count > 5 ? ", ..." : "");
+    return NULL;
+}
+
+/*  Whether a tensor of a file can go into an array, or into a new one where that is null. */
+static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
+{
+    ignis_dtype dtype = ignis__stored_types[item->type].loaded;
+    if (!dtype)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype that Ignis has not",
+                    ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
+    else if (array && array->dtype != dtype)
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
+                    ignis__name_write(item->name).text, ignis__dtypes[dtype].name, ignis__dtypes[array->dtype].name);
+    else if (array && !ignis__shape_same(&array->shape, &item->shape))
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
+                    ignis__name_write(item->name).text, ignis__shape_write(&item->shape).text, ignis__shape_write(&array->shape).text);
+    else
+        return true;
+    return false;
+}
+
+/*  A new tensor like one of the file, and its array; false when it cannot be. */
+static bool ignis__load_make(const char *call, ignis__lent *lent)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    desc.shape = lent->item->shape;
+    desc.dtype = ignis__stored_types[lent->item->type].loaded;
+    desc.tag = lent->item->name;
+    lent->made = ignis__tensor_adopt(call, ignis__array_create(call, &desc), false);
+    return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
+}
+
+/*  Makes whole numbers wider, from the end of a part of memory to all of it. */
+static void ignis__load_widen(char *part, int64_t size, int from, int to, bool is_signed)
+{
+    const unsigned char *in = (const unsigned char *)part + size - size / to * from;
+    int64_t count = size / to, i, wide;
+    for (i = 0; i < count; i++, in += from) {
+        int32_t narrow;
+        wide = from == 1   ? in[0]
+               : from == 2 ? in[0] | in[1] << 8
+                           : (int64_t)((uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24);
+        if (is_signed && wide >> (8 * from - 1))
+            wide -= (int64_t)1 << 8 * from;
+        narrow = (int32_t)wide;
+        memcpy(part + i * to, to == 4 ? (const void *)&narrow : (const void *)&wide, (size_t)to);
+    }
+}
+
+/*  Copies from the file, and waits. While one part is copied to the device the next is read. */
+static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, const ignis__stored *item)
+{
+    ignis__spare_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
+    ignis__work work;
+    ignis__address address;
+    int64_t size = ignis__array_bytes(array), begin = load->file.data + item->begin, done, part;
+    int piece = 0, to = ignis__dtypes[array->dtype].size, from = ignis__stored_types[item->type].bits / 8;
+    bool ok;
+    if (!ignis__work_begin(call, array->storage->device, &work))
+        return false;
+    ok = ignis__work_write(&work, array, &address);
+    for (done = 0; ok && done < size; done += part, piece = !piece) {
+        char *staging = load->staging + piece * load->part;
+        part = size - done < load->part ? size - done : load->part;
+        if (copied[piece]) {
+            ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[piece]->event));
+            ignis__event_give(work.device, copied[piece]);
+        }
+        copied[piece] = NULL;
+        ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from, part / to * from);
+        if (ok && from < to)
+            ignis__load_widen(staging, part, from, to, ignis__stored_types[item->type].name[0] == 'I');
+        ok = ok && ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
+             (copied[piece] = ignis__event_record(call, work.device, work.stream)) != NULL;
+    }
+    for (piece = 0; piece < 2; piece++)
+        if (copied[piece])
+            ignis__event_give(work.device, copied[piece]);
+    ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) && ok;
+    ignis__work_end(&work);
+    return ok;
+}
+
+/*  Copies all, through pinned memory of the current device, which serves every device. */
+static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
+{
+    ignis__binding binding;
+    ignis__device *device;
+    ignis__pinned *piece;
+    int64_t largest = 0;
+    bool ok = true;
+    int i;
+    for (i = 0; i < count; i++)
+        if (largest < ignis__array_bytes(lent[i].array))
+            largest = ignis__array_bytes(lent[i].array);
+    if (largest == 0)
+        return true;
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return false;
+    load->part = largest < IGNIS__CONVERT_CHUNK ? largest : IGNIS__CONVERT_CHUNK;
+    piece = ignis__piece_take(call, device, 2 * load->part);
+    ignis__device_leave(&binding);
+    if (!piece)
+        return false;
+    load->staging = (char *)piece->memory;
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__load_array(call, load, lent[i].array, lent[i].item);
+    if (ignis__piece_give(call, device, piece) != IGNIS_OK)
+        ok = false;
+    return ok;
+}
+
+/*  Everything that can be known to fail is tried before an array is written to. */
+static bool ignis__load_tensors(const char *call, const char *path, ignis__load *load, const char *const *names,
+                                const ignis_tensor *tensors, ignis__lent *lent, int count)
+{
+    int i;
+    ignis__stored_sort(load->file.items, load->file.count, ignis__stored_by_name);
+    for (i = 0; i < count; i++) {
+        lent[i].item = ignis__load_find(call, path, &load->file, names[i]);
+        if (!lent[i].item || (tensors[i].id && (lent[i].array = ignis__lent_array(call, tensors[i])) == NULL) ||
+            !ignis__load_fits(call, lent[i].item, lent[i].array))
+            return false;
+    }
+    for (i = 0; i < count; i++)
+        if (!lent[i].array && !ignis__load_make(call, &lent[i]))
+            return false;
+    return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
+}
+
+IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names, ignis_tensor *tensors,
+                                                  int count)
+{
+    ignis__load load;
+    ignis__lent *lent;
+    bool ok = false;
+    int i;
+    if (!ignis__named_check(call, path, names, tensors, count) || !ignis__load_open(call, path, &load))
+        return ignis__failed();
+    lent = (ignis__lent *)ignis__alloc_for(call, ((size_t)count + 1) * sizeof *lent);
+    if (lent) {
+        ok = ignis__load_tensors(call, path, &load, names, tensors, lent, count);
+        for (i = 0; ok && i < count; i++)
+            if (lent[i].made.id)
+                tensors[i] = lent[i].made;
+        ignis__lent_release(call, lent, count, ok);
+        ignis__free(lent);
+    }
+    ignis__load_close(&load);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
+{
+    return ignis__load_named("ignis_load", path, names, tensors, count);
+}
+
+IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity)
+{
+    static const char call[] = "ignis_storage_list";
+    ignis__load load;
+    int i, count;
+    if (!ignis__enter(call) || !ignis__given(call, "path", path) || !ignis__room_given(call, "entries", entries, capacity) ||
+        !ignis__load_open(call, path, &load))
+        return -1;
+    count = load.file.count;
+    for (i = 0; i < count && i < capacity; i++) {
+        const ignis__stored *item = &load.file.items[i];
+        memset(&entries[i], 0, sizeof entries[i]);
+        memcpy(entries[i].name, item->name, ignis__utf8_cut(item->name, sizeof entries[i].name - 1));
+        entries[i].dtype = ignis__stored_types[item->type].loaded;
+        entries[i].shape = item->shape;
+        entries[i].bytes = item->end - item->begin;
+    }
+    ignis__load_close(&load);
+    return count;
+}
+

@@ -1,0 +1,50 @@
+/* ===============================================================================================================
+   >>file - safetensors files, read and written.
+   =============================================================================================================== */
+
+/*  A file is the length of its header as 8 bytes, little-endian; the header, JSON; the data of all tensors, little-endian, row by row:
+        {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
+    Offsets count from the end of the header. No byte of the data belongs to two tensors, and none to no tensor.
+    github.com/huggingface/safetensors is the reference. */
+
+#define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
+
+/*  Every dtype of the format, in the reference's order of alignment: files are written from the last to the first. */
+static const struct {
+    const char *name;
+    int bits;
+    ignis_dtype dtype, loaded; /* the same; what it is loaded as, by its values. 0: Ignis has none */
+} ignis__stored_types[] = {
+    {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
+    {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F6_E2M3", 6, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F6_E3M2", 6, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"U8", 8, IGNIS_U8, IGNIS_U8},
+    {"I8", 8, IGNIS_DTYPE_DEFAULT, IGNIS_I32},
+    {"F8_E5M2", 8, IGNIS_F8_E5M2, IGNIS_F8_E5M2},
+    {"F8_E4M3", 8, IGNIS_F8_E4M3, IGNIS_F8_E4M3},
+    {"F8_E8M0", 8, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F8_E4M3FNUZ", 8, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F8_E5M2FNUZ", 8, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"I16", 16, IGNIS_DTYPE_DEFAULT, IGNIS_I32},
+    {"U16", 16, IGNIS_DTYPE_DEFAULT, IGNIS_I32},
+    {"F16", 16, IGNIS_F16, IGNIS_F16},
+    {"BF16", 16, IGNIS_BF16, IGNIS_BF16},
+    {"I32", 32, IGNIS_I32, IGNIS_I32},
+    {"U32", 32, IGNIS_DTYPE_DEFAULT, IGNIS_I64},
+    {"F32", 32, IGNIS_F32, IGNIS_F32},
+    {"C64", 64, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+    {"F64", 64, IGNIS_F64, IGNIS_F64},
+    {"I64", 64, IGNIS_I64, IGNIS_I64},
+    {"U64", 64, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
+};
+
+/*  One tensor of a file. */
+typedef struct ignis__stored {
+    const char *name;
+    int type; /* in ignis__stored_types */
+    ignis_shape shape;
+    int64_t begin, end; /* of its bytes in the data */
+    int index;          /* in the caller's list, when a file is written */
+} ignis__stored;
+

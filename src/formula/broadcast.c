@@ -1,0 +1,149 @@
+/*  One run of a formula: the shapes of its result and of inputs that are arrays. Input `count` is the gradient that comes in. */
+typedef struct ignis__map_run {
+    ignis__formula *formula;
+    ignis_shape shape;
+    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* null: a value */
+    ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
+    ignis__address address[IGNIS_MAX_INPUTS + 2];
+    double value[IGNIS_MAX_INPUTS];
+    ignis__random random;  /* where the formula takes random numbers */
+    int result;            /* see ignis__map_spec */
+    uint32_t used, needed; /* bits of inputs */
+    uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
+    int kept;              /* see ignis__map_spec */
+    ignis__address kept_to;
+    ignis_reducer reduction;
+    const ignis_shape *to_shape;
+    double factor; /* of the gradient that comes in; how many elements a mean is of */
+    int outs;
+    ignis_dtype out[IGNIS_MAX_INPUTS];
+    ignis__address to[IGNIS_MAX_INPUTS];
+} ignis__map_run;
+
+IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+{
+    int64_t product = 1;
+    for (; from < to; from++)
+        product *= shape->dim[from];
+    return product;
+}
+
+/*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
+static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
+{
+    int d, lacking = shape->ndim - array->ndim;
+    int64_t step = 1;
+    bool same = true;
+    for (d = shape->ndim - 1; d >= 0; d--) {
+        int64_t dim = d < lacking ? 1 : array->dim[d - lacking];
+        stride[d] = dim == 1 ? 0 : step;
+        step *= dim;
+        same = same && (dim == shape->dim[d]);
+    }
+    return same;
+}
+
+/*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
+static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stride[][IGNIS__MAP_ANY_RANK], int64_t *dim)
+{
+    int d, i, rank = 0;
+    for (d = 0; d < shape->ndim; d++) {
+        bool merge = rank > 0;
+        if (shape->dim[d] == 1)
+            continue;
+        for (i = 0; i < count && merge; i++)
+            merge = stride[i][rank - 1] == stride[i][d] * shape->dim[d];
+        rank += !merge;
+        dim[rank - 1] = merge ? dim[rank - 1] * shape->dim[d] : shape->dim[d];
+        for (i = 0; i < count; i++)
+            stride[i][rank - 1] = stride[i][d];
+    }
+    return rank;
+}
+
+/*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
+typedef struct ignis__spread {
+    int64_t outer, n, inner;
+} ignis__spread;
+
+/*  n is a dimension of the shape. */
+static ignis__spread ignis__spread_along(const ignis_shape *shape, int dim)
+{
+    ignis__spread spread = {ignis__shape_product(shape, 0, dim), shape->dim[dim], ignis__shape_product(shape, dim + 1, shape->ndim)};
+    return spread;
+}
+
+/*  Whether b spreads over a: from the last dimension on, b may lack leading ones, or have 1 for neighbouring ones. */
+static bool ignis__spread_find(const ignis_shape *a, const ignis_shape *b, ignis__spread *spread)
+{
+    int i, lacking = a->ndim - b->ndim, phase = 0;
+    spread->outer = spread->n = spread->inner = 1;
+    if (lacking < 0)
+        return false;
+    for (i = 0; i < a->ndim; i++) {
+        int64_t of_a = a->dim[i], of_b = i < lacking ? 1 : b->dim[i - lacking];
+        if (of_a == 1 && of_b == 1)
+            continue;
+        if (of_a != of_b && of_b != 1)
+            return false;
+        if (of_a != of_b && phase == 2) /* two places to spread over, apart from each other */
+            return false;
+        phase = of_a != of_b ? 1 : phase == 1 ? 2 : phase;
+        *(phase == 0 ? &spread->outer : phase == 1 ? &spread->n : &spread->inner) *= of_a;
+    }
+    return true;
+}
+
+/*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
+static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spec, int widest, int64_t multiple)
+{
+    int pack, i, count = run->formula->count;
+    for (pack = 16 / widest; pack > 1; pack /= 2) {
+        ignis__address bits = (ignis__address)(multiple % pack);
+        for (i = 0; i < run->outs; i++)
+            if (!(run->reduced >> i & 1))
+                bits |= run->to[i] & (ignis__address)(pack * ignis__dtypes[run->out[i]].size - 1);
+        for (i = 0; i <= count + 1; i++)
+            if (spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW)
+                bits |= run->address[i] & (ignis__address)(pack * ignis__dtypes[run->dtype[i]].size - 1);
+        if (!bits)
+            break;
+    }
+    return pack;
+}
+
+/*  A division in kernels: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31; by 2^31 and more they divide in 64
+    bits. kernels/ignis.cuh has the same struct. */
+typedef struct ignis__divisor {
+    uint32_t size, multiplier, shift;
+} ignis__divisor;
+
+static ignis__divisor ignis__divisor_of(int64_t size)
+{
+    ignis__divisor d = IGNIS__ZERO;
+    if (size >> 31)
+        return d;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
+}
+
+/*  The same as words of a formula's kernel: a factor and a shift. */
+static void ignis__map_divisor(int64_t divisor, uint64_t *magic)
+{
+    ignis__divisor d = ignis__divisor_of(divisor);
+    magic[0] = d.multiplier;
+    magic[1] = d.shift;
+}
+
+/*  The same for the place of an element in a dimension of n, behind which are dimensions of `inner` elements. */
+static void ignis__map_magic(int64_t inner, int64_t n, uint64_t *magic)
+{
+    ignis__map_divisor(inner, magic);
+    ignis__map_divisor(n, magic + 2);
+    magic[4] = (uint64_t)n;
+}
+

@@ -1,0 +1,123 @@
+/* ===============================================================================================================
+   >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
+   =============================================================================================================== */
+
+/* --- functions and operators ---------------------------------------------------------------------------------------------- */
+
+/*  A row for all that a term can be: how it is written in CUDA, with $a, $b and $c for its arguments and $r for itself, and its partial
+    derivatives, null for 0, where $d, of those that choose, is the argument's own derivative. A term is of type W (w), an integer (i) or a truth
+    value (b). Of type n are those that are integers, where `integer` is given and all arguments are, and W else. Functions with a body are what
+    that formula of a, b and c is. */
+typedef struct ignis__map_function {
+    const char *name;
+    int count; /* of arguments */
+    char type;
+    const char *value, *integer, *partial[2], *body;
+} ignis__map_function;
+
+enum {
+    IGNIS__MAP_INPUT,
+    IGNIS__MAP_NUMBER,
+    IGNIS__MAP_INDEX,
+    IGNIS__MAP_RAND,
+    IGNIS__MAP_RANDN,
+    IGNIS__MAP_SELECT,
+    IGNIS__MAP_POWER,
+    IGNIS__MAP_WIDE,
+    IGNIS__MAP_TRUTH,
+    IGNIS__MAP_NEG,
+    IGNIS__MAP_NOT,
+    IGNIS__MAP_INVERT,
+    IGNIS__MAP_DIVIDE,
+    IGNIS__MAP_WHOLE,                                /* floor, ceil, round and trunc, of one value */
+    IGNIS__MAP_WHOLE_QUOTIENT = IGNIS__MAP_WHOLE + 4 /* and of the quotient of two integers */
+};
+
+/* clang-format off */
+static const ignis__map_function ignis__map_functions[] = {
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are those of the enumeration */
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
+    {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
+    {"rand", 0, 'w', "", NULL, {NULL, NULL}, NULL},
+    {"randn", 2, 'w', "map_normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the reader gives it */
+    {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
+    {"", 1, 'n', "map_power($a,$n)", "map_power_whole($a,$n)", {"(W)$n*map_power($a,$n-1)", NULL}, NULL},
+    {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},
+    {"", 1, 'b', "$a!=0", "$a!=0", {NULL, NULL}, NULL},
+    {"", 1, 'n', "-$a", "(i64)(0-(u64)$a)", {"-1", NULL}, NULL},
+    {"!", 1, 'b', "!$a", NULL, {NULL, NULL}, NULL},
+    {"~", 1, 'i', "", "~(i64)$a", {NULL, NULL}, NULL},
+    {"/", 2, 'w', "map_divide($a,$b)", NULL, {"1/$b", "-$r/$b"}, NULL},
+    {"floor", 1, 'n', "floor($a)", "$a", {NULL, NULL}, NULL},
+    {"ceil", 1, 'n', "ceil($a)", "$a", {NULL, NULL}, NULL},
+    {"round", 1, 'n', "rint($a)", "$a", {NULL, NULL}, NULL},
+    {"trunc", 1, 'n', "trunc($a)", "$a", {NULL, NULL}, NULL},
+    {"", 2, 'i', "", "map_floor($a,$b)", {NULL, NULL}, NULL},
+    {"", 2, 'i', "", "map_ceil($a,$b)", {NULL, NULL}, NULL},
+    {"", 2, 'i', "", "map_round($a,$b)", {NULL, NULL}, NULL},
+    {"", 2, 'i', "", "map_trunc($a,$b)", {NULL, NULL}, NULL},
+    {"||", 2, 'b', "$a||$b", NULL, {NULL, NULL}, NULL},
+    {"&&", 2, 'b', "$a&&$b", NULL, {NULL, NULL}, NULL},
+    {"|", 2, 'i', "", "$a|$b", {NULL, NULL}, NULL},
+    {"^", 2, 'i', "", "$a^$b", {NULL, NULL}, NULL},
+    {"&", 2, 'i', "", "$a&$b", {NULL, NULL}, NULL},
+    {"<<", 2, 'i', "", "map_left($a,$b)", {NULL, NULL}, NULL},
+    {">>", 2, 'i', "", "map_right($a,$b)", {NULL, NULL}, NULL},
+    {"==", 2, 'b', "$a==$b", "$a==$b", {NULL, NULL}, NULL},
+    {"!=", 2, 'b', "$a!=$b", "$a!=$b", {NULL, NULL}, NULL},
+    {"<=", 2, 'b', "$a<=$b", "$a<=$b", {NULL, NULL}, NULL},
+    {">=", 2, 'b', "$a>=$b", "$a>=$b", {NULL, NULL}, NULL},
+    {"<", 2, 'b', "$a<$b", "$a<$b", {NULL, NULL}, NULL},
+    {">", 2, 'b', "$a>$b", "$a>$b", {NULL, NULL}, NULL},
+    {"+", 2, 'n', "$a+$b", "(i64)((u64)$a+(u64)$b)", {"1", "1"}, NULL},
+    {"-", 2, 'n', "$a-$b", "(i64)((u64)$a-(u64)$b)", {"1", "-1"}, NULL},
+    {"*", 2, 'n', "$a*$b", "(i64)((u64)$a*(u64)$b)", {"$b", "$a"}, NULL},
+    {"%", 2, 'n', "fmod($a,$b)", "map_modulo($a,$b)", {"1", "-trunc(map_divide($a,$b))"}, NULL},
+    {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"$a>0?$d:$a<0?-$d:$a==0||$d==0?(W)0:$a", NULL}, NULL},
+    {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
+    {"max", 2, 'n', "map_most($a,$b)", "map_most((i64)$a,(i64)$b)", {"$a<$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b<$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
+    {"min", 2, 'n', "map_least($a,$b)", "map_least((i64)$a,(i64)$b)", {"$a>$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b>$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
+    {"relu", 1, 'n', "map_most($a,(W)0)", "$a>0?$a:0", {"$a<=0?(W)0:$d", NULL}, NULL},
+    {"exp", 1, 'w', "exp($a)", NULL, {"$r", NULL}, NULL},
+    {"exp2", 1, 'w', "exp2($a)", NULL, {"$r*(W)0.693147180559945309", NULL}, NULL},
+    {"expm1", 1, 'w', "expm1($a)", NULL, {"$r+1", NULL}, NULL},
+    {"log", 1, 'w', "log($a)", NULL, {"1/$a", NULL}, NULL},
+    {"log2", 1, 'w', "log2($a)", NULL, {"(W)1.44269504088896341/$a", NULL}, NULL},
+    {"log10", 1, 'w', "log10($a)", NULL, {"(W)0.434294481903251828/$a", NULL}, NULL},
+    {"log1p", 1, 'w', "log1p($a)", NULL, {"1/(1+$a)", NULL}, NULL},
+    {"sqrt", 1, 'w', "sqrt($a)", NULL, {"(W)0.5/$r", NULL}, NULL},
+    {"rsqrt", 1, 'w', "rsqrt($a)", NULL, {"(W)-0.5*$r*$r*$r", NULL}, NULL},
+    {"cbrt", 1, 'w', "cbrt($a)", NULL, {"1/(3*$r*$r)", NULL}, NULL},
+    {"sin", 1, 'w', "sin($a)", NULL, {"cos($a)", NULL}, NULL},
+    {"cos", 1, 'w', "cos($a)", NULL, {"-sin($a)", NULL}, NULL},
+    {"tan", 1, 'w', "tan($a)", NULL, {"1+$r*$r", NULL}, NULL},
+    {"asin", 1, 'w', "asin($a)", NULL, {"rsqrt(1-$a*$a)", NULL}, NULL},
+    {"acos", 1, 'w', "acos($a)", NULL, {"-rsqrt(1-$a*$a)", NULL}, NULL},
+    {"atan", 1, 'w', "atan($a)", NULL, {"1/(1+$a*$a)", NULL}, NULL},
+    {"sinh", 1, 'w', "sinh($a)", NULL, {"cosh($a)", NULL}, NULL},
+    {"cosh", 1, 'w', "cosh($a)", NULL, {"sinh($a)", NULL}, NULL},
+    {"tanh", 1, 'w', "tanh($a)", NULL, {"1-$r*$r", NULL}, NULL},
+    {"sigmoid", 1, 'w', "map_sigmoid($a)", NULL, {"$r*(1-$r)", NULL}, NULL},
+    {"softplus", 1, 'w', "map_softplus($a)", NULL, {"map_sigmoid($a)", NULL}, NULL},
+    {"erf", 1, 'w', "erf($a)", NULL, {"(W)1.12837916709551257*exp(-$a*$a)", NULL}, NULL},
+    {"pow", 2, 'w', "pow($a,$b)", NULL, {"$b==0||$d==0?(W)0:$b*pow($a,$b-1)*$d", "($a==0&&$b>=0)||$d==0?(W)0:$r*log($a)*$d"}, NULL},
+    {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
+    {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
+    {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/hypot($a,$b)/hypot($a,$b)", "-$a/hypot($a,$b)/hypot($a,$b)"}, NULL},
+    {"silu", 1, 0, NULL, NULL, {NULL, NULL}, "a*sigmoid(a)"},
+    {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*a*(1 + 0.044715*min(a*a, 100))))"},
+    {"gelu_exact", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + erf(a*0.70710678118654752))"},
+    {"logsigmoid", 1, 0, NULL, NULL, {NULL, NULL}, "-softplus(-a)"},
+    {"square", 1, 0, NULL, NULL, {NULL, NULL}, "a*a"},
+    {"clamp", 3, 0, NULL, NULL, {NULL, NULL}, "a < b ? b : a > c ? c : a"},
+    {"lerp", 3, 0, NULL, NULL, {NULL, NULL}, "a + c*(b - a)"},
+    {"isnan", 1, 0, NULL, NULL, {NULL, NULL}, "a != a"},
+    {"isinf", 1, 0, NULL, NULL, {NULL, NULL}, "abs(a) == inf"},
+    {"isfinite", 1, 0, NULL, NULL, {NULL, NULL}, "abs(a) < inf"},
+};
+
+static const struct {
+    const char *name, *value;
+} ignis__map_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
+/* clang-format on */
+

@@ -1,0 +1,133 @@
+/*  The shape that arrays of several spread over, by NumPy's rules. */
+static bool ignis__map_shape(const char *call, const ignis__formula *formula, ignis__map_run *run)
+{
+    ignis__map_name names[IGNIS_MAX_INPUTS];
+    int i, d, k, count = formula->count;
+    memset(&run->shape, 0, sizeof run->shape);
+    for (i = 0; i < count; i++)
+        if (run->input[i] && run->input[i]->ndim > run->shape.ndim)
+            run->shape.ndim = run->input[i]->ndim;
+    for (d = 0; d < run->shape.ndim; d++) {
+        run->shape.dim[d] = 1;
+        for (i = 0; i < count; i++) {
+            int lacking = run->input[i] ? run->shape.ndim - run->input[i]->ndim : IGNIS_MAX_DIMS;
+            if (d < lacking || run->input[i]->dim[d - lacking] == 1 || run->input[i]->dim[d - lacking] == run->shape.dim[d])
+                continue;
+            if (run->shape.dim[d] != 1) {
+                ignis__map_names(formula->names, names, &k, count);
+                for (k = 0; !run->input[k]; k++)
+                    ;
+                return ignis__refuse(IGNIS_DIAG_SPREAD_SHAPE, call,
+                                     "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
+                                     "%.*s is %s",
+                                     (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text,
+                                     (long long)run->shape.dim[d], d, (int)names[k].length, names[k].text,
+                                     ignis__shape_write(run->input[k]).text);
+            }
+            run->shape.dim[d] = run->input[i]->dim[d - lacking];
+        }
+    }
+    return true;
+}
+
+/*  The type of a result of a formula: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
+    bf16 together are f32, and f32 for integers and types of 8 bits alone. */
+static ignis_dtype ignis__map_dtype(const ignis__map_run *run, int result)
+{
+    char type = run->formula->term[run->formula->result[result]].type;
+    ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
+    int i;
+    for (i = 0; i < run->formula->count && type == 'w'; i++) {
+        ignis_dtype dtype = run->input[i] ? run->dtype[i] : IGNIS_DTYPE_DEFAULT;
+        if (dtype < IGNIS_F16 || dtype > IGNIS_F64 || dtype == widest)
+            continue;
+        widest = widest == IGNIS_F16 && dtype == IGNIS_BF16   ? IGNIS_F32
+                 : widest == IGNIS_BF16 && dtype == IGNIS_F16 ? IGNIS_F32
+                 : dtype > widest                             ? dtype
+                                                              : widest;
+    }
+    return type == 'b' ? IGNIS_U8 : type == 'i' ? IGNIS_I64 : widest ? widest : IGNIS_F32;
+}
+
+/*  Values among inputs. They travel in a handle that names one of the last values that the thread has made. */
+#define IGNIS__VALUES 64
+
+typedef struct ignis__value_list {
+    double value[IGNIS__VALUES];
+    uint32_t made;
+} ignis__value_list;
+
+IGNIS__LOCAL(ignis__value_list, ignis__values, IGNIS__LOCAL_VALUES)
+#ifdef _WIN32
+#define ignis__values (*ignis__values_get())
+#endif
+
+static uint64_t ignis__value_tag(void)
+{
+    return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)IGNIS__KIND_VALUE << IGNIS__SLOT_BITS;
+}
+
+static uint64_t ignis__value_make(double value)
+{
+    ignis__values.value[++ignis__values.made % IGNIS__VALUES] = value;
+    return ignis__value_tag() | (ignis__values.made & IGNIS__SLOT_MASK);
+}
+
+/*  Whether a handle is that of a value, which must be one of the last. */
+static bool ignis__value_is(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
+
+static bool ignis__value_get(const char *call, uint64_t handle, double *value)
+{
+    uint32_t ago = (ignis__values.made - (uint32_t)handle) & (uint32_t)IGNIS__SLOT_MASK;
+    if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES)
+        return ignis__refuse(IGNIS_DIAG_FORMULA, call,
+                             "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+    *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
+    return true;
+}
+
+/*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
+static bool ignis__map_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
+                             ignis__map_run *run, uint64_t *others, int *at, int *held)
+{
+    int i;
+    *held = 0;
+    memset(run, 0, sizeof *run);
+    if (!ignis__enter(call) || !ignis__given(call, "formula", formula) || !ignis__given(call, "inputs.names", names))
+        return false;
+    if (count < 1 || count > IGNIS_MAX_INPUTS)
+        return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
+    for (i = 0; i < count; i++) {
+        if (!ignis__value_is(handles[i])) {
+            at[*held] = i;
+            others[(*held)++] = handles[i];
+        } else if (!ignis__value_get(call, handles[i], &run->value[i]))
+            return false;
+    }
+    if (*held == 0)
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "all inputs are values; one has to say which shape the result has");
+    return *held > 0;
+}
+
+/*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
+static bool ignis__map_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results, ignis__map_run *run)
+{
+    const char *call = work->call;
+    uint32_t integers = 0;
+    int i;
+    for (i = 0; i < count; i++)
+        if (run->input[i])
+            integers |= (uint32_t)ignis__dtype_is_int(run->dtype[i]) << i;
+    run->formula = ignis__formula_get(call, formula, names, count, integers);
+    if (!run->formula || !ignis__map_shape(call, run->formula, run))
+        return false;
+    if (run->formula->result_count != results)
+        return ignis__refuse(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
+    run->used = ((uint32_t)1 << count) - 1;
+    run->factor = 1;
+    run->outs = results;
+    return !run->formula->randoms ||
+           ignis__random_take(work, IGNIS_F32, (ignis__shape_product(&run->shape, 0, run->shape.ndim) + 3) / 4 * 4 * run->formula->randoms,
+                              &run->random);
+}
+

@@ -1,0 +1,336 @@
+/* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
+
+/*  A spec as words of a record: its numbers that are not 0, as "place:number,...". */
+IGNIS__COLD static void ignis__map_spec_write(ignis__map_text *t, const ignis__map_spec *spec)
+{
+    uint16_t numbers[IGNIS__MAP_SPEC];
+    const char *comma = "";
+    int i;
+    memcpy(numbers, spec, sizeof numbers);
+    for (i = 0; i < IGNIS__MAP_SPEC; i++)
+        if (numbers[i]) {
+            ignis__map_add(t, "%s%d:%d", comma, i, numbers[i]);
+            comma = ",";
+        }
+}
+
+/*  Whether a spec, which somebody may have written, is one that a kernel can have. */
+IGNIS__COLD static bool ignis__map_spec_valid(const ignis__formula *formula, const ignis__map_spec *spec)
+{
+    int i, count = formula->count, outs = 0;
+    bool reduces = spec->mode != IGNIS__MAP_EACH;
+    for (i = 0; i <= count + 1; i++)
+        if (spec->kind[i] > IGNIS__MAP_COLUMN || spec->dtype[i] >= IGNIS_DTYPE_COUNT ||
+            (!spec->dtype[i] && spec->kind[i] != IGNIS__MAP_UNUSED && spec->kind[i] != IGNIS__MAP_VALUE))
+            return false;
+    for (i = 0; i < spec->outs && i < IGNIS_MAX_INPUTS; i++)
+        if (spec->out[i] == 0 || spec->out[i] >= IGNIS_DTYPE_COUNT)
+            return false;
+    for (i = 0; i < count; i++)
+        outs += spec->needed >> i & 1;
+    return spec->outs >= 1 && spec->outs <= IGNIS_MAX_INPUTS && spec->result < formula->result_count &&
+           (spec->needed ? outs == spec->outs && !(spec->needed >> count) : spec->result + spec->outs <= formula->result_count) &&
+           spec->mode <= IGNIS__MAP_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT && (spec->reduction != 0) == reduces &&
+           (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) && spec->rank >= 1 && spec->rank <= IGNIS__MAP_ANY_RANK &&
+           spec->pack >= 1 && spec->pack <= 16 && !(spec->pack & (spec->pack - 1)) && spec->packs_per_thread >= 1 &&
+           spec->packs_per_thread <= 2 && spec->team <= 128 && !(spec->team & (spec->team - 1)) &&
+           (spec->mode != IGNIS__MAP_ROWS || spec->team >= 32) &&
+           (spec->mode != IGNIS__MAP_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 && spec->wide <= 1 &&
+           spec->half <= 1 && spec->parts <= 1 && (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
+}
+
+/*  Makes of a spec that of a kernel for any shapes, strides and addresses: inputs that are arrays are walked by strides, element by element. */
+static void ignis__map_generalize(ignis__map_spec *spec, int count)
+{
+    int i;
+    for (i = 0; i <= count + 1; i++)
+        if (spec->kind[i] != IGNIS__MAP_UNUSED && spec->kind[i] != IGNIS__MAP_VALUE)
+            spec->kind[i] = IGNIS__MAP_COLUMN;
+    spec->rank = IGNIS__MAP_ANY_RANK;
+    spec->pack = spec->packs_per_thread = spec->whole = 1;
+    spec->parts = spec->mode != IGNIS__MAP_EACH;
+}
+
+/*  The kernels beside one that other sizes and addresses take: those for inputs that are spread alike, then those for any. False: that is all. */
+static bool ignis__map_other(const ignis__map_spec *spec, int count, int turn, ignis__map_spec *other)
+{
+    static const struct {
+        uint16_t mode, team;
+    } any[] = {{IGNIS__MAP_ROWS, 128}, {IGNIS__MAP_COLUMNS, 4}, {IGNIS__MAP_COLUMNS, 32}};
+    bool spreads = false, reduces = spec->mode != IGNIS__MAP_EACH;
+    int i, widest = 1, alike;
+    for (i = 0; i <= count + 1; i++) {
+        spreads = spreads || spec->kind[i] >= IGNIS__MAP_ROW;
+        if ((spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW) && ignis__dtypes[spec->dtype[i]].size > widest)
+            widest = ignis__dtypes[spec->dtype[i]].size;
+    }
+    for (i = 0; i < spec->outs; i++)
+        if (!(spec->reduced >> i & 1) && ignis__dtypes[spec->out[i]].size > widest)
+            widest = ignis__dtypes[spec->out[i]].size;
+    alike = spec->rank == IGNIS__MAP_ANY_RANK ? 0 : !reduces ? 1 + spreads : spec->mode == IGNIS__MAP_COLUMNS && spec->team == 32 ? 2 : 4;
+    *other = *spec;
+    if (turn < alike) {
+        other->pack = (uint16_t)(16 / widest);
+        other->whole = reduces || turn == 0;
+        other->parts = reduces && turn % 2;
+        if (reduces && turn >= 2)
+            other->team = spec->mode == IGNIS__MAP_COLUMNS || spec->team != 32 ? 32 : 128;
+        return true;
+    }
+    turn -= alike;
+    if (turn >= (reduces ? IGNIS__COUNT(any) : 1))
+        return false;
+    if (reduces) {
+        other->mode = any[turn].mode;
+        other->team = any[turn].team;
+    }
+    ignis__map_generalize(other, count);
+    return true;
+}
+
+/*  Whether another kernel can take a launch for which one is meant. */
+static bool ignis__map_serves(const ignis__map_spec *other, const ignis__map_spec *meant)
+{
+    bool any = other->rank == IGNIS__MAP_ANY_RANK;
+    if (other->mode != meant->mode || other->parts < meant->parts)
+        return false;
+    if (any)
+        return meant->mode != IGNIS__MAP_COLUMNS || other->team == 32 || other->team >= meant->team * meant->pack;
+    return other->pack <= meant->pack && (!other->whole || meant->whole || other->pack == 1);
+}
+
+/*  The program of a kernel. */
+typedef struct ignis__map_source {
+    ignis__program program;
+    ignis__map_text text, line;
+} ignis__map_source;
+
+static void ignis__map_source_free(ignis__map_source *made)
+{
+    ignis__free(made->text.data);
+    ignis__free(made->line.data);
+}
+
+IGNIS__COLD static bool ignis__map_source_make(const char *call, const ignis__formula *formula, const ignis__map_spec *spec,
+                                               ignis__map_source *made)
+{
+    static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
+    ignis__map_writer writer;
+    const char *words[2], *at;
+    bool ok;
+    int i;
+    memset(made, 0, sizeof *made);
+    ok = ignis__map_write(&writer, formula, spec);
+    made->text = writer.text;
+    words[0] = formula->text;
+    words[1] = formula->names;
+    ignis__map_add(&made->line, "formula 0-%d", IGNIS__EVERY_ARCH);
+    for (i = 0; i < 2; i++) {
+        ignis__map_add(&made->line, " \"");
+        for (at = words[i]; *at; at++)
+            ignis__map_add(&made->line, "%s%c", *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
+                           *at == '\n'   ? 'n'
+                           : *at == '\r' ? 'r'
+                                         : *at);
+        ignis__map_add(&made->line, "\"");
+    }
+    ignis__map_add(&made->line, " %d %u ", formula->count, (unsigned)formula->integers);
+    ignis__map_spec_write(&made->line, spec);
+    made->program.source = made->text.data;
+    made->program.name = "formula.cu";
+    made->program.options = options;
+    made->program.option_count = spec->half ? 3 : 1;
+    made->program.formula = formula->text;
+    made->program.line = made->line.data;
+    if (ok && !made->line.failed)
+        return true;
+    ignis__map_source_free(made);
+    ignis__fail_host_memory(call, 1);
+    return false;
+}
+
+/*  "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
+    long count, integers, place, number;
+    uint16_t numbers[IGNIS__MAP_SPEC];
+    char reason[300];
+    ignis__record before, failure;
+    ignis__map_spec spec;
+    ignis__map_source made;
+    ignis__formula *formula;
+    int i;
+    for (i = 0; i < 3; i++)
+        word[i] = ignis__request_word(&line, whole);
+    count = word[0] ? strtol(word[0], NULL, 10) : 0;
+    integers = word[1] ? strtol(word[1], NULL, 10) : -1;
+    if (!word[2] || count < 1 || count > IGNIS_MAX_INPUTS || integers < 0 || integers >> count)
+        return ignis__reason(why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
+    memset(numbers, 0, sizeof numbers);
+    for (at = word[2]; *at; at = end + (*end == ',')) {
+        place = strtol(at, &end, 10);
+        number = *end == ':' ? strtol(end + 1, &end, 10) : -1;
+        if (place < 0 || place >= IGNIS__MAP_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
+            return ignis__reason(why, "the numbers of a formula's kernel are none at '%.20s'", at);
+        numbers[place] = (uint16_t)number;
+    }
+    memcpy(&spec, numbers, sizeof spec);
+    before = ignis__quiet_begin();
+    formula = ignis__formula_get("the formula", text, names, (int)count, (uint32_t)integers);
+    ignis__quiet_end(&before, &failure, reason, sizeof reason);
+    if (!formula)
+        return ignis__reason(why, "%s", reason);
+    if (!ignis__map_spec_valid(formula, &spec))
+        return ignis__reason(why, "the numbers of a formula's kernel are those of none");
+    request->formula = formula;
+    memcpy(request->spec, numbers, sizeof numbers);
+    if (spec.rank == IGNIS__MAP_ANY_RANK) /* of a bundle alone: this one and others of its kind */
+        return true;
+    if (!ignis__map_source_make("a record", formula, &spec, &made))
+        return ignis__reason(why, "out of memory");
+    ignis__free(made.line.data);
+    for (i = 0; i < made.program.option_count; i++)
+        request->options[i] = made.program.options[i];
+    made.program.options = request->options;
+    made.program.line = NULL;
+    request->program = made.program;
+    request->text = made.text.data;
+    return true;
+}
+
+/*  The kernels beside that of a formula's line that a bundle has, too. False: there are no more. For tools/ignis_embed.c. */
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_other(const ignis__request *request, int turn, ignis__map_source *made)
+{
+    ignis__map_spec spec, other;
+    memcpy(&spec, request->spec, sizeof spec);
+    return request->formula && ignis__map_other(&spec, request->formula->count, turn, &other) &&
+           ignis__map_source_make("a record", request->formula, &other, made);
+}
+
+/*  Records a kernel, which other sizes than those of now take. */
+IGNIS__COLD static void ignis__map_record(const char *call, const ignis__formula *formula, const ignis__map_spec *spec)
+{
+    ignis__map_source made;
+    if (!ignis__map_source_make(call, formula, spec, &made))
+        return;
+    ignis__request_add(&made.program, 0, IGNIS__EVERY_ARCH);
+    ignis__map_source_free(&made);
+}
+
+/*  A kernel that was made for a spec, or that serves instead; null: there is none yet. */
+static const ignis__map_kernel *ignis__map_kernel_find(const ignis__device *device, const ignis__formula *formula,
+                                                       const ignis__map_spec *spec)
+{
+    const ignis__map_kernel *kernel;
+    ignis__mutex_lock(&ignis__formulas.lock);
+    for (kernel = formula->kernels; kernel; kernel = kernel->next)
+        if (kernel->device == device && memcmp(&kernel->spec, spec, sizeof *spec) == 0)
+            break;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    return kernel && kernel->instead ? kernel->instead : kernel;
+}
+
+/*  Two threads may make the same one; both stay, the newer is found. */
+static void ignis__map_kernel_list(ignis__formula *formula, ignis__map_kernel *kernel)
+{
+    ignis__mutex_lock(&ignis__formulas.lock);
+    kernel->next = formula->kernels;
+    formula->kernels = kernel;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+}
+
+/*  Loads a kernel on a device that is entered. bundled: only from the bundle. Null: it failed, or (*failed false) it is not there. */
+IGNIS__COLD static const ignis__map_kernel *ignis__map_kernel_load(const char *call, ignis__device *device, ignis__formula *formula,
+                                                                   const ignis__map_spec *spec, bool bundled, bool *failed)
+{
+    ignis__map_kernel *kernel = NULL;
+    ignis__map_source made;
+    *failed = true;
+    if (!ignis__map_source_make(call, formula, spec, &made))
+        return NULL;
+    *failed = !bundled || ignis__program_bundled(device, &made.program);
+    if (*failed && (kernel = (ignis__map_kernel *)ignis__alloc_for(call, sizeof *kernel)) != NULL) {
+        memset(kernel, 0, sizeof *kernel);
+        kernel->spec = *spec;
+        kernel->device = device;
+        if (!ignis__module_make(call, device, &made.program, &kernel->module) ||
+            !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
+            (spec->parts && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
+            ignis__module_unload(&kernel->module);
+            ignis__free(kernel);
+            kernel = NULL;
+        }
+    }
+    ignis__map_source_free(&made);
+    if (!kernel)
+        return NULL;
+    *failed = false;
+    ignis__function_name(kernel->function, formula->text);
+    ignis__map_kernel_list(formula, kernel);
+    return kernel;
+}
+
+/*  A kernel on a device that is entered: that of the spec, or where it is neither in the bundle nor can be compiled, another of the bundle that
+    serves. Null on failure. */
+static const ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
+                                                      const ignis__map_spec *spec)
+{
+    const ignis__map_kernel *kernel = ignis__map_kernel_find(device, formula, spec);
+    ignis__map_kernel *stands;
+    ignis__map_spec other;
+    bool failed = false;
+    int turn;
+    if (kernel)
+        return kernel;
+    if (!ignis__the_bundle.data || ignis__compiler_there(call))
+        return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
+    kernel = ignis__map_kernel_load(call, device, formula, spec, true, &failed);
+    if (kernel || failed)
+        return kernel;
+    for (turn = 0; !kernel && !failed && ignis__map_other(spec, formula->count, turn, &other); turn++)
+        if (ignis__map_serves(&other, spec) && (kernel = ignis__map_kernel_find(device, formula, &other)) == NULL)
+            kernel = ignis__map_kernel_load(call, device, formula, &other, true, &failed);
+    if (failed)
+        return NULL;
+    if (!kernel) /* from the caches, or it is missed by its name */
+        return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
+    stands = (ignis__map_kernel *)ignis__alloc(sizeof *stands);
+    if (stands) { /* else it is looked for again */
+        memset(stands, 0, sizeof *stands);
+        stands->spec = *spec;
+        stands->device = device;
+        stands->instead = kernel;
+        ignis__map_kernel_list(formula, stands);
+    }
+    return kernel;
+}
+
+/*  Unloads the kernels of a device, whose context is current; null: forgets the formulas, which have none any more. */
+IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__formulas.first); i++) {
+        ignis__formula *formula = ignis__formulas.first[i], *next;
+        for (; formula; formula = next) {
+            ignis__map_kernel **link = &formula->kernels, *kernel;
+            next = formula->next;
+            while (device && (kernel = *link) != NULL) {
+                if (kernel->device != device) {
+                    link = &kernel->next;
+                    continue;
+                }
+                *link = kernel->next;
+                ignis__module_unload(&kernel->module);
+                ignis__free(kernel);
+            }
+            if (!device) {
+                ignis__free(formula->term);
+                ignis__free(formula);
+            }
+        }
+        if (!device)
+            ignis__formulas.first[i] = NULL;
+    }
+}
+

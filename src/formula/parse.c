@@ -1,0 +1,411 @@
+/*  The term that is as given, a new one or one that is there. */
+static int ignis__map_term_of(ignis__map_reader *r, const ignis__map_term *wanted)
+{
+    int i;
+    for (i = r->term_count - 1; i >= 0; i--) {
+        const ignis__map_term *term = &r->term[i];
+        if (term->function == wanted->function && term->type == wanted->type && term->number == wanted->number &&
+            memcmp(term->arg, wanted->arg, sizeof term->arg) == 0 && term->length == wanted->length &&
+            (term->length == 0 || memcmp(term->text, wanted->text, (size_t)term->length) == 0))
+            return i;
+    }
+    if (r->term_count == IGNIS__MAP_TERMS)
+        return ignis__map_fault(r, r->start, "the formula has more than %d operations", IGNIS__MAP_TERMS);
+    r->term[r->term_count] = *wanted;
+    return r->term_count++;
+}
+
+/*  A term without arguments. */
+static int ignis__map_leaf(ignis__map_reader *r, int function, char type, int64_t number, const char *text, size_t length)
+{
+    ignis__map_term term = IGNIS__ZERO;
+    term.function = (short)function;
+    term.type = type;
+    term.number = number;
+    term.text = text;
+    term.length = (short)length;
+    return ignis__map_term_of(r, &term);
+}
+
+static int ignis__map_integer(ignis__map_reader *r, int64_t number) { return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'i', number, NULL, 0); }
+
+/*  A term as W, or as a truth value. */
+static int ignis__map_as(ignis__map_reader *r, char type, int x)
+{
+    ignis__map_term term;
+    if (r->term[x].type == type)
+        return x;
+    if (r->term[x].function == IGNIS__MAP_NUMBER && type == 'w')
+        return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', r->term[x].number, NULL, 0);
+    memset(&term, 0, sizeof term);
+    term.function = type == 'w' ? IGNIS__MAP_WIDE : IGNIS__MAP_TRUTH;
+    term.type = type;
+    term.arg[0] = (short)x;
+    return ignis__map_term_of(r, &term);
+}
+
+/*  A function of terms: the term, with its arguments in the types that it takes. */
+static int ignis__map_apply(ignis__map_reader *r, int function, const int *args, int64_t number)
+{
+    const ignis__map_function *f = &ignis__map_functions[function];
+    ignis__map_term term = IGNIS__ZERO;
+    bool select = function == IGNIS__MAP_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
+    int i;
+    term.function = (short)function;
+    term.number = number;
+    for (i = select; i < f->count; i++)
+        integers = integers && r->term[args[i]].type != 'w';
+    for (i = 0; i < f->count; i++)
+        term.arg[i] = (short)ignis__map_as(r, truths || (select && i == 0) ? 'b' : integers ? r->term[args[i]].type : 'w', args[i]);
+    term.type = f->type != 'n' ? f->type : integers ? 'i' : 'w';
+    return ignis__map_term_of(r, &term);
+}
+
+static int ignis__map_expression(ignis__map_reader *r);
+
+/*  What a function's body is of terms. */
+static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, const int *args)
+{
+    static const char *const letters = "abc";
+    const char *text = r->text;
+    size_t at = r->at, start = r->start;
+    char kind = r->kind;
+    bool inside = r->inside;
+    int first = r->name_first, count = r->name_count, i, result;
+    if (*r->fault || count + f->count > IGNIS__MAP_NAMES)
+        return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+    for (i = 0; i < f->count; i++) {
+        r->name[count + i].text = letters + i;
+        r->name[count + i].length = 1;
+        r->name[count + i].term = args[i];
+    }
+    r->name_first = count;
+    r->name_count = count + f->count;
+    r->text = f->body;
+    r->at = 0;
+    r->inside = true;
+    ignis__map_next(r);
+    result = ignis__map_expression(r);
+    r->text = text;
+    r->at = at;
+    r->start = start;
+    r->kind = *r->fault ? 0 : kind;
+    r->inside = inside;
+    r->name_first = first;
+    r->name_count = count;
+    return result;
+}
+
+/*  index(d), of which d is a number in the text. */
+static int ignis__map_index(ignis__map_reader *r, size_t start)
+{
+    const ignis__map_term *term;
+    int at, count = 0, dim;
+    ignis__map_next(r);
+    dim = ignis__map_expression(r);
+    ignis__map_want(r, ")");
+    if (*r->fault)
+        return 0;
+    term = &r->term[dim];
+    if (term->function != IGNIS__MAP_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS || term->number >= IGNIS_MAX_DIMS)
+        return ignis__map_fault(r, start, "index takes the number of a dimension, -%d to %d", IGNIS_MAX_DIMS, IGNIS_MAX_DIMS - 1);
+    at = ignis__map_leaf(r, IGNIS__MAP_INDEX, 'i', term->number, NULL, 0);
+    for (dim = 0; dim < r->term_count; dim++)
+        count += r->term[dim].function == IGNIS__MAP_INDEX;
+    return count <= IGNIS__MAP_INDICES ? at : ignis__map_fault(r, start, "the formula has more than %d indices", IGNIS__MAP_INDICES);
+}
+
+/*  rand() or randn(): each is a random number of its own. */
+static int ignis__map_random(ignis__map_reader *r, size_t start, bool normal)
+{
+    int uniform[2] = {0, 0}, i;
+    ignis__map_next(r);
+    ignis__map_want(r, ")");
+    for (i = 0; i < 1 + normal; i++) {
+        if (r->randoms == IGNIS__MAP_INDICES)
+            return ignis__map_fault(r, start, "the formula takes more than %d random numbers, of which randn() is two", IGNIS__MAP_INDICES);
+        uniform[i] = ignis__map_leaf(r, IGNIS__MAP_RAND, 'w', r->randoms++, NULL, 0);
+    }
+    return normal && !*r->fault ? ignis__map_apply(r, IGNIS__MAP_RANDN, uniform, 0) : uniform[0];
+}
+
+/*  A term to the power of a whole number that is written down. Of an integer it is one, unless the result may be a fraction, or both are
+    written down. */
+static int ignis__map_power(ignis__map_reader *r, int x, int64_t n)
+{
+    if (n < 0 || r->term[x].function == IGNIS__MAP_NUMBER)
+        x = ignis__map_as(r, 'w', x);
+    if (n == 0) /* of NaN, too */
+        return r->term[x].type == 'w' ? ignis__map_as(r, 'w', ignis__map_integer(r, 1)) : ignis__map_integer(r, 1);
+    return ignis__map_apply(r, IGNIS__MAP_POWER, &x, n);
+}
+
+/*  The integer that a term of type W was made of; false: of none. */
+static bool ignis__map_narrow(ignis__map_reader *r, int x, int *integer)
+{
+    const ignis__map_term *term = &r->term[x];
+    bool number = term->function == IGNIS__MAP_NUMBER && !term->text;
+    if (number || term->function == IGNIS__MAP_WIDE)
+        *integer = number ? ignis__map_integer(r, term->number) : term->arg[0];
+    return number || term->function == IGNIS__MAP_WIDE;
+}
+
+/*  A function's call, behind its name, which begins at `start`. */
+static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
+{
+    const char *name = r->text + start;
+    int function, count = 0, args[3] = {0, 0, 0};
+    const ignis__map_function *f = NULL;
+    if (length == 5 && strncmp(name, "index", length) == 0)
+        return ignis__map_index(r, start);
+    if ((length == 4 || length == 5) && strncmp(name, "randn", length) == 0)
+        return ignis__map_random(r, start, length == 5);
+    for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
+        f = &ignis__map_functions[function];
+        if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
+            break;
+    }
+    if (function == IGNIS__COUNT(ignis__map_functions))
+        return ignis__map_fault(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
+    ignis__map_next(r);
+    if (!ignis__map_is(r, ")")) {
+        do {
+            int arg = ignis__map_expression(r);
+            if (count < 3)
+                args[count] = arg;
+            count++;
+        } while (ignis__map_take(r, ","));
+    }
+    ignis__map_want(r, ")");
+    if (count != f->count)
+        return ignis__map_fault(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
+    if (*r->fault)
+        return 0;
+    if (f->body)
+        return ignis__map_body(r, f, args);
+    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__MAP_NUMBER && r->term[args[1]].type == 'i')
+        return ignis__map_power(r, args[0], r->term[args[1]].number);
+    if (function >= IGNIS__MAP_WHOLE && function < IGNIS__MAP_WHOLE_QUOTIENT && r->term[args[0]].function == IGNIS__MAP_DIVIDE) {
+        const short *of = r->term[args[0]].arg;
+        int sides[2];
+        if (ignis__map_narrow(r, of[0], &sides[0]) && ignis__map_narrow(r, of[1], &sides[1]))
+            return ignis__map_apply(r, function + IGNIS__MAP_WHOLE_QUOTIENT - IGNIS__MAP_WHOLE, sides, 0);
+    }
+    return ignis__map_apply(r, function, args, 0);
+}
+
+IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, size_t length)
+{
+    char names[300] = "";
+    ignis__text text;
+    int i;
+    ignis__text_begin(&text, names, sizeof names);
+    for (i = r->name_first; i < r->name_count; i++)
+        ignis__text_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
+    return ignis__map_fault(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start, names);
+}
+
+/*  A name, a call, a number or an expression in parentheses. */
+static int ignis__map_primary(ignis__map_reader *r)
+{
+    size_t start = r->start, length = r->at - start, digit;
+    const char *text = r->text + start;
+    char kind = r->kind, token[40];
+    int i;
+    if (ignis__map_take(r, "(")) {
+        i = ignis__map_expression(r);
+        ignis__map_want(r, ")");
+        return i;
+    }
+    if (kind != 'a' && kind != '0')
+        return ignis__map_fault(r, start, "%s where a value is expected", ignis__map_token(r, token, sizeof token));
+    ignis__map_next(r);
+    if (kind == '0' && length > 2 && (text[1] == 'x' || text[1] == 'X')) {
+        uint64_t bits = 0;
+        for (digit = 2; digit < length; digit++)
+            bits = bits << 4 | (uint64_t)(ignis__map_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
+        return ignis__map_integer(r, (int64_t)bits);
+    }
+    if (kind == '0') {
+        int64_t number = 0;
+        length -= text[length - 1] == 'f' || text[length - 1] == 'F';
+        for (digit = 0; digit < length && ignis__map_is_digit(text[digit]); digit++) {
+            if (number > (INT64_MAX - 9) / 10)
+                break;
+            number = 10 * number + (text[digit] - '0');
+        }
+        return digit == length ? ignis__map_integer(r, number) : ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', 0, text, length);
+    }
+    if (ignis__map_is(r, "("))
+        return ignis__map_call(r, start, length);
+    for (i = r->name_count - 1; i >= r->name_first; i--)
+        if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
+            return r->name[i].term;
+    for (i = 0; i < IGNIS__COUNT(ignis__map_constants); i++)
+        if (strlen(ignis__map_constants[i].name) == length && strncmp(ignis__map_constants[i].name, text, length) == 0)
+            return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', 0, ignis__map_constants[i].value, strlen(ignis__map_constants[i].value));
+    return ignis__map_unknown(r, start, length);
+}
+
+/*  Whether a term may stand beside an operator of bits, which begins at `start`. */
+static bool ignis__map_bits(ignis__map_reader *r, size_t start, const char *name, int x)
+{
+    if (r->term[x].type == 'w')
+        ignis__map_fault(r, start, "'%s' takes integers, and one here is a floating number%s", name,
+                         *name == '^'                     ? "; pow(a, b) is a power"
+                         : (*name == '&' || *name == '|') ? "; && and || are those of truth values"
+                                                          : "");
+    return !*r->fault;
+}
+
+/*  An expression behind signs. Signs are counted, as they nest. */
+static int ignis__map_unary(ignis__map_reader *r)
+{
+    bool minus = ignis__map_is(r, "-"), bits = ignis__map_is(r, "~");
+    size_t start = r->start;
+    int x;
+    if (!minus && !bits && !ignis__map_is(r, "!") && !ignis__map_is(r, "+"))
+        return ignis__map_primary(r);
+    if (++r->depth > IGNIS__MAP_DEPTH)
+        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
+    if (ignis__map_take(r, "+")) {
+        x = ignis__map_unary(r);
+    } else {
+        ignis__map_next(r);
+        x = ignis__map_unary(r);
+        if (minus && r->term[x].function == IGNIS__MAP_NUMBER && r->term[x].type == 'i')
+            x = ignis__map_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
+        else if (!*r->fault && (!bits || ignis__map_bits(r, start, "~", x)))
+            x = ignis__map_apply(r, minus ? IGNIS__MAP_NEG : bits ? IGNIS__MAP_INVERT : IGNIS__MAP_NOT, &x, 0);
+    }
+    r->depth--;
+    return x;
+}
+
+/*  Operators of two sides, by how tightly they bind. */
+static int ignis__map_binary(ignis__map_reader *r, int level)
+{
+    static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
+    const char *name;
+    int sides[2], function;
+    if (level == IGNIS__COUNT(levels))
+        return ignis__map_unary(r);
+    sides[0] = ignis__map_binary(r, level + 1);
+    for (;;) {
+        size_t length = r->at - r->start, start = r->start;
+        for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
+            name = ignis__map_functions[function].name;
+            if (ignis__map_functions[function].count == 2 && *name && !ignis__map_is_letter(*name) && ignis__map_is(r, name))
+                break;
+        }
+        if (function == IGNIS__COUNT(ignis__map_functions) || *r->fault)
+            return sides[0];
+        { /* one of this level? its name stands in the list as a word */
+            const char *found = strstr(levels[level], name);
+            while (found && (found[length] > ' ' || (found > levels[level] && found[-1] > ' ')))
+                found = strstr(found + 1, name);
+            if (!found)
+                return sides[0];
+        }
+        ignis__map_next(r);
+        sides[1] = ignis__map_binary(r, level + 1);
+        if (!*r->fault && ignis__map_functions[function].type == 'i')
+            (void)(ignis__map_bits(r, start, name, sides[0]) && ignis__map_bits(r, start, name, sides[1]));
+        if (*r->fault)
+            return 0;
+        sides[0] = ignis__map_apply(r, function, sides, 0);
+    }
+}
+
+static int ignis__map_expression(ignis__map_reader *r)
+{
+    int args[3];
+    if (++r->depth > IGNIS__MAP_DEPTH)
+        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
+    args[0] = ignis__map_binary(r, 0);
+    if (ignis__map_take(r, "?")) {
+        args[1] = ignis__map_expression(r);
+        ignis__map_want(r, ":");
+        args[2] = ignis__map_expression(r);
+        args[0] = *r->fault ? 0 : ignis__map_apply(r, IGNIS__MAP_SELECT, args, 0);
+    }
+    r->depth--;
+    return args[0];
+}
+
+/*  Statements `name = expression;`, then the expressions that are the results. */
+static void ignis__map_program(ignis__map_reader *r)
+{
+    char token[40];
+    int result;
+    ignis__map_next(r);
+    while (r->kind == 'a') {
+        size_t start = r->start, length = r->at - start, behind = r->at + strspn(r->text + r->at, " \t\r\n");
+        ignis__map_name *name = &r->name[r->name_count];
+        if (r->text[behind] != '=' || r->text[behind + 1] == '=')
+            break;
+        ignis__map_next(r);
+        ignis__map_next(r);
+        result = ignis__map_expression(r);
+        ignis__map_want(r, ";");
+        if (r->name_count == IGNIS__MAP_NAMES)
+            ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+        if (*r->fault)
+            return;
+        name->text = r->text + start;
+        name->length = length;
+        name->term = result;
+        r->name_count++;
+    }
+    do {
+        size_t start = r->start;
+        result = ignis__map_expression(r);
+        if (r->result_count == IGNIS_MAX_INPUTS)
+            ignis__map_fault(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
+        else
+            r->result[r->result_count++] = result;
+    } while (ignis__map_take(r, ","));
+    ignis__map_take(r, ";");
+    if (r->kind)
+        ignis__map_fault(r, r->start, "%s is not expected here", ignis__map_token(r, token, sizeof token));
+}
+
+/*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
+    False: the last of the names is neither, or one too many. */
+static bool ignis__map_names(const char *text, ignis__map_name *names, int *count, int capacity)
+{
+    *count = 0;
+    for (;;) {
+        ignis__map_name *name = &names[*count];
+        size_t word, length = 0;
+        int depth = 0;
+        text += strspn(text, " \t\r\n");
+        while (text[length] && (depth > 0 || text[length] != ',')) {
+            depth += strchr("([{", text[length]) ? 1 : strchr(")]}", text[length]) ? -1 : 0;
+            length++;
+        }
+        if (*count == capacity)
+            return false;
+        ++*count;
+        name->text = text;
+        name->length = length;
+        word = ignis__map_word(text);
+        if (word > 0 && word + strspn(text + word, " \t\r\n") == length) {
+            name->length = word;
+        } else {
+            const char *inner = text + word + strspn(text + word, " \t\r\n");
+            if (word == 0 || *inner != '(')
+                return false;
+            inner += 1 + strspn(inner + 1, " \t\r\n");
+            word = ignis__map_word(inner);
+            if (word == 0 || inner[word + strspn(inner + word, " \t\r\n")] != ',')
+                return false;
+            name->text = inner;
+            name->length = word;
+        }
+        if (!text[length])
+            return true;
+        text += length + 1;
+    }
+}
+

@@ -1,0 +1,229 @@
+/* ===============================================================================================================
+   >>dlpack - arrays from and for other libraries.
+   =============================================================================================================== */
+
+enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
+
+static const struct {
+    uint8_t code, bits;
+    ignis_dtype dtype;
+} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},     {0, 32, IGNIS_I32},
+                            {0, 64, IGNIS_I64}, {1, 8, IGNIS_U8},    {6, 8, IGNIS_U8},   {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
+
+/*  What is lent: the struct that the other side has, and the view that keeps the memory. From malloc, as it may outlive ignis_shutdown. */
+typedef struct ignis__lent_out {
+    union {
+        ignis_dlpack plain;
+        ignis_dlpack_versioned versioned;
+    } managed;
+    int64_t shape[IGNIS_MAX_DIMS], strides[IGNIS_MAX_DIMS];
+    ignis_array view;
+} ignis__lent_out;
+
+/*  Frees the view, unless ignis_shutdown has. The other side may call this wherever it likes, and it has no way to fail. */
+IGNIS__COLD static void ignis__dlpack_give_back(void *context)
+{
+    ignis__lent_out *lent = (ignis__lent_out *)context;
+    bool here = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
+    ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, lent->view.id) : NULL;
+    if (array) {
+        ignis__mutex_lock(&array->slot.lock);
+        (void)ignis__array_kill(array);
+        ignis__array_unlock(array);
+        ignis__array_drop("the deleter of ignis_array_to_dlpack", array);
+    }
+    free(lent);
+}
+static void ignis__dlpack_delete(ignis_dlpack *self) { ignis__dlpack_give_back(self->context); }
+static void ignis__dlpack_delete_versioned(ignis_dlpack_versioned *self) { ignis__dlpack_give_back(self->context); }
+
+IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
+{
+    if (major == 0 || major == 1)
+        return true;
+    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
+}
+
+/*  Lets `later` wait for `earlier` on a device that is entered; null is nobody. */
+IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier, void *later)
+{
+    return !other || ((other == device->stream || ignis__stream_adopt(call, device, other) != 0) &&
+                      ignis__stream_order(call, device, earlier, device, later));
+}
+
+/*  Describes the memory at an address. */
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__lent_out *lent, const ignis__array *array, ignis__address address, int major)
+{
+    ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
+    int64_t stride = 1;
+    int i;
+    tensor->data = (void *)(uintptr_t)address;
+    tensor->device_type = IGNIS__DLPACK_CUDA;
+    tensor->device_id = (int32_t)(array->storage->device - ignis__devices);
+    tensor->ndim = array->shape.ndim;
+    for (i = 0; ignis__dlpack_dtypes[i].dtype != array->dtype; i++)
+        ;
+    tensor->code = ignis__dlpack_dtypes[i].code;
+    tensor->bits = ignis__dlpack_dtypes[i].bits;
+    tensor->lanes = 1;
+    tensor->shape = lent->shape;
+    tensor->strides = lent->strides;
+    for (i = array->shape.ndim - 1; i >= 0; i--) {
+        lent->shape[i] = array->shape.dim[i];
+        lent->strides[i] = stride;
+        stride *= array->shape.dim[i] > 1 ? array->shape.dim[i] : 1;
+    }
+    if (!major) {
+        lent->managed.plain.context = lent;
+        lent->managed.plain.deleter = ignis__dlpack_delete;
+        return &lent->managed.plain;
+    }
+    lent->managed.versioned.major = 1;
+    lent->managed.versioned.context = lent;
+    lent->managed.versioned.deleter = ignis__dlpack_delete_versioned;
+    return &lent->managed.versioned;
+}
+
+IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major, void *stream)
+{
+    static const char call[] = "ignis_array_to_dlpack";
+    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__lent_out *lent = NULL;
+    ignis__address address = 0;
+    ignis__work work;
+    uint64_t base;
+    void *managed = NULL;
+    if (!array)
+        return NULL;
+    if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) && ignis__work_begin(call, array->storage->device, &work)) {
+        if (ignis__work_address(&work, array, &address) && ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
+            (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
+            lent = (ignis__lent_out *)calloc(1, sizeof *lent);
+            if (!lent)
+                ignis__fail_host_memory(call, sizeof *lent);
+        }
+        if (lent)
+            lent->view = ignis__array_view(call, array, &array->shape, array->numel, 0);
+        if (lent && lent->view.id) {
+            ignis__atomic_store(&array->storage->lent, 1);
+            managed = ignis__dlpack_describe(lent, array, address, major);
+        } else {
+            free(lent);
+        }
+        ignis__work_end(&work);
+    }
+    (void)ignis__array_end(call, array, managed != NULL);
+    return managed;
+}
+
+/*  Gives memory of another library back. */
+static void ignis__dlpack_return(void *ptr, void *managed)
+{
+    ignis_dlpack *plain = (ignis_dlpack *)managed;
+    (void)ptr;
+    if (plain->deleter)
+        plain->deleter(plain);
+}
+
+static void ignis__dlpack_return_versioned(void *ptr, void *managed)
+{
+    ignis_dlpack_versioned *versioned = (ignis_dlpack_versioned *)managed;
+    (void)ptr;
+    if (versioned->deleter)
+        versioned->deleter(versioned);
+}
+
+/*  What an array over the memory would be; false, and reported: there can be none. */
+IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc, int64_t *numel)
+{
+    int64_t stride = 1;
+    int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
+    memset(desc, 0, sizeof *desc);
+    if (tensor->device_type != IGNIS__DLPACK_CUDA)
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                             "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
+                             (int)tensor->device_type);
+    if (!ignis__device_get(call, tensor->device_id))
+        return false;
+    desc->device = tensor->device_id ? tensor->device_id : IGNIS_DEVICE_0;
+    while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
+        ;
+    if (at < 0 || tensor->lanes != 1)
+        return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
+                             tensor->code, tensor->bits, tensor->lanes);
+    desc->dtype = ignis__dlpack_dtypes[at].dtype;
+    if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
+        return ignis__refuse(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim, IGNIS_MAX_DIMS);
+    desc->shape.ndim = tensor->ndim > 0 ? tensor->ndim : 1;
+    desc->shape.dim[0] = 1;
+    for (i = 0; i < tensor->ndim; i++)
+        desc->shape.dim[i] = tensor->shape[i];
+    if (!ignis__shape_check(call, &desc->shape, desc->dtype, numel))
+        return false;
+    /* without elements there are no places that strides could tell */
+    for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0; i--) {
+        if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
+            return ignis__refuse(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
+                                 (long long)tensor->strides[i], (long long)stride);
+        stride *= tensor->shape[i] > 1 ? tensor->shape[i] : 1;
+    }
+    desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
+    desc->tag = "dlpack";
+    if (*numel > 0 && (uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
+                             ignis__dtypes[desc->dtype].size);
+    return true;
+}
+
+/*  An array over it. One of no elements has no memory to give back later. */
+IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc, int64_t numel,
+                                                  void *stream)
+{
+    ignis_array none = IGNIS__ZERO, array;
+    ignis__device *device = ignis__device_get(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
+    void (*give_back)(void *ptr, void *managed) = major ? ignis__dlpack_return_versioned : ignis__dlpack_return;
+    ignis__work work;
+    bool ok;
+    if (numel > 0 && !ignis__given(call, "managed.tensor.data", desc->ptr))
+        return none;
+    if (numel == 0) {
+        desc->ptr = NULL;
+    } else {
+        desc->release_fn = give_back;
+        desc->release_data = managed;
+    }
+    if (!ignis__work_begin(call, device, &work))
+        return none;
+    ok = ignis__dlpack_order(call, device, stream, stream, work.stream);
+    ignis__work_end(&work);
+    array = ok ? ignis__array_create(call, desc) : none;
+    if (array.id && numel == 0)
+        give_back(NULL, managed);
+    return array;
+}
+
+IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream)
+{
+    static const char call[] = "ignis_array_from_dlpack";
+    const ignis_dlpack_versioned *versioned = (const ignis_dlpack_versioned *)managed;
+    ignis_array none = IGNIS__ZERO;
+    ignis_array_desc desc;
+    int64_t numel;
+    if (!ignis__enter(call) || !ignis__dlpack_major(call, major) || ignis__capture_refuses(call))
+        return none;
+    if (!ignis__given(call, "managed", managed))
+        return none;
+    if (major && versioned->major != 1) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1", (unsigned)versioned->major,
+                    (unsigned)versioned->minor);
+        return none;
+    }
+    if (major && (versioned->flags & IGNIS__DLPACK_READ_ONLY)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the memory is read-only, and arrays can be written");
+        return none;
+    }
+    if (!ignis__dlpack_read(call, major ? &versioned->tensor : &((const ignis_dlpack *)managed)->tensor, &desc, &numel))
+        return none;
+    return ignis__dlpack_wrap(call, managed, major, &desc, numel, stream);
+}
+

@@ -1,0 +1,442 @@
+/* --- bundles: programs compiled beforehand ------------------------------------------------------------------------------- */
+
+/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c writes it. Images of an architecture
+    are packed together, being much alike. What is before the blocks, and each block, has a checksum: the driver sees nothing of what is damaged. */
+typedef struct ignis__bundle_header {
+    char magic[8];
+    uint64_t checksum; /* of what is between it and the images */
+    uint64_t size;     /* bytes of the bundle */
+    uint64_t blocks;   /* where they begin */
+    uint64_t sources;  /* a hash of Ignis' own */
+    uint32_t version, count;
+} ignis__bundle_header;
+
+typedef struct ignis__bundle_entry {
+    uint64_t key[2];                /* of the program */
+    uint64_t included;              /* of the files that it includes */
+    uint64_t checksum;              /* of the bytes of the block that are stored */
+    uint64_t offset, stored, whole; /* where they are, and how many; bytes of the block, which is packed when they are more */
+    uint64_t at, size;              /* of the image in the block: a zero is behind it */
+    uint32_t text;                  /* where its name is, and behind that of the kernel in the image, each with a zero */
+    uint16_t arch;                  /* 90 for 9.0 */
+    uint16_t first, last;           /* compute capabilities that ask for the program */
+    uint8_t kind;                   /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
+    uint8_t nothing[5];
+} ignis__bundle_entry;
+
+static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
+
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, of a block too: more are none */
+
+/*  A block that was unpacked. */
+typedef struct ignis__bundle_block {
+    uint64_t offset, whole; /* in the bundle; bytes */
+    unsigned char *bytes;
+    struct ignis__bundle_block *next;
+} ignis__bundle_block;
+
+typedef struct ignis__bundle {
+    const unsigned char *data; /* null: there is none */
+    void *memory;              /* what of it is Ignis' own */
+    ignis__bundle_header header;
+    ignis__bundle_block *blocks; /* kept until it is closed */
+    bool wgmma;                  /* it has kernels with products of warpgroups */
+    char from[300];
+} ignis__bundle;
+
+static ignis__bundle ignis__the_bundle;                     /* of ignis_setup */
+static ignis__mutex ignis__bundle_lock = IGNIS__MUTEX_INIT; /* for its blocks */
+
+static ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
+{
+    ignis__bundle_entry entry;
+    memcpy(&entry, bundle->data + sizeof(ignis__bundle_header) + index * sizeof entry, sizeof entry);
+    return entry;
+}
+
+static const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__bundle_entry *entry)
+{
+    return (const char *)bundle->data + entry->text;
+}
+
+/*  A hash of all of Ignis' sources. */
+static uint64_t ignis__sources_hash(void)
+{
+    uint64_t hash = IGNIS__HASH_START;
+    int i;
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++)
+        hash = ignis__hash(hash, &ignis__sources[i].hash, sizeof ignis__sources[i].hash);
+    return hash;
+}
+
+/*  Adds a reason to a text, and is always false. */
+IGNIS__PRINTF(2, 3)
+IGNIS__COLD static bool ignis__reason(ignis__text *why, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ignis__text_addv(why, format, args);
+    va_end(args);
+    return false;
+}
+
+/*  Looks at everything but the images. False: it is no bundle, `why` says the reason. */
+IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__text *why)
+{
+    ignis__bundle_header *header = &bundle->header;
+    const unsigned char *bytes = (const unsigned char *)data;
+    size_t behind = offsetof(ignis__bundle_header, size);
+    uint64_t texts, checksum;
+    uint32_t i;
+    if (size < sizeof *header)
+        return ignis__reason(why, "it has %llu bytes, %d are the least", (unsigned long long)size, (int)sizeof *header);
+    memcpy(header, data, sizeof *header);
+    texts = sizeof *header + (uint64_t)header->count * sizeof(ignis__bundle_entry);
+    if (memcmp(header->magic, ignis__bundle_magic, sizeof header->magic) != 0)
+        return ignis__reason(why, "it does not begin with %.8s", ignis__bundle_magic);
+    if (header->size != size)
+        return ignis__reason(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size,
+                             (unsigned long long)header->size);
+    if (header->blocks > size || texts >= header->blocks || bytes[header->blocks - 1] != 0)
+        return ignis__reason(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
+                             (unsigned long long)header->blocks, (unsigned long long)size);
+    checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->blocks - behind);
+    if (checksum != header->checksum)
+        return ignis__reason(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
+                             (unsigned long long)header->checksum);
+    bundle->data = bytes;
+    for (i = 0; i < header->count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        bool named = entry.text >= texts && entry.text < header->blocks &&
+                     entry.text + strlen(ignis__bundle_text(bundle, &entry)) + 1 < header->blocks;
+        if (!named || entry.offset < header->blocks || entry.offset > size || entry.stored > size - entry.offset ||
+            entry.stored > entry.whole || entry.whole > IGNIS__BUNDLE_IMAGE || entry.at >= entry.whole ||
+            entry.size >= entry.whole - entry.at || !memchr("\0afp", entry.kind, 4)) {
+            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
+                            (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                            (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
+                            (unsigned long long)entry.at, (int)entry.kind);
+            bundle->data = NULL;
+            return false;
+        }
+        bundle->wgmma = bundle->wgmma || (entry.kind == 'a' && strstr(ignis__bundle_text(bundle, &entry), "_hopper") != NULL);
+    }
+    return true;
+}
+
+/*  Unpacks what ignis_embed has packed: bytes of before, at a distance, or new ones, whose bits a range coder gives by the odds that those before
+    have taught: at the same place of 16, as instructions have so many bytes. A quick and a slow estimate are averaged. */
+enum {
+    IGNIS__PACK_KIND = 0,   /* new or not; by what was before, and the place */
+    IGNIS__PACK_AGAIN = 48, /* at a distance of before */
+    IGNIS__PACK_WHICH = 52, /* of the last four */
+    IGNIS__PACK_NEW = 64,   /* new bytes: behind others, behind bytes that were there before */
+    IGNIS__PACK_NUMBERS = 33 * 32,
+    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,              /* below 31, at a new distance, at one of before; by the place */
+    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* what is beyond that */
+    IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
+    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
+    IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
+};
+
+typedef struct ignis__unpacker {
+    const unsigned char *at, *end;
+    uint32_t range, code;
+    uint16_t odds[IGNIS__PACK_ODDS][2];
+} ignis__unpacker;
+
+static unsigned ignis__unpack_bit(ignis__unpacker *u, unsigned index)
+{
+    uint16_t *odds = u->odds[index];
+    uint32_t bound;
+    if (u->range < 1u << 24) {
+        u->range <<= 8;
+        u->code = u->code << 8 | (u->at < u->end ? *u->at++ : 0u);
+    }
+    bound = (u->range >> 16) * (((uint32_t)odds[0] + odds[1]) / 2);
+    if (u->code < bound) {
+        u->range = bound;
+        odds[0] = (uint16_t)(odds[0] + (65535 - odds[0]) / 16);
+        odds[1] = (uint16_t)(odds[1] + (65535 - odds[1]) / 64);
+        return 0;
+    }
+    u->code -= bound;
+    u->range -= bound;
+    odds[0] = (uint16_t)(odds[0] - odds[0] / 16);
+    odds[1] = (uint16_t)(odds[1] - odds[1] / 64);
+    return 1;
+}
+
+static unsigned ignis__unpack_bits(ignis__unpacker *u, unsigned index, int count)
+{
+    unsigned bits = 1;
+    while (!(bits >> count))
+        bits = 2 * bits + ignis__unpack_bit(u, index + bits);
+    return bits - (1u << count);
+}
+
+/*  A number from 1 on: how many bits it has, and those below the highest one; the lowest 4 have odds of their own where `low` is not 0. */
+static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigned low)
+{
+    unsigned count = ignis__unpack_bits(u, index, 5), i;
+    uint32_t number = 1;
+    for (i = count; i > 0 && !(low && i == 4); i--)
+        number = number << 1 | ignis__unpack_bit(u, index + 32 + count * 32 + i - 1);
+    return i ? number << 4 | ignis__unpack_bits(u, low, 4) : number;
+}
+
+/*  False: it is not what was packed. */
+static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed, size_t packed_size)
+{
+    size_t at = 0, i;
+    uint32_t last[4] = {0, 0, 0, 0}, distance, length; /* distances, the last one first */
+    unsigned before = 0, again, kind, which;           /* before: 0 a new byte, 1 and 2 bytes at a new and at an old distance */
+    for (i = 0; i < IGNIS__PACK_ODDS; i++)
+        u->odds[i][0] = u->odds[i][1] = 32768;
+    u->at = packed;
+    u->end = packed + packed_size;
+    u->range = 0xFFFFFFFFu;
+    for (i = 0; i < 4; i++)
+        u->code = u->code << 8 | (u->at < u->end ? *u->at++ : 0u);
+    while (at < size) {
+        if (!ignis__unpack_bit(u, IGNIS__PACK_KIND + 16 * before + (at & 15))) {
+            out[at] = (unsigned char)ignis__unpack_bits(u, IGNIS__PACK_NEW + (before ? 4096u : 0u) + (unsigned)(at & 15) * 256, 8);
+            at++;
+            before = 0;
+            continue;
+        }
+        again = ignis__unpack_bit(u, IGNIS__PACK_AGAIN + before);
+        length = ignis__unpack_bits(u, IGNIS__PACK_LENGTH + (again * 16 + (unsigned)(at & 15)) * 32, 5);
+        length = 2 - again + (length < 31 ? length : 30 + ignis__unpack_number(u, IGNIS__PACK_LONG, 0));
+        which = 3;
+        if (again) {
+            which = ignis__unpack_bits(u, IGNIS__PACK_WHICH, 2);
+            distance = last[which];
+        } else {
+            kind = length < 5 ? length - 2 : 3;
+            distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1));
+        }
+        for (; which > 0; which--)
+            last[which] = last[which - 1];
+        last[0] = distance;
+        if (distance == 0 || distance > at || length > size - at)
+            return false;
+        for (; length > 0; length--, at++)
+            out[at] = out[at - distance];
+        before = 1 + again;
+    }
+    return true;
+}
+
+/*  The block of an entry, unpacked; the lock is held. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
+                                                     ignis__text *why)
+{
+    const unsigned char *stored = bundle->data + entry->offset;
+    ignis__bundle_block *block = bundle->blocks;
+    ignis__unpacker *unpacker;
+    uint64_t checksum;
+    bool whole = true;
+    while (block && block->offset != entry->offset)
+        block = block->next;
+    *got = block;
+    if (block)
+        return IGNIS_DIAG_NONE;
+    checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
+    if (checksum != entry->checksum) {
+        ignis__text_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx", (unsigned long long)entry->stored,
+                        (unsigned long long)entry->offset, (unsigned long long)checksum, (unsigned long long)entry->checksum);
+        return IGNIS_DIAG_BUNDLE_FORMAT;
+    }
+    block = (ignis__bundle_block *)ignis__alloc(sizeof *block);
+    unpacker = (ignis__unpacker *)ignis__alloc(sizeof *unpacker);
+    if (block)
+        block->bytes = (unsigned char *)ignis__alloc((size_t)entry->whole);
+    if (!block || !block->bytes || !unpacker) {
+        if (block)
+            ignis__free(block->bytes);
+        ignis__free(block);
+        ignis__free(unpacker);
+        return IGNIS_DIAG_HOST_MEMORY;
+    }
+    if (entry->stored == entry->whole)
+        memcpy(block->bytes, stored, (size_t)entry->whole);
+    else
+        whole = ignis__unpack(unpacker, block->bytes, (size_t)entry->whole, stored, (size_t)entry->stored);
+    ignis__free(unpacker);
+    if (!whole) {
+        ignis__text_add(why, "%llu bytes at %llu cannot be unpacked to %llu", (unsigned long long)entry->stored,
+                        (unsigned long long)entry->offset, (unsigned long long)entry->whole);
+        ignis__free(block->bytes);
+        ignis__free(block);
+        return IGNIS_DIAG_BUNDLE_FORMAT;
+    }
+    block->offset = entry->offset;
+    block->whole = entry->whole;
+    block->next = bundle->blocks;
+    bundle->blocks = *got = block;
+    return IGNIS_DIAG_NONE;
+}
+
+/*  The image of an entry, with a zero behind it, which lives until the blocks are dropped. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
+                                                         ignis__text *why)
+{
+    ignis__bundle_block *block;
+    ignis_diagnostic wrong;
+    const char *why_not = NULL;
+    ignis__mutex_lock(&ignis__bundle_lock);
+    wrong = ignis__block_get(bundle, entry, &block, why);
+    ignis__mutex_unlock(&ignis__bundle_lock);
+    if (wrong != IGNIS_DIAG_NONE)
+        return wrong;
+    if (entry->at >= block->whole || entry->size >= block->whole - entry->at || block->bytes[entry->at + entry->size] != 0)
+        why_not = "its block is another one";
+    why_not = why_not ? why_not : ignis__image_fault(block->bytes + entry->at, (size_t)entry->size);
+    if (why_not) {
+        ignis__text_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
+                        (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
+        return IGNIS_DIAG_BUNDLE_FORMAT;
+    }
+    *unpacked = block->bytes + entry->at;
+    return IGNIS_DIAG_NONE;
+}
+
+static void ignis__blocks_drop(ignis__bundle *bundle)
+{
+    while (bundle->blocks) {
+        ignis__bundle_block *block = bundle->blocks;
+        bundle->blocks = block->next;
+        ignis__free(block->bytes);
+        ignis__free(block);
+    }
+}
+
+/*  How well an image serves a compute capability; 0: not. Machine code: its major version, from its minor one on, or one chip; PTX: all newer. */
+static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability)
+{
+    if (entry->kind == 'p')
+        return entry->arch <= capability ? entry->arch : 0;
+    if (entry->kind == 'a')
+        return entry->arch == capability ? 3000 : 0;
+    return entry->arch / 10 == capability / 10 && entry->arch <= capability ? 1000 + entry->arch : 0;
+}
+
+/*  The image of a program that serves a compute capability best, among those that serve it worse than `below`; how well. 0: there is none. */
+IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability, int below,
+                                          ignis__bundle_entry *found)
+{
+    int best = 0, serves;
+    uint32_t i;
+    for (i = 0; i < bundle->header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        if (entry.key[0] != key[0] || entry.key[1] != key[1])
+            continue;
+        serves = ignis__bundle_serves(&entry, capability);
+        if (serves > best && serves < below) {
+            best = serves;
+            *found = entry;
+        }
+    }
+    return best;
+}
+
+/*  "75 80 90a ptx75", from the oldest on. */
+IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__text *text)
+{
+    int last = 0, next;
+    do {
+        ignis__bundle_entry of_next = IGNIS__ZERO;
+        uint32_t i;
+        next = 0;
+        for (i = 0; i < bundle->header.count; i++) {
+            ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+            int place = (entry.kind == 'p' ? 65536 * 4 : 0) + entry.arch * 4 + (entry.kind == 'a' ? 1 : entry.kind == 'f' ? 2 : 0) + 1;
+            if (place > last && (next == 0 || place < next) && (!key || (entry.key[0] == key[0] && entry.key[1] == key[1]))) {
+                next = place;
+                of_next = entry;
+            }
+        }
+        if (next)
+            ignis__text_add(text, "%s%s%d%s", last ? " " : "", of_next.kind == 'p' ? "ptx" : "", of_next.arch,
+                            of_next.kind == 'a'   ? "a"
+                            : of_next.kind == 'f' ? "f"
+                                                  : "");
+        last = next;
+    } while (next);
+}
+
+/*  A program that is in no bundle and no cache, where it cannot be compiled. */
+IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program, const ignis__device *device)
+{
+    const ignis__bundle *bundle = &ignis__the_bundle;
+    const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "there is no NVRTC";
+    char name[400], archs[128], line[480] = "";
+    int first, last, capability = ignis__capability(&device->info);
+    ignis__text text;
+    uint64_t key[2];
+    ignis__program_range(program, &first, &last);
+    ignis__program_key(program, key);
+    ignis__text_begin(&text, name, sizeof name);
+    ignis__program_write(&text, program);
+    ignis__text_begin(&text, archs, sizeof archs);
+    if (bundle->data)
+        ignis__bundle_archs(bundle, key, &text);
+    if (ignis__program_is_own(program))
+        snprintf(line, sizeof line, ", or add this line to the record: own %d-%d %s", first, last, name);
+    else if (program->line)
+        snprintf(line, sizeof line, ", or add this line to the record: %s", program->line);
+    if (archs[0])
+        ignis__fail(
+            IGNIS_DIAG_KERNEL_MISSING, call,
+            "%s is in %s for %s, but not for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed "
+            "--archs ...,%d",
+            name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
+    else
+        ignis__fail(
+            IGNIS_DIAG_KERNEL_MISSING, call,
+            "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed from what "
+            "the program records where it is asked for (ignis_desc.record)%s",
+            name, bundle->data ? bundle->from : "the kernel cache, and there is no bundle", capability / 10, capability % 10,
+            device->info.device, why, line);
+    return false;
+}
+
+/*  Whether products of warpgroups can be had of the bundle, or of NVRTC, which has them from 12.0 on. */
+IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
+{
+    const ignis__bundle *bundle = &ignis__the_bundle;
+    return bundle->wgmma || (!(bundle->data && ignis__compile_never) && ignis__compiler_release(call) >> 32 >= 12);
+}
+
+/*  Whether what is in no bundle and no cache is compiled. */
+static bool ignis__compiler_there(const char *call)
+{
+    return !ignis__compile_never &&
+           (!ignis__the_bundle.data ||
+            ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
+}
+
+/*  Whether the bundle has a program for a device. */
+static bool ignis__program_bundled(const ignis__device *device, const ignis__program *program)
+{
+    ignis__bundle_entry entry;
+    uint64_t key[2];
+    if (!ignis__the_bundle.data)
+        return false;
+    ignis__program_key(program, key);
+    return ignis__bundle_find(&ignis__the_bundle, key, ignis__capability(&device->info), INT32_MAX, &entry) > 0;
+}
+
+/*  An image of a program, compiled for a device where it may be. */
+IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program, const ignis__device *device,
+                                               ignis__image *image)
+{
+    char arch[32];
+    bool is_ptx;
+    if (!ignis__compiler_there(call))
+        return ignis__program_missing(call, program, device);
+    return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
+           ignis__image_compile(call, program, arch, is_ptx, image);
+}
+

@@ -1,0 +1,43 @@
+/* >>graph ------------------------------------------------------------------------------------------------------- */
+
+/*  Work that was captured once and is replayed with one call. */
+typedef struct ignis_graph {
+    uint64_t id;
+} ignis_graph;
+
+/*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
+    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made
+    and optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
+    synchronize, freeing a kernel, a graph or pinned memory, adding to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture
+    as it is; so does ignis_graph_launch. Memory taken during the capture stays with the graph.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
+    Ownership: nothing to free; end it with ignis_graph_end.
+    Threads: any; each captures for itself. Waits for the device first, and for threads that wait for it. */
+IGNIS_API ignis_status ignis_graph_begin(void);
+
+/*  ignis_graph_end - end the capture, and make the graph
+    Returns: the graph, or no handle; the capture is over either way.
+    Errors: ARGUMENT (nothing is captured), MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_graph_free. Arrays and kernels that the captured work uses are kept alive by the graph; results keep
+    their handles, and each launch writes into them anew.
+    Threads: the one that began. */
+IGNIS_API ignis_graph ignis_graph_end(void);
+
+/*  ignis_graph_launch - replay the captured work
+    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
+    its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
+    CUDA puts no graph into another one: while the current stream is captured, the launch is refused and the capture goes on.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, DEVICE (another device is current), UNSUPPORTED (the current stream is captured), CUDA.
+    Ownership: unchanged.
+    Threads: any; launches of one graph must not overlap on different streams. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
+
+/*  ignis_graph_free - free a graph, and the memory that only it used
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures).
+    Ownership: the handle is stale afterwards; results stay valid.
+    Threads: any. Waits for the device. */
+IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
+

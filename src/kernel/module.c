@@ -1,0 +1,241 @@
+/* --- images and modules --------------------------------------------------------------------------------------------- */
+
+static void ignis__image_drop(ignis__image *image)
+{
+    if (!image || ignis__atomic_add(&image->holds, (uint64_t)-1) > 0)
+        return;
+    ignis__free(image->memory);
+    ignis__free(image);
+}
+
+/*  Takes an image out of the list of the memory cache, whose lock is held; null when it is not there. */
+IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
+{
+    ignis__image **link, *image;
+    for (link = &ignis__kernels_state.images; *link; link = &(*link)->next)
+        if ((*link)->key[0] == key[0] && (*link)->key[1] == key[1])
+            break;
+    image = *link;
+    if (image)
+        *link = image->next;
+    return image;
+}
+
+/*  An image of the memory cache, held; null when it is not there. */
+static ignis__image *ignis__image_find(const uint64_t key[2])
+{
+    ignis__image *image;
+    ignis__mutex_lock(&ignis__kernels_state.lock);
+    image = ignis__image_unlink(key);
+    if (image) {
+        image->next = ignis__kernels_state.images;
+        ignis__kernels_state.images = image;
+        ignis__atomic_add(&image->holds, 1);
+    }
+    ignis__mutex_unlock(&ignis__kernels_state.lock);
+    return image;
+}
+
+/*  Puts an image into the memory cache, instead of one of its key; the ones that were used least recently make room. */
+IGNIS__COLD static void ignis__image_keep(ignis__image *image)
+{
+    ignis__image **link = &ignis__kernels_state.images;
+    size_t bytes = 0;
+    ignis__mutex_lock(&ignis__kernels_state.lock);
+    ignis__image_drop(ignis__image_unlink(image->key));
+    ignis__atomic_add(&image->holds, 1);
+    image->next = *link;
+    *link = image;
+    while (*link && bytes + (*link)->size <= IGNIS__IMAGE_BYTES) {
+        bytes += (*link)->size;
+        link = &(*link)->next;
+    }
+    while (*link) {
+        ignis__image *old = *link;
+        *link = old->next;
+        ignis__image_drop(old);
+    }
+    ignis__mutex_unlock(&ignis__kernels_state.lock);
+}
+
+/*  The image of a program, held: from memory, from disk, or compiled, always so where the caches are not trusted. Null on failure. Who asks for one
+    that is being compiled waits for it. It is cached when its key is what it was: a file that it includes may have changed meanwhile. */
+IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program,
+                                                  const uint64_t key[2], bool trust, bool *from_cache)
+{
+    ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
+    ignis__image *image;
+    uint64_t key_now[2];
+    ignis__mutex_lock(compiling);
+    image = trust ? ignis__image_find(key) : NULL;
+    *from_cache = image != NULL;
+    if (!image) {
+        image = (ignis__image *)ignis__alloc_for(call, sizeof *image);
+        if (image) {
+            image->holds = 1;
+            memcpy(image->key, key, sizeof image->key);
+            *from_cache = trust && ignis__image_from_disk(call, image);
+        }
+        if (image && *from_cache) {
+            ignis__image_keep(image);
+        } else if (image && !ignis__program_compile(call, program, device, image)) {
+            ignis__image_drop(image);
+            image = NULL;
+        } else if (image && ignis__image_key(program, device, ignis__compiler_release(call), key_now) &&
+                   memcmp(key, key_now, sizeof key_now) == 0) {
+            ignis__image_to_disk(call, image);
+            ignis__image_keep(image);
+        }
+    }
+    ignis__mutex_unlock(compiling);
+    return image;
+}
+
+/*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
+IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
+{
+    unit->lowered = ignis__copy_string(image->lowered);
+    if (!unit->lowered) {
+        *error = 0;
+        ignis__fail_host_memory(call, strlen(image->lowered) + 1);
+        return false;
+    }
+    *error = IGNIS__CUDA(cuModuleLoadData, (&unit->module, image->data));
+    if (*error == 0)
+        return true;
+    ignis__free(unit->lowered);
+    unit->lowered = NULL;
+    return false;
+}
+
+IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
+{
+    if (unit->module)
+        (void)IGNIS__CUDA(cuModuleUnload, (unit->module));
+    ignis__free(unit->lowered);
+    memset(unit, 0, sizeof *unit);
+}
+
+/*  Unloads a module whose launches may still be queued, even if the device cannot be entered; after a fault it ends with the process. */
+static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
+{
+    ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, device, &binding);
+    if (entered)
+        (void)ignis__device_finish(device);
+    if (lost)
+        unit->module = NULL;
+    ignis__module_unload(unit);
+    if (entered)
+        ignis__device_leave(&binding);
+}
+
+/*  Whether a driver's error means that an image is not for it, or not for the device. */
+static bool ignis__image_is_foreign(int error)
+{
+    return error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || error == IGNIS__CU_INVALID_PTX ||
+           error == IGNIS__CU_NO_JIT || error == IGNIS__CU_UNSUPPORTED_PTX;
+}
+
+/*  Loads a program from the bundle: its best image that the driver takes. False with *failed: that is reported; else it is not there. */
+IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
+                                                  ignis__module *unit, bool *failed)
+{
+    ignis__bundle *bundle = &ignis__the_bundle;
+    int capability = ignis__capability(&device->info), serves = INT32_MAX, error = 0;
+    uint64_t key[2], included;
+    ignis__bundle_entry entry;
+    *failed = false;
+    if (!bundle->data)
+        return false;
+    ignis__program_key(program, key);
+    included = ignis__compile_never ? 0 : ignis__program_included(program);
+    while (!*failed && (serves = ignis__bundle_find(bundle, key, capability, serves, &entry)) > 0) {
+        const char *name = ignis__bundle_text(bundle, &entry);
+        ignis__image image = IGNIS__ZERO;
+        ignis_diagnostic wrong;
+        char why[256];
+        ignis__text text;
+        if (included != 0 && included != entry.included)
+            continue; /* the files are there, and are others now */
+        ignis__text_begin(&text, why, sizeof why);
+        wrong = ignis__bundle_unpack(bundle, &entry, &image.data, &text);
+        image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
+        *failed = wrong != IGNIS_DIAG_NONE;
+        if (wrong == IGNIS_DIAG_HOST_MEMORY)
+            ignis__fail_host_memory(call, (size_t)entry.whole);
+        else if (wrong != IGNIS_DIAG_NONE)
+            ignis__fail(wrong, call, "%s is damaged: of %s for %d%s %s", bundle->from, name, (int)entry.arch,
+                        entry.kind == 'p' ? " (PTX)" : "", why);
+        else if (ignis__module_load(call, &image, unit, &error))
+            unit->from_cache = true;
+        else if (error == 0 || !ignis__image_is_foreign(error))
+            *failed = error == 0 || ignis__cuda_fail(call, device, "cuModuleLoadData", error) != IGNIS_OK;
+        else
+            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
+                        (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
+        if (unit->module)
+            return true;
+    }
+    return false;
+}
+
+/*  Loads the image that the caller has. */
+IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device *device, const ignis__program *program,
+                                                 ignis__module *unit)
+{
+    ignis__image image = IGNIS__ZERO;
+    int error = 0;
+    image.lowered = (char *)(uintptr_t)program->entry;
+    image.data = (void *)(uintptr_t)program->image;
+    unit->from_cache = true;
+    if (ignis__module_load(call, &image, unit, &error))
+        return true;
+    if (error != 0 && ignis__image_is_foreign(error))
+        ignis__fail_because(IGNIS_DIAG_UNSUPPORTED, call, error, ignis__cuda_name(error), NULL,
+                            "the driver does not take the image of kernel %s, %llu bytes with the hash %016llx, for device %d of compute "
+                            "capability %d.%d: %s (%d)",
+                            program->entry, (unsigned long long)program->image_size,
+                            (unsigned long long)ignis__hash(IGNIS__HASH_START, program->image, program->image_size), device->info.device,
+                            device->info.compute_major, device->info.compute_minor, ignis__cuda_name(error), error);
+    else if (error != 0)
+        ignis__cuda_fail(call, device, "cuModuleLoadData", error);
+    return false;
+}
+
+/*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is
+    about to launch on another one: no lock is held meanwhile. */
+IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
+{
+    uint64_t key[2];
+    bool trust, again;
+    int first, last;
+    memset(unit, 0, sizeof *unit);
+    if (program->image && !ignis__global.dry_run)
+        return ignis__module_from_image(call, device, program, unit);
+    ignis__program_range(program, &first, &last);
+    if (!program->image)
+        ignis__request_add(program, first, last);
+    if (ignis__global.dry_run) /* nothing is compiled, but what would be missing is missing */
+        return (!ignis__compile_never || !ignis__the_bundle.data || program->image || ignis__program_bundled(device, program) ||
+                ignis__program_missing(call, program, device)) &&
+               !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
+    if (ignis__module_from_bundle(call, device, program, unit, &again) || again)
+        return unit->module != NULL;
+    trust = ignis__image_key(program, device, ignis__compiler_release(call), key);
+    do {
+        int error = 0;
+        ignis__image *image = ignis__image_get(call, device, program, key, trust, &unit->from_cache);
+        bool loaded = image && ignis__module_load(call, image, unit, &error);
+        ignis__image_drop(image);
+        if (loaded)
+            return true;
+        /* in a cache, but not for this driver: that is like a damaged file */
+        again = unit->from_cache && (error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY);
+        trust = false;
+        if (error != 0 && !again)
+            ignis__cuda_fail(call, device, "cuModuleLoadData", error);
+    } while (again);
+    return false;
+}
+

@@ -1,0 +1,79 @@
+/* ===============================================================================================================
+   >>kernel - NVRTC, the kernel cache in memory and on disk, launches, Ignis' own kernels.
+   =============================================================================================================== */
+
+#include "ignis_kernels.h"
+
+#if !defined(IGNIS_KERNELS_VERSION) || IGNIS_KERNELS_VERSION != IGNIS_VERSION
+#error "ignis.h and ignis_kernels.h are of different versions: copy all headers of Ignis from one release"
+#endif
+
+enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
+
+/*  What is compiled: text, options, headers, and the name that is looked up in the result. */
+typedef struct ignis__program {
+    const char *source;
+    const char *name;  /* for compile errors */
+    const char *entry; /* a name expression; null: entries are extern "C" and looked up as they are */
+    const char *const *options;
+    int option_count;
+    const ignis_kernel_header *headers; /* beside those of Ignis */
+    int header_count;
+    const void *image; /* what a compiler has made of it; then there is no text */
+    size_t image_size;
+    const char *part;           /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
+    const char *formula, *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
+} ignis__program;
+
+/*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
+typedef struct ignis__image {
+    uint64_t key[2];
+    char *memory;
+    char *lowered;
+    void *data;
+    size_t size;
+    uint64_t holds;            /* of the memory cache, and of those who load it */
+    struct ignis__image *next; /* in the memory cache */
+} ignis__image;
+
+/*  Every kernel has a module of its own, loaded from an image, so that its __device__ variables are its own too. */
+typedef struct ignis__module {
+    void *module; /* CUmodule */
+    char *lowered;
+    bool from_cache;
+} ignis__module;
+
+#define IGNIS__MAX_OPTIONS 64
+#define IGNIS__IMAGE_BYTES ((size_t)64 << 20) /* that the memory cache may hold */
+
+static struct {
+    ignis__mutex lock;
+    ignis__image *images;       /* the memory cache, last used first */
+    ignis__mutex compiling[16]; /* by key: who asks for a program that is being compiled waits for it */
+    char cache_dir[900];        /* "": no disk cache */
+    int64_t cache_limit;
+    bool cache_broken;     /* a warning was given */
+    bool last_read;        /* the next one was looked for */
+    uint64_t last_release; /* of the NVRTC that has last written to the disk cache */
+} ignis__kernels_state;
+
+IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
+{
+    size_t size = 1, used = 0, length;
+    char *text;
+    int i;
+    for (i = 0; i < source->line_count; i++)
+        size += strlen(source->lines[i]) + 1;
+    text = (char *)ignis__alloc(size);
+    for (i = 0; text && i < source->line_count; i++) {
+        length = strlen(source->lines[i]);
+        memcpy(text + used, source->lines[i], length);
+        used += length;
+        text[used++] = '\n';
+    }
+    return text;
+}
+
+/*  Sources that others include. NVRTC gets them from memory, by their names. */
+static bool ignis__source_is_header(int source) { return strstr(ignis__sources[source].name, ".cuh") != NULL; }
+

@@ -1,0 +1,91 @@
+/*  Where an operation's random numbers begin: seed, first Philox counter, and in a CUDA graph the counter of its launches. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
+} ignis__random;
+
+static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+
+/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+{
+    unsigned one[3] = {1, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype);
+    ignis__address address;
+    void *params[] = {&address};
+    ignis__array *array;
+    ignis_array_desc desc = IGNIS__ZERO;
+    ignis_array made;
+    bool ok;
+    if (!function)
+        return false;
+    desc.shape = IGNIS_SHAPE(1);
+    desc.dtype = IGNIS_I64;
+    desc.device = ignis__device_in_desc(work->device);
+    desc.tag = "launches";
+    made = ignis__array_create(work->call, &desc);
+    if (!made.id)
+        return false;
+    (void)ignis__capture_pause();
+    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
+    ok = ignis__capture_resume(work->call, capture) && ok;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch_as(work, function, one, one, 0, params, false, false);
+    if (ok) {
+        ignis__array_claim(array);
+        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
+        if (ok)
+            capture->launches = array;
+        else
+            ignis__array_unclaim(work->call, array);
+    } else {
+        ignis__array_discard(work->call, &made);
+    }
+    ignis__array_drop(work->call, array);
+    return ok;
+}
+
+/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+static ignis_array ignis__random_launches(void)
+{
+    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__capture *capture = ignis__capturing();
+    ignis_array launches = IGNIS__ZERO;
+    if (thread->random_again)
+        launches.id = thread->random_launches;
+    else if (capture && capture->launches)
+        launches.id = capture->launches->slot.handle;
+    return launches;
+}
+
+/*  The numbers for so many elements of a tensor on the device of the work. */
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__capture *capture = ignis__capture_on(work->device);
+    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+        return false;
+    random->seed = thread->seed;
+    random->first = thread->random_used;
+    random->launches.id = 0;
+    if (capture || thread->random_again)
+        random->launches = ignis__random_launches();
+    thread->random_used += ((uint64_t)numel + 3) / 4;
+    return true;
+}
+
+/*  The address of a counter of launches for a kernel; 0 for no handle. */
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+{
+    ignis__array *array;
+    bool ok;
+    *step = 0;
+    if (!launches.id)
+        return true;
+    array = ignis__array_hold(work->call, launches);
+    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
+    if (array)
+        ignis__array_drop(work->call, array);
+    return ok;
+}
+

@@ -1,0 +1,165 @@
+/* --- records: which programs are asked for ------------------------------------------------------------------------------ */
+
+/*  Each program that is asked for becomes a line of a file, once a process. tools/ignis_embed.c reads them:
+
+        ignis VERSION                           of what wrote the lines below
+        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
+                                                those that are asked for with PART (see ignis__parts), or all where no PART is named
+        formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
+                                                a kernel of a formula, as ignis__map_spec_write writes it; a bundle has those of other sizes, too
+        kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
+
+    Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
+    choose: of compute capability 7.5, of 8.0 and newer, and of 9.0. */
+static struct {
+    ignis__mutex lock;
+    char path[1024]; /* "": nothing is recorded */
+    bool from_environment;
+    uint64_t *lines; /* hashes of those that are written */
+    int count, room;
+    bool broken; /* a warning was given */
+} ignis__requests = {IGNIS__MUTEX_INIT, {0}, false, NULL, 0, 0, false};
+
+#define IGNIS__EVERY_ARCH 999
+
+#ifndef IGNIS_NO_TENSORS
+enum { IGNIS__MAP_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__map_spec */
+#endif
+
+static bool ignis__program_is_own(const ignis__program *program)
+{
+    int i;
+    for (i = 0; i < IGNIS__SOURCE_COUNT && ignis__sources[i].name != program->name; i++)
+        ;
+    return i < IGNIS__SOURCE_COUNT;
+}
+
+/*  The compute capabilities that an own source compiles for. */
+static void ignis__program_range(const ignis__program *program, int *first, int *last)
+{
+    bool own = ignis__program_is_own(program), wgmma = own && strstr(program->name, "hopper");
+    int i;
+    *first = wgmma ? 90 : own && strstr(program->name, "_mma.") ? 80 : 0;
+    for (i = 0; own && i < program->option_count; i++)
+        *first = strstr(program->options[i], "-DIGNIS_CLUSTERS") ? 90 : *first;
+    *last = wgmma ? 90 : IGNIS__EVERY_ARCH;
+}
+
+/*  A program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
+IGNIS__COLD static void ignis__program_write(ignis__text *text, const ignis__program *program)
+{
+    const char *which = program->part ? program->part : program->entry;
+    int i;
+    if (program->formula) {
+        ignis__text_add(text, "the formula '%s'", program->formula);
+        return;
+    }
+    ignis__text_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
+    for (i = 0; i < program->option_count; i++)
+        ignis__text_add(text, " %s", program->options[i]);
+}
+
+IGNIS__COLD static void ignis__request_quote(ignis__text *text, const char *word)
+{
+    ignis__text_add(text, " \"");
+    while (*word) {
+        size_t plain = strcspn(word, "\"\\\r\n");
+        ignis__text_add(text, "%.*s", (int)plain, word);
+        word += plain;
+        if (*word)
+            ignis__text_add(text, "\\%c", *word == '\n' ? 'n' : *word == '\r' ? 'r' : *word);
+        word += *word != 0;
+    }
+    ignis__text_add(text, "\"");
+}
+
+IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__program *program, int first, int last)
+{
+    int i;
+    if (program->line) {
+        ignis__text_add(text, "%s\n", program->line);
+        return;
+    }
+    ignis__text_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
+    if (ignis__program_is_own(program)) {
+        ignis__text_add(text, " ");
+        ignis__program_write(text, program);
+    } else {
+        ignis__request_quote(text, program->name);
+        ignis__request_quote(text, program->entry ? program->entry : "");
+        ignis__request_quote(text, program->source);
+        ignis__text_add(text, " %d", program->option_count);
+        for (i = 0; i < program->option_count; i++)
+            ignis__request_quote(text, program->options[i]);
+        for (i = 0; i < program->header_count; i++) {
+            ignis__request_quote(text, program->headers[i].name);
+            ignis__request_quote(text, program->headers[i].text);
+        }
+    }
+    ignis__text_add(text, "\n");
+}
+
+/*  Adds a line to a file: one write, so that lines of several processes stay whole. A link is not followed; is_private: nor is a file written that
+    others own or may write to. False: *why says the reason. */
+IGNIS__COLD static bool ignis__line_append(const char *path, const char *line, bool is_private, char *why, size_t size)
+{
+    FILE *file = ignis__file_create(path, IGNIS__FILE_APPEND);
+    bool ok;
+    *why = 0;
+    if (file && is_private && !ignis__stream_is_private(file, why, size)) {
+        fclose(file);
+        return false;
+    }
+    ok = file && setvbuf(file, NULL, _IONBF, 0) == 0 && fwrite(line, strlen(line), 1, file) == 1;
+    if (!ok)
+        ignis__system_error(why, size);
+    return file && fclose(file) == 0 && ok;
+}
+
+/*  Whether a line is new; then it is remembered, if there is memory. The lock is held. */
+IGNIS__COLD static bool ignis__request_is_new(uint64_t hash)
+{
+    int i;
+    for (i = 0; i < ignis__requests.count; i++)
+        if (ignis__requests.lines[i] == hash)
+            return false;
+    if (ignis__requests.count == ignis__requests.room) {
+        int room = 2 * ignis__requests.room + 64;
+        uint64_t *lines = (uint64_t *)ignis__alloc((size_t)room * sizeof *lines);
+        if (!lines)
+            return true;
+        if (ignis__requests.count)
+            memcpy(lines, ignis__requests.lines, (size_t)ignis__requests.count * sizeof *lines);
+        ignis__free(ignis__requests.lines);
+        ignis__requests.lines = lines;
+        ignis__requests.room = room;
+    }
+    ignis__requests.lines[ignis__requests.count++] = hash;
+    return true;
+}
+
+IGNIS__COLD static void ignis__request_add(const ignis__program *program, int first, int last)
+{
+    ignis__text text;
+    char *line = NULL, why[160] = "out of memory";
+    size_t size = 0;
+    int turn;
+    if (!ignis__requests.path[0])
+        return;
+    for (turn = 0; turn < 2; turn++) { /* the first measures */
+        ignis__text_begin(&text, line, size);
+        ignis__request_write(&text, program, first, last);
+        if (turn == 0 && (line = (char *)ignis__alloc(size = text.length + 1)) == NULL)
+            break;
+    }
+    ignis__mutex_lock(&ignis__requests.lock);
+    if (!line ||
+        (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) &&
+         !ignis__line_append(ignis__requests.path, line, ignis__requests.from_environment, why, sizeof why) && !ignis__requests.broken)) {
+        ignis__requests.broken = true;
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name, ignis__requests.path, why);
+    }
+    ignis__mutex_unlock(&ignis__requests.lock);
+    ignis__free(line);
+}
+

@@ -1,0 +1,66 @@
+IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc *desc)
+{
+    const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir
+                                                               : env && *env                       ? env
+                                                                                                   : NULL;
+    char *dir = ignis__kernels_state.cache_dir;
+    size_t size = sizeof ignis__kernels_state.cache_dir;
+    static bool locks_made;
+    char why[160];
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__kernels_state.compiling) && !locks_made; i++)
+        ignis__mutex_init(&ignis__kernels_state.compiling[i]);
+    if (!locks_made)
+        ignis__mutex_init(&ignis__kernels_state.lock);
+    locks_made = true;
+    ignis__kernels_state.cache_limit = desc->cache_limit ? desc->cache_limit : (int64_t)256 << 20;
+    ignis__kernels_state.cache_broken = ignis__kernels_state.last_read = false;
+    ignis__kernels_state.last_release = 0;
+    dir[0] = 0;
+    if (chosen && strcmp(chosen, "off") == 0)
+        return;
+    if (chosen && strlen(chosen) >= size)
+        ignis__cache_warn(call, "use the folder (its name is too long)", chosen, "");
+    else if (chosen)
+        snprintf(dir, size, "%s", chosen);
+#ifdef _WIN32
+    else if (ignis__env("LOCALAPPDATA") && strlen(ignis__env("LOCALAPPDATA")) + 16 < size)
+        snprintf(dir, size, "%s\\ignis\\kernels", ignis__env("LOCALAPPDATA"));
+#else
+    else if (ignis__env("XDG_CACHE_HOME") && *ignis__env("XDG_CACHE_HOME") && strlen(ignis__env("XDG_CACHE_HOME")) + 16 < size)
+        snprintf(dir, size, "%s/ignis", ignis__env("XDG_CACHE_HOME"));
+    else if (ignis__env("HOME") && *ignis__env("HOME") && strlen(ignis__env("HOME")) + 16 < size)
+        snprintf(dir, size, "%s/.cache/ignis", ignis__env("HOME"));
+#endif
+    if (dir[0] && !ignis__path_is_private(dir, why, sizeof why)) {
+        ignis__cache_warn(call, "use the folder", dir, why);
+        dir[0] = 0;
+    }
+}
+
+/*  Unloads Ignis' own kernels from a device; its context is current. */
+IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
+{
+    struct ignis__builtin_code *code = &ignis__builtin_codes[device - ignis__devices];
+    int source, dtype;
+    for (source = 0; source < IGNIS__SOURCE_COUNT; source++)
+        for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+            ignis__module_unload(&code->modules[source][dtype]);
+    memset(code, 0, sizeof *code);
+    while (ignis__variants.first[device - ignis__devices]) {
+        ignis__variant *variant = ignis__variants.first[device - ignis__devices];
+        ignis__variants.first[device - ignis__devices] = variant->next;
+        ignis__module_unload(&variant->module);
+        ignis__free(variant);
+    }
+}
+
+static void ignis__images_close(void)
+{
+    while (ignis__kernels_state.images) {
+        ignis__image *image = ignis__kernels_state.images;
+        ignis__kernels_state.images = image->next;
+        ignis__image_drop(image);
+    }
+}
+

@@ -1,0 +1,236 @@
+/* --- walking a template ----------------------------------------------------------------------------------------------- */
+
+/*  The arguments of a call. */
+typedef struct ignis__chat_call {
+    ignis__chat_value self; /* of a method, filter or test: what it is of */
+    ignis__chat_items given, named;
+    ignis__chat_value value[6]; /* those that the row names, in its order */
+    int how;                    /* the row's */
+} ignis__chat_call;
+
+/*  A filter, test, method or function. */
+typedef struct ignis__chat_row {
+    const char *of;         /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
+    const char *names;      /* with spaces between */
+    const char *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
+    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call);
+    int how;
+} ignis__chat_row;
+
+static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
+static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call);
+static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
+static const ignis__chat_row *ignis__chat_row_at(int64_t row);
+
+static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
+
+static ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    value.of = object.kind;
+    if (name.kind == IGNIS__CHAT_STRING) {
+        value.u.text = name.u.text;
+        value.number = name.number;
+    }
+    return value;
+}
+
+/*  Methods that are there in Python: those that would change what they are of, which its sandbox hides, and those that this interpreter lacks. */
+static const struct {
+    unsigned char of; /* the kind of value */
+    const char *hidden, *lacking;
+} ignis__chat_methods[] = {
+    {IGNIS__CHAT_STRING, "",
+     "casefold center encode expandtabs format format_map isascii isidentifier isprintable istitle ljust maketrans partition rindex rjust "
+     "rpartition swapcase translate zfill isalnum isalpha isdecimal isdigit islower isnumeric isspace isupper"},
+    {IGNIS__CHAT_LIST, "append clear extend insert pop remove reverse sort", "copy count index"},
+    {IGNIS__CHAT_TUPLE, "", "count index"},
+    {IGNIS__CHAT_RANGE_OF, "", "count index start step stop"},
+    {IGNIS__CHAT_DICT, "clear pop popitem setdefault update", "copy fromkeys"},
+    {IGNIS__CHAT_LOOP, "", "changed cycle"},
+};
+
+static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
+
+/*  The items of a loop that are still to come are counted by going through its condition. */
+static int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
+{
+    ignis__chat_loop rest = *loop;
+    ignis__chat_items kept;
+    if (!loop->filtered)
+        return loop->end + loop->base;
+    memset(&kept, 0, sizeof kept);
+    while (ignis__chat_peek(c, &rest)) {
+        ignis__chat_add(c, &kept, rest.after);
+        rest.peeked = false;
+    }
+    *loop->items = kept;
+    loop->next = 0;
+    loop->end = kept.count;
+    loop->filtered = loop->peeked = false;
+    loop->base = loop->index;
+    return loop->base + kept.count;
+}
+
+/*  An attribute of `loop`; false when there is none of that name. */
+static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name, ignis__chat_value *out)
+{
+    static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
+                                        "last",  "nextitem", "length", "revindex", "revindex0"};
+    ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    int64_t i;
+    for (i = 0; i < IGNIS__COUNT(names) && !ignis__chat_is(name, names[i]); i++)
+        ;
+    *out = ignis__chat_make(IGNIS__CHAT_INT, i == 4 ? 0 : i == 3 ? 1 : i == 1 ? loop->index - 1 : loop->index);
+    if (i == 2)
+        *out = ignis__chat_bool(loop->index == 1);
+    else if (i == 5)
+        *out = loop->index > 1 ? loop->before : ignis__chat_undefined(none, none);
+    else if (i == 6)
+        *out = ignis__chat_bool(!ignis__chat_peek(c, loop));
+    else if (i == 7)
+        *out = ignis__chat_peek(c, loop) ? loop->after : ignis__chat_undefined(none, none);
+    else if (i >= 8)
+        out->number = ignis__chat_loop_length(c, loop) - (i == 8 ? 0 : i == 9 ? loop->index - 1 : loop->index);
+    return i < IGNIS__COUNT(names);
+}
+
+/*  A method of a value, or what else its type has by this name; false when there is nothing. */
+static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name, ignis__chat_value *out)
+{
+    char of = object.kind == IGNIS__CHAT_STRING ? 's' : object.kind == IGNIS__CHAT_DICT ? 'd' : ' '; /* as the table of methods has it */
+    int row, i;
+    *out = ignis__chat_undefined(object, name);
+    if (object.kind == IGNIS__CHAT_NAMESPACE) {
+        int64_t at = ignis__chat_find(c, object.u.items, name);
+        *out = at < 0 ? *out : object.u.items->item[at + 1];
+        return at >= 0;
+    }
+    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(c, object.u.loop, name, out))
+        return true;
+    for (i = 0; i < IGNIS__COUNT(ignis__chat_methods); i++) {
+        if (ignis__chat_methods[i].of != object.kind)
+            continue;
+        if (ignis__chat_in_words(ignis__chat_methods[i].lacking, name.u.text, name.number))
+            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text, ignis__chat_kinds[object.kind]);
+        if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name.u.text, name.number))
+            return true;
+    }
+    row = of == ' ' ? -1 : ignis__chat_row_find(c, of, name);
+    if (row < 0)
+        return false;
+    *out = ignis__chat_make(IGNIS__CHAT_FUNCTION, row);
+    out->u.object = (ignis__chat_value *)ignis__chat_alloc(c, sizeof object);
+    if (out->u.object)
+        *out->u.object = object;
+    return true;
+}
+
+/*  Where a character of a string begins, from its number. */
+static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
+{
+    size_t at = 0;
+    ignis__chat_work(c, character / 4);
+    while (character-- > 0 && at < (size_t)string.number)
+        at += ignis__chat_character(string.u.text + at);
+    return at;
+}
+
+/*  object[key]; false when there is no such item. */
+static bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, ignis__chat_value *out)
+{
+    int64_t i = key.number, count;
+    bool string = object.kind == IGNIS__CHAT_STRING;
+    *out = ignis__chat_undefined(object, key);
+    if (object.kind == IGNIS__CHAT_DICT) {
+        if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT || (i = ignis__chat_find(c, object.u.items, key)) < 0)
+            return false;
+        *out = object.u.items->item[i + 1];
+        return true;
+    }
+    if (!ignis__chat_is_whole(key) || !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
+        return false;
+    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    i += i < 0 ? count : 0;
+    if (i < 0 || i >= count)
+        return false;
+    if (string) {
+        size_t at = ignis__chat_offset(c, object, i);
+        *out = ignis__chat_part(object, at, at + ignis__chat_character(object.u.text + at));
+    } else {
+        *out = object.u.items->item[i];
+    }
+    return true;
+}
+
+/*  Items put together to what another value is: a text, or a list of its kind. */
+static ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other, const ignis__chat_items *items)
+{
+    ignis__chat_value out = other;
+    ignis__chat_writer text = IGNIS__ZERO;
+    int64_t i;
+    if (other.kind != IGNIS__CHAT_STRING) {
+        out = ignis__chat_new(c, (ignis__chat_kind)other.kind);
+        out.mark = other.mark;
+        if (!c->fault)
+            *out.u.items = *items;
+        return out;
+    }
+    for (i = 0; i < items->count && ignis__chat_work(c, 1); i++)
+        ignis__chat_write_string(c, &text, items->item[i]);
+    out = ignis__chat_written(&text);
+    out.of = other.of;
+    return out;
+}
+
+/*  object.name, or with `item` object[name]: either looks for the other next. */
+static ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, bool item)
+{
+    ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    if (c->fault || object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_kind(c, "", object);
+    if (item && ignis__chat_item(c, object, key, &out))
+        return out;
+    if (key.kind == IGNIS__CHAT_STRING && !c->fault && ignis__chat_attribute(c, object, key, &out))
+        return out;
+    if (!item && !c->fault && ignis__chat_item(c, object, key, &out))
+        return out;
+    return ignis__chat_undefined(object, key);
+}
+
+static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object, const ignis__chat_value *bound)
+{
+    bool string = object.kind == IGNIS__CHAT_STRING;
+    int64_t count, step = bound[2].kind == IGNIS__CHAT_NONE ? 1 : bound[2].number, limits[2], i;
+    ignis__chat_items items, kept = IGNIS__ZERO;
+    if (!string && (object.kind < IGNIS__CHAT_LIST || object.kind > IGNIS__CHAT_RANGE_OF))
+        return ignis__chat_fail_kind(c, "slices are of texts and lists", object);
+    for (i = 0; i < 3; i++)
+        if (bound[i].kind != IGNIS__CHAT_NONE && !ignis__chat_is_whole(bound[i]))
+            return ignis__chat_fail_kind(c, "the bounds of a slice are whole numbers", bound[i]);
+    if (step == 0)
+        return ignis__chat_fail(c, "the step of a slice is 0");
+    if (object.kind == IGNIS__CHAT_RANGE_OF)
+        return ignis__chat_lacks(c, "a slice of a range; |list makes a list of it");
+    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    for (i = 0; i < 2; i++) { /* as Python cuts them to what is there */
+        int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count, at = bound[i].number;
+        if (bound[i].kind == IGNIS__CHAT_NONE)
+            at = (i == 0) == (step > 0) ? low : high;
+        else if (at < 0)
+            at = at < -count ? low : at + count < low ? low : at + count;
+        limits[i] = at > high ? high : at;
+    }
+    if (string && step == 1) {
+        limits[1] = limits[1] < limits[0] ? limits[0] : limits[1];
+        return ignis__chat_part(object, ignis__chat_offset(c, object, limits[0]), ignis__chat_offset(c, object, limits[1]));
+    }
+    ignis__chat_each(c, object, &items);
+    for (i = limits[0]; (step > 0 ? i < limits[1] : i > limits[1]) && ignis__chat_work(c, 1); i += step) {
+        ignis__chat_add(c, &kept, items.item[i]);
+        if (step > 0 ? step >= limits[1] - i : step <= limits[1] - i)
+            break;
+    }
+    return ignis__chat_like(c, object, &kept);
+}
+

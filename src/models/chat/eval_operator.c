@@ -1,0 +1,186 @@
+/*  Adds a text, with characters of HTML escaped. */
+static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    static const char plain[] = "&<>'\"";
+    static const char *const escaped[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    size_t at, from = 0, size = (size_t)string.number;
+    ignis__chat_work(c, string.number / 16);
+    for (at = 0; at < size && !c->fault; at++) {
+        const char *known = string.u.text[at] ? strchr(plain, string.u.text[at]) : NULL;
+        if (!known)
+            continue;
+        ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
+        ignis__chat_write_words(c, out, escaped[known - plain], string.marks && string.marks[at]);
+        from = at + 1;
+    }
+    ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
+}
+
+/*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
+static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_writer out = IGNIS__ZERO;
+    ignis__chat_value joined;
+    if (a.of == b.of && !ignis__chat_reserve(c, &out, (size_t)(a.number + b.number))) /* no more than is needed, as much is joined */
+        return a;
+    (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
+    (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
+    joined = ignis__chat_written(&out);
+    joined.of = a.of || b.of;
+    return joined;
+}
+
+/*  a op b of whole numbers; false when it does not fit 64 bits. */
+static bool ignis__chat_whole(char op, int64_t a, int64_t b, int64_t *out)
+{
+    bool lowest = a == INT64_MIN || b == INT64_MIN;
+    switch (op) {
+    case '-': return b != INT64_MIN && ignis__chat_whole('+', a, -b, out);
+    case '+': *out = (int64_t)((uint64_t)a + (uint64_t)b); return ((a ^ *out) & (b ^ *out)) >= 0;
+    case '*':
+        if (a && b && (lowest || (a < 0 ? -a : a) > INT64_MAX / (b < 0 ? -b : b)))
+            return false;
+        *out = a * b;
+        return true;
+    default:
+        if (a == INT64_MIN)
+            return false;
+        *out = op == 'd' ? a / b : a % b;
+        if (a % b != 0 && (a < 0) != (b < 0))
+            *out += op == 'd' ? -1 : b;
+        return true;
+    }
+}
+
+static double ignis__chat_floating(char op, double a, double b)
+{
+    double rest, quotient, whole;
+    switch (op) {
+    case '+': return a + b;
+    case '-': return a - b;
+    case '*': return a * b;
+    case '/': return a / b;
+    default: break;
+    }
+    rest = fmod(a, b);
+    quotient = (a - rest) / b;
+    if (rest == 0)
+        rest = copysign(0, b);
+    else if ((b < 0) != (rest < 0))
+        rest += b, quotient -= 1;
+    if (op == '%')
+        return rest;
+    whole = floor(quotient);
+    return quotient == 0 ? copysign(0, a / b) : quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+/*  A list, tuple or text, so many times. */
+static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
+{
+    bool string = a.kind == IGNIS__CHAT_STRING;
+    ignis__chat_value out = a;
+    ignis__chat_writer writer = IGNIS__ZERO;
+    if (!string) {
+        out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+        out.mark = a.mark;
+    }
+    for (; times > 0 && (string ? a.number : a.u.items->count) > 0 && ignis__chat_work(c, 1); times--) {
+        if (string)
+            ignis__chat_write_string(c, &writer, a);
+        else
+            ignis__chat_add_all(c, out.u.items, a.u.items);
+    }
+    if (string) {
+        out = ignis__chat_written(&writer);
+        out.of = a.of;
+    }
+    return out;
+}
+
+static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_INT, 0);
+    bool sequence = a.kind >= IGNIS__CHAT_STRING && a.kind <= IGNIS__CHAT_TUPLE;
+    int i;
+    if (c->fault)
+        return a;
+    if (op == '~') {
+        a = ignis__chat_text(c, a);
+        b = ignis__chat_text(c, b);
+        a.of = b.of = 0;
+        return ignis__chat_join_two(c, a, b);
+    }
+    if (op == '%' && a.kind == IGNIS__CHAT_STRING)
+        return ignis__chat_format(c, a, b);
+    if (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_kind(c, "", a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
+    if (op == '^')
+        return ignis__chat_lacks(c, "the operator **");
+    if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
+        if (strchr("/d%", op) && ignis__chat_as_real(b) == 0)
+            return ignis__chat_fail(c, "a division by 0");
+        ignis__chat_work(c, strchr("d%", op) ? 16 : 0); /* fmod of numbers far apart goes bit by bit */
+        if (op == '/' || a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)
+            out = ignis__chat_real(ignis__chat_floating(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
+        else if (!ignis__chat_whole(op, a.number, b.number, &out.number))
+            return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+        out.mark = a.mark || b.mark;
+        return out;
+    }
+    if (op == '+' && sequence && a.kind == b.kind) {
+        if (a.kind == IGNIS__CHAT_STRING)
+            return ignis__chat_join_two(c, a, b);
+        out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+        out.mark = a.mark || b.mark;
+        ignis__chat_add_all(c, out.u.items, a.u.items);
+        ignis__chat_add_all(c, out.u.items, b.u.items);
+        return out;
+    }
+    if (op == '*' && ignis__chat_is_whole(a) && !ignis__chat_is_number(b))
+        return ignis__chat_binary_of(c, op, b, a);
+    if (op == '*' && ignis__chat_is_whole(b) && sequence)
+        return ignis__chat_repeat(c, a, b.number);
+    for (i = 0; ignis__chat_operators[i].sign != op; i++)
+        continue;
+    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind], ignis__chat_operators[i].text, ignis__chat_kinds[b.kind]);
+}
+
+static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_items items;
+    ignis__needle needle;
+    int64_t i;
+    if (c->fault)
+        return false;
+    if (b.kind == IGNIS__CHAT_STRING) {
+        if (a.kind != IGNIS__CHAT_STRING) {
+            ignis__chat_fail_kind(c, "what a text may contain is text", a);
+            return false;
+        }
+        needle = ignis__chat_needle_of(c, a, false);
+        return !c->fault && ignis__chat_search(c, b.u.text, (size_t)b.number, &needle) != NULL;
+    }
+    if (b.kind == IGNIS__CHAT_DICT)
+        return ignis__chat_hashable(c, a) && ignis__chat_find(c, b.u.items, a) >= 0;
+    ignis__chat_each(c, b, &items);
+    for (i = items.at; i < items.count && !c->fault && !ignis__chat_equal(c, a, items.item[i]); i++)
+        continue;
+    if (b.kind == IGNIS__CHAT_GENERATOR && i < items.count)
+        b.u.items->at = i + 1;
+    return !c->fault && i < items.count;
+}
+
+static bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
+{
+    switch (sign) {
+    case '=': return ignis__chat_equal(c, a, b);
+    case '!': return !ignis__chat_equal(c, a, b);
+    case '<': return ignis__chat_less(c, a, b, false);
+    case 'l': return ignis__chat_less(c, a, b, true);
+    case '>': return ignis__chat_less(c, b, a, false);
+    case 'g': return ignis__chat_less(c, b, a, true);
+    case 'i': return ignis__chat_contains(c, a, b);
+    default: return !ignis__chat_contains(c, a, b);
+    }
+}
+

@@ -1,0 +1,147 @@
+/* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
+
+/*  Of >>lora, which comes behind. */
+struct ignis__lora;
+static struct ignis__lora *ignis__model_lora(ignis__model *model);
+static void ignis__lora_drop(const char *call, struct ignis__lora *lora);
+static bool ignis__lora_has(const struct ignis__lora *lora, const ignis__layer *layer, size_t member);
+static ignis_tensor ignis__lora_add(const struct ignis__lora *lora, const ignis__layer *layer, size_t member, ignis_tensor x,
+                                    ignis_tensor y);
+
+static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
+{
+    return model->rms ? ignis_rms_norm(x, weight, model->eps) : ignis_layer_norm(x, weight, bias, model->eps);
+}
+
+/*  The norm of each head of x [..., heads * head_dim]. */
+static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
+{
+    ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    if (shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
+        return x;
+    apart.dim[apart.ndim - 1] = heads;
+    apart.dim[apart.ndim++] = model->head_dim;
+    return ignis_reshape(ignis_rms_norm(ignis_reshape(x, apart), weight, model->eps), shape);
+}
+
+/*  x by a weight of a layer, and what adapters add to that. */
+#define IGNIS__MODEL_PRODUCT(x, layer, weight) \
+    ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
+
+static ignis_tensor ignis__model_attend(const ignis__model *model, const struct ignis__lora *lora, const ignis__layer *layer,
+                                        ignis_tensor h)
+{
+    ignis_tensor qkv = IGNIS__MODEL_PRODUCT(h, layer, qkv), part[3];
+    ignis_sdpa_desc attention;
+    ignis_rope_desc rope;
+    int64_t sizes[3];
+    memset(&attention, 0, sizeof attention);
+    memset(&rope, 0, sizeof rope);
+    attention.num_heads = model->heads;
+    attention.num_kv_heads = model->kv_heads;
+    attention.scale = model->attention_scale;
+    rope.inv_freq_f64 = model->frequencies;
+    rope.inv_freq_count = model->head_dim / 2;
+    if (!layer->q_norm.id) {
+        h = ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL);
+        return IGNIS__MODEL_PRODUCT(h, layer, o);
+    }
+    sizes[0] = (int64_t)model->heads * model->head_dim;
+    sizes[1] = sizes[2] = (int64_t)model->kv_heads * model->head_dim;
+    if (ignis_split(qkv, -1, 3, sizes, part) != IGNIS_OK)
+        return ignis__no_tensor();
+    rope.num_heads = model->heads;
+    part[0] = ignis_rope(ignis__model_head_norm(model, part[0], layer->q_norm, model->heads), &rope);
+    rope.num_heads = model->kv_heads;
+    part[1] = ignis_rope(ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads), &rope);
+    h = ignis_sdpa(part[0], part[1], part[2], &attention);
+    return IGNIS__MODEL_PRODUCT(h, layer, o);
+}
+
+static ignis_tensor ignis__model_think(const ignis__model *model, const struct ignis__lora *lora, const ignis__layer *layer, ignis_tensor h)
+{
+    bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
+                 !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
+    ignis_tensor part[2];
+    if (plain && model->gelu)
+        return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
+    if (plain && !layer->up_bias.id && !layer->down_bias.id)
+        return ignis_split(layer->up, 0, 2, NULL, part) == IGNIS_OK ? ignis_mlp_gated(h, part[0], part[1], layer->down)
+                                                                    : ignis__no_tensor();
+    h = IGNIS__MODEL_PRODUCT(h, layer, up);
+    if (model->gelu)
+        h = ignis_gelu(h);
+    else if (ignis_split(h, -1, 2, NULL, part) == IGNIS_OK)
+        h = ignis_silu_mul(part[0], part[1]);
+    else
+        return ignis__no_tensor();
+    return IGNIS__MODEL_PRODUCT(h, layer, down);
+}
+
+/*  Adds y to *x, and gives the norm of that. Both are let go of: the tape keeps what it needs. */
+static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y, ignis_tensor weight,
+                                          ignis_tensor bias)
+{
+    static const char call[] = "ignis_model_forward";
+    ignis_tensor before = *x, norm;
+    norm = model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x) : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
+    ignis__tensor_discard(call, before);
+    ignis__tensor_discard(call, y);
+    return norm;
+}
+
+/*  The scopes let go of everything but what the tape keeps. */
+static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids, int64_t seq)
+{
+    static const char call[] = "ignis_model_forward";
+    ignis_scope all = ignis_scope_begin(), inner;
+    ignis_tensor x = ignis__model_embedding(model->embedding, ids, model->dtype), h, y;
+    int i;
+    if (!model->rope)
+        x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
+    h = ignis__model_norm(model, x, model->layer[0].attn_norm, model->layer[0].attn_norm_bias);
+    for (i = 0; i < model->layers; i++) {
+        const ignis__layer *layer = &model->layer[i];
+        bool last = i == model->layers - 1;
+        inner = ignis_scope_begin();
+        y = ignis_scope_return(inner, ignis__model_attend(model, lora, layer, h));
+        ignis__tensor_discard(call, h);
+        h = ignis__model_add_norm(model, &x, y, layer->mlp_norm, layer->mlp_norm_bias);
+        inner = ignis_scope_begin();
+        y = ignis_scope_return(inner, ignis__model_think(model, lora, layer, h));
+        ignis__tensor_discard(call, h);
+        h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm, last ? model->norm_bias : layer[1].attn_norm_bias);
+    }
+    return ignis_scope_return(all, ignis__model_linear(model, h, model->head, ignis__no_tensor()));
+}
+
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
+{
+    static const char call[] = "ignis_model_forward";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__tensor *tensor = model ? ignis__tensor_hold(call, ids) : NULL;
+    struct ignis__lora *lora;
+    ignis_tensor logits = IGNIS__ZERO;
+    ignis_shape shape;
+    if (tensor) {
+        shape = tensor->shape;
+        ignis__tensor_drop(call, tensor);
+        if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed", ignis__shape_write(&shape).text);
+        else if (!ignis__model_whole(call, model))
+            logits = ignis__no_tensor();
+        else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens", ignis__shape_write(&shape).text,
+                        model->context);
+        else {
+            lora = ignis__model_lora(model);
+            logits = ignis__model_apply(model, lora, ids, shape.dim[shape.ndim - 1]);
+            if (lora)
+                ignis__lora_drop(call, lora);
+        }
+    }
+    if (model)
+        ignis__model_drop(call, model);
+    return logits;
+}
+

@@ -1,0 +1,155 @@
+/*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
+static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+{
+    int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
+    ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
+    if (!s)
+        return NULL;
+    memset((char *)s + sizeof s->slot, 0, sizeof *s - sizeof s->slot);
+    s->model = model;
+    s->engine = e;
+    s->ids = (int32_t *)ignis__alloc(sizeof *s->ids * ((size_t)e->context + 1));
+    s->page = (int32_t *)ignis__alloc(sizeof *s->page * (size_t)pages);
+    s->many = (bool *)ignis__alloc(sizeof *s->many * ((size_t)e->context + 1));
+    if (!s->ids || !s->page || !s->many)
+        ignis__fail_host_memory(call, sizeof *s->ids * ((size_t)e->context + 1));
+    else if (ignis__engine_room(call, e, &s->on_device, 1, (int64_t)e->context + 1, IGNIS_I32) &&
+             ignis__engine_room(call, e, &s->table, 1, pages, IGNIS_I32))
+        return s;
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__free(s->many);
+    ignis__pool_give(&ignis__sequences, s);
+    return NULL;
+}
+
+/*  A sequence of a model, which gets its engine with the first one. */
+static ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
+{
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__sequence *s = NULL;
+    ignis__engine *engine = NULL;
+    if (!model)
+        return none;
+    if (!ignis__capture_refuses(call)) {
+        ignis__mutex_lock(&model->slot.lock);
+        if (!model->engine) {
+            model->engine = ignis__engine_make(call, model);
+            model->engine_destroy = ignis__engine_destroy;
+        }
+        engine = (ignis__engine *)model->engine;
+        ignis__mutex_unlock(&model->slot.lock);
+    }
+    if (engine)
+        s = ignis__sequence_make(call, model, engine);
+    if (!s)
+        ignis__model_drop(call, model);
+    else
+        none.id = ignis__pool_publish(&ignis__sequences, s);
+    return none;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model) { return ignis__sequence_new("ignis_sequence_begin", model); }
+
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    static const char call[] = "ignis_sequence_feed";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = ignis__sequence_knows(call, s, ids, count) && ignis__sequence_append(call, s, ids, count);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling)
+{
+    static const char call[] = "ignis_sequence_next";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    int32_t id = -1;
+    if (!s)
+        return -1;
+    if (ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
+        id = s->ids[s->length - 1];
+    ignis__sequence_leave(call, s);
+    return id;
+}
+
+/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
+static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count, ignis__sequence **sequences)
+{
+    int i, j;
+    bool ok = true;
+    for (i = 0; ok && i < count; i++) {
+        sequences[i] = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handles[i].id);
+        ok = sequences[i] != NULL;
+        if (ok && sequences[i]->engine != sequences[0]->engine)
+            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) == IGNIS_OK;
+        for (j = 0; ok && j < i; j++)
+            if (sequences[j] == sequences[i])
+                ok = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sequences[%d] is sequences[%d], too", i, j) == IGNIS_OK;
+    }
+    ok = ok && !ignis__capture_refuses(call);
+    if (ok)
+        ignis__engine_lock(call, sequences[0]->engine);
+    while (!ok && --i >= 0)
+        if (sequences[i])
+            ignis__sequence_drop(call, sequences[i]);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+{
+    static const char call[] = "ignis_sequence_next_all";
+    ignis__sequence **sequences;
+    int i;
+    bool ok = false;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (count == 0)
+        return IGNIS_OK;
+    if (!handles || !ids)
+        return ignis__fail_null(call, handles ? "ids" : "sequences");
+    for (i = 0; i < count; i++)
+        ids[i] = -1;
+    sequences = (ignis__sequence **)ignis__alloc(sizeof *sequences * (size_t)count);
+    if (!sequences)
+        return ignis__fail_host_memory(call, sizeof *sequences * (size_t)count);
+    if (ignis__sequences_enter(call, handles, count, sequences)) {
+        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL, ids);
+        ignis__mutex_unlock(&sequences[0]->engine->lock);
+        for (i = 0; i < count; i++)
+            ignis__sequence_drop(call, sequences[i]);
+    }
+    ignis__free(sequences);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count)
+{
+    static const char call[] = "ignis_sequence_logits";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (!logits)
+        ignis__fail_null(call, "logits");
+    else if (count != s->model->vocab)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count, s->model->vocab);
+    else
+        ok = ignis__engine_run(call, &s, 1, NULL, false, logits, NULL);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+

@@ -1,0 +1,566 @@
+/* ===============================================================================================================
+   >>gguf - GGUF files: keys and tensors.
+   =============================================================================================================== */
+
+/*  Little-endian, packed:
+        "GGUF", u32 version, u64 tensors, u64 keys
+        a key: string (u64 length, bytes), u32 type, value; an array: u32 type of its items, u64 count, items
+        a tensor: string, u32 dimensions, u64 for each (the fastest first), u32 type, u64 offset from the data
+        padding up to a multiple of general.alignment, or 32; the data
+    The head is read into host memory as far as it goes. Each text in it moves down by a byte, over the last byte of its length, which nobody
+    needs any more, and so gets a 0 at its end: names and vocabularies are used where they are. */
+
+#define IGNIS__GGUF_HEAD_LIMIT ((int64_t)1 << 30) /* bytes; those of 2026 have up to 20 million */
+#define IGNIS__GGUF_NAME_LIMIT 65535
+
+typedef enum ignis__gguf_kind { /* the numbers of the format */
+                                IGNIS__GGUF_U8,
+                                IGNIS__GGUF_I8,
+                                IGNIS__GGUF_U16,
+                                IGNIS__GGUF_I16,
+                                IGNIS__GGUF_U32,
+                                IGNIS__GGUF_I32,
+                                IGNIS__GGUF_F32,
+                                IGNIS__GGUF_BOOL,
+                                IGNIS__GGUF_STRING,
+                                IGNIS__GGUF_ARRAY,
+                                IGNIS__GGUF_U64,
+                                IGNIS__GGUF_I64,
+                                IGNIS__GGUF_F64,
+                                IGNIS__GGUF_KINDS
+} ignis__gguf_kind;
+
+static const struct {
+    const char *name;
+    int size; /* of a value; of a text or an array its length alone */
+} ignis__gguf_kinds[IGNIS__GGUF_KINDS] = {{"u8", 1},   {"i8", 1},   {"u16", 2},    {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
+                                          {"bool", 1}, {"text", 8}, {"array", 12}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
+
+typedef enum ignis__gguf_type {
+    IGNIS__GGUF_Q4_0 = 2,
+    IGNIS__GGUF_Q4_1 = 3,
+    IGNIS__GGUF_Q8_0 = 8,
+    IGNIS__GGUF_Q4_K = 12,
+    IGNIS__GGUF_Q5_K = 13,
+    IGNIS__GGUF_Q6_K = 14
+} ignis__gguf_type;
+
+/*  The types of tensors: so many elements take so many bytes. Those of one element are as Ignis has them, if it does. */
+static const struct {
+    const char *name;
+    uint32_t id;
+    int elements, bytes;
+    ignis_dtype dtype;
+    bool readable;
+} ignis__gguf_types[] = {
+    {"F32", 0, 1, 4, IGNIS_F32, true},
+    {"F16", 1, 1, 2, IGNIS_F16, true},
+    {"Q4_0", IGNIS__GGUF_Q4_0, 32, 18, IGNIS_DTYPE_DEFAULT, true},
+    {"Q4_1", IGNIS__GGUF_Q4_1, 32, 20, IGNIS_DTYPE_DEFAULT, true},
+    {"Q5_0", 6, 32, 22, IGNIS_DTYPE_DEFAULT, false},
+    {"Q5_1", 7, 32, 24, IGNIS_DTYPE_DEFAULT, false},
+    {"Q8_0", IGNIS__GGUF_Q8_0, 32, 34, IGNIS_DTYPE_DEFAULT, true},
+    {"Q2_K", 10, 256, 84, IGNIS_DTYPE_DEFAULT, false},
+    {"Q3_K", 11, 256, 110, IGNIS_DTYPE_DEFAULT, false},
+    {"Q4_K", IGNIS__GGUF_Q4_K, 256, 144, IGNIS_DTYPE_DEFAULT, true},
+    {"Q5_K", IGNIS__GGUF_Q5_K, 256, 176, IGNIS_DTYPE_DEFAULT, true},
+    {"Q6_K", IGNIS__GGUF_Q6_K, 256, 210, IGNIS_DTYPE_DEFAULT, true},
+    {"I8", 24, 1, 1, IGNIS_DTYPE_DEFAULT, false},
+    {"I16", 25, 1, 2, IGNIS_DTYPE_DEFAULT, false},
+    {"I32", 26, 1, 4, IGNIS_I32, false},
+    {"I64", 27, 1, 8, IGNIS_I64, false},
+    {"F64", 28, 1, 8, IGNIS_F64, true},
+    {"BF16", 30, 1, 2, IGNIS_BF16, true},
+};
+
+typedef struct ignis__gguf_key {
+    const char *name;
+    int64_t at;    /* of its value in the head: of the first item, if it is an array */
+    uint32_t kind; /* of the value; of the items, if it is an array */
+    int64_t count; /* of items; -1: no array */
+    int64_t name_at;
+} ignis__gguf_key;
+
+typedef struct ignis__gguf_tensor {
+    const char *name;
+    int type;           /* in ignis__gguf_types; -1: another one */
+    uint32_t id;        /* the file's number for it */
+    ignis_shape shape;  /* as Ignis has them: the fastest last */
+    int64_t begin, end; /* of its bytes in the file; the same place, if the type is another one */
+    int64_t name_at;
+} ignis__gguf_tensor;
+
+/*  An open file. ignis__gguf_close ends it. */
+typedef struct ignis__gguf {
+    const char *path, *call;
+    int descriptor;
+    int64_t size;        /* of the file */
+    unsigned char *head; /* its first bytes */
+    int64_t have, at;    /* so many; the reader's place among them */
+    ignis__gguf_key *keys;
+    int64_t key_count; /* sorted by name, as the tensors are */
+    ignis__gguf_tensor *tensors;
+    int64_t tensor_count;
+    bool failed;
+} ignis__gguf;
+
+IGNIS__MAYBE_UNUSED static void ignis__gguf_close(ignis__gguf *file)
+{
+    ignis__free(file->keys);
+    ignis__free(file->tensors);
+    ignis__free(file->head);
+    if (file->descriptor >= 0)
+        ignis__file_close(file->descriptor);
+    memset(file, 0, sizeof *file);
+    file->descriptor = -1;
+}
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__gguf_fail(ignis__gguf *file, int64_t at, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (!file->failed)
+        ignis__fail(IGNIS_DIAG_GGUF_FORMAT, file->call, "'%s' is not a sound GGUF file: at byte %lld, %s", file->path, (long long)at, line);
+    file->failed = true;
+    return false;
+}
+
+/*  Sees to it that so many bytes from the reader's place on are there. `what` they are goes into the message. */
+static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
+{
+    int64_t wanted;
+    unsigned char *head;
+    if (file->failed)
+        return false;
+    if (bytes <= file->have - file->at)
+        return true;
+    if (bytes > file->size - file->at)
+        return ignis__gguf_fail(file, file->at, "%s would take %lld bytes, but %lld are left of the file", what, (long long)bytes,
+                                (long long)(file->size - file->at));
+    if (file->at + bytes > IGNIS__GGUF_HEAD_LIMIT)
+        return ignis__gguf_fail(file, file->at, "%s would end %lld bytes behind the beginning of the file, above %lld", what,
+                                (long long)(file->at + bytes), (long long)IGNIS__GGUF_HEAD_LIMIT);
+    wanted = file->have * 2 < 65536 ? 65536 : file->have * 2;
+    wanted = wanted < file->at + bytes ? file->at + bytes : wanted;
+    wanted = wanted > file->size ? file->size : wanted;
+    head = (unsigned char *)ignis__alloc((size_t)wanted);
+    if (!head) {
+        ignis__fail_host_memory(file->call, (size_t)wanted);
+        file->failed = true;
+        return false;
+    }
+    if (file->have)
+        memcpy(head, file->head, (size_t)file->have);
+    ignis__free(file->head);
+    file->head = head;
+    if (ignis__file_read_at(file->descriptor, file->have, head + file->have, wanted - file->have) != wanted - file->have) {
+        file->failed = true;
+        return ignis__file_fail(file->call, file->path, "read");
+    }
+    file->have = wanted;
+    return true;
+}
+
+static uint64_t ignis__gguf_bytes(const unsigned char *from, int size)
+{
+    uint64_t value = 0;
+    int i;
+    for (i = 0; i < size; i++)
+        value |= (uint64_t)from[i] << 8 * i;
+    return value;
+}
+
+/*  A number of so many bytes; 0 after a failure. */
+static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
+{
+    uint64_t value;
+    if (!ignis__gguf_need(file, size, what))
+        return 0;
+    value = ignis__gguf_bytes(file->head + file->at, size);
+    file->at += size;
+    return value;
+}
+
+/*  A count of things that take so many bytes at least: they have to be in the file. */
+static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *what)
+{
+    int64_t at = file->at;
+    uint64_t count = ignis__gguf_take(file, 8, what);
+    if (!file->failed && count > (uint64_t)((file->size - file->at) / least))
+        ignis__gguf_fail(file, at, "%s is %llu, but %lld bytes are left of the file", what, (unsigned long long)count,
+                         (long long)(file->size - file->at));
+    return file->failed ? 0 : (int64_t)count;
+}
+
+/*  A text, which gets its 0: the place of its first byte now. */
+static int64_t ignis__gguf_text(ignis__gguf *file, const char *what)
+{
+    int64_t size = ignis__gguf_count(file, 1, what), at = file->at;
+    if (!ignis__gguf_need(file, size, what))
+        return 0;
+    memmove(file->head + at - 1, file->head + at, (size_t)size);
+    file->head[at - 1 + size] = 0;
+    file->at += size;
+    return at - 1;
+}
+
+static int64_t ignis__gguf_name(ignis__gguf *file, const char *what)
+{
+    int64_t before = file->at, at = ignis__gguf_text(file, what), size = file->at - at - 1;
+    if (!file->failed && (size > IGNIS__GGUF_NAME_LIMIT || (int64_t)strlen((const char *)file->head + at) != size))
+        ignis__gguf_fail(file, before, "%s is longer than %d bytes, or holds a 0", what, IGNIS__GGUF_NAME_LIMIT);
+    return at;
+}
+
+/*  One key; its value is stepped over. */
+static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
+{
+    int64_t at, i;
+    key->name_at = ignis__gguf_name(file, "the name of a key");
+    at = file->at;
+    key->kind = (uint32_t)ignis__gguf_take(file, 4, "the type of a key");
+    key->count = -1;
+    if (key->kind == IGNIS__GGUF_ARRAY) {
+        key->kind = (uint32_t)ignis__gguf_take(file, 4, "the type of an array");
+        if (!file->failed && key->kind < IGNIS__GGUF_KINDS && key->kind != IGNIS__GGUF_ARRAY)
+            key->count = ignis__gguf_count(file, ignis__gguf_kinds[key->kind].size, "the length of an array");
+    }
+    if (!file->failed && (key->kind >= IGNIS__GGUF_KINDS || key->kind == IGNIS__GGUF_ARRAY))
+        ignis__gguf_fail(file, at, "key %s has the unknown type %u, or is an array of arrays",
+                         ignis__name_write((const char *)file->head + key->name_at).text, (unsigned)key->kind);
+    key->at = file->at;
+    if (key->kind == IGNIS__GGUF_STRING) {
+        for (i = 0; i < (key->count < 0 ? 1 : key->count) && !file->failed; i++)
+            (void)ignis__gguf_text(file, "a text");
+    } else if (!file->failed) {
+        int64_t bytes = (key->count < 0 ? 1 : key->count) * ignis__gguf_kinds[key->kind].size; /* the count is bounded by the file */
+        if (ignis__gguf_need(file, bytes, "the value of a key"))
+            file->at += bytes;
+    }
+}
+
+static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tensor)
+{
+    int64_t at, bytes = 0;
+    uint32_t ndim, i;
+    bool fits = true;
+    const char *name;
+    tensor->name_at = ignis__gguf_name(file, "the name of a tensor");
+    at = file->at;
+    ndim = (uint32_t)ignis__gguf_take(file, 4, "the number of dimensions of a tensor");
+    if (!file->failed && ndim > IGNIS_MAX_DIMS)
+        ignis__gguf_fail(file, at, "tensor %s has %u dimensions, above %d",
+                         ignis__name_write((const char *)file->head + tensor->name_at).text, (unsigned)ndim, IGNIS_MAX_DIMS);
+    if (file->failed)
+        return;
+    tensor->shape.ndim = ndim ? (int)ndim : 1;
+    tensor->shape.dim[0] = 1;
+    for (i = 0; i < ndim; i++) {
+        uint64_t dim = ignis__gguf_take(file, 8, "a dimension of a tensor");
+        fits = fits && dim <= INT64_MAX;
+        tensor->shape.dim[ndim - 1 - i] = (int64_t)(dim & INT64_MAX);
+    }
+    tensor->id = (uint32_t)ignis__gguf_take(file, 4, "the type of a tensor");
+    tensor->begin = (int64_t)ignis__gguf_take(file, 8, "the offset of a tensor"); /* one that does not fit is below 0 */
+    if (file->failed)
+        return;
+    name = (const char *)file->head + tensor->name_at;
+    for (tensor->type = IGNIS__COUNT(ignis__gguf_types) - 1; tensor->type >= 0 && ignis__gguf_types[tensor->type].id != tensor->id;
+         tensor->type--)
+        continue;
+    if (tensor->type >= 0) {
+        int elements = ignis__gguf_types[tensor->type].elements;
+        ignis_shape blocks = tensor->shape;
+        if (fits && blocks.dim[blocks.ndim - 1] % elements != 0) {
+            ignis__gguf_fail(file, at, "tensor %s is %s %s: its rows are no multiples of %d elements", ignis__name_write(name).text,
+                             ignis__gguf_types[tensor->type].name, ignis__shape_write(&tensor->shape).text, elements);
+            return;
+        }
+        blocks.dim[blocks.ndim - 1] /= elements;
+        for (bytes = ignis__gguf_types[tensor->type].bytes, i = 0; i < (uint32_t)blocks.ndim; i++)
+            fits = fits && ignis__multiply(bytes, blocks.dim[i], &bytes);
+    }
+    if (!fits || tensor->begin < 0 || bytes > INT64_MAX - tensor->begin)
+        ignis__gguf_fail(file, at, "tensor %s, %s, has more bytes than 63 bits can count", ignis__name_write(name).text,
+                         ignis__shape_write(&tensor->shape).text);
+    else
+        tensor->end = tensor->begin + bytes;
+}
+
+static int ignis__gguf_key_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__gguf_key *)a)->name, ((const ignis__gguf_key *)b)->name);
+}
+
+static int ignis__gguf_tensor_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__gguf_tensor *)a)->name, ((const ignis__gguf_tensor *)b)->name);
+}
+
+static int ignis__gguf_place_order(const void *a, const void *b)
+{
+    const ignis__gguf_tensor *one = (const ignis__gguf_tensor *)a, *other = (const ignis__gguf_tensor *)b;
+    return one->begin != other->begin ? (one->begin < other->begin ? -1 : 1)
+           : one->end != other->end   ? (one->end < other->end ? -1 : 1)
+                                      : 0;
+}
+
+/*  The key of a name, null if there is none. */
+static const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name)
+{
+    ignis__gguf_key key = IGNIS__ZERO;
+    key.name = name;
+    return file->key_count ? (const ignis__gguf_key *)bsearch(&key, file->keys, (size_t)file->key_count, sizeof key, ignis__gguf_key_order)
+                           : NULL;
+}
+
+IGNIS__MAYBE_UNUSED static const ignis__gguf_tensor *ignis__gguf_find_tensor(const ignis__gguf *file, const char *name)
+{
+    ignis__gguf_tensor key = IGNIS__ZERO;
+    key.name = name;
+    return file->tensor_count
+               ? (const ignis__gguf_tensor *)bsearch(&key, file->tensors, (size_t)file->tensor_count, sizeof key, ignis__gguf_tensor_order)
+               : NULL;
+}
+
+/*  What a lookup finds. BAD has been reported: the key is there, but is of another type. */
+typedef enum ignis__gguf_found { IGNIS__GGUF_BAD = -1, IGNIS__GGUF_NONE = 0, IGNIS__GGUF_FOUND = 1 } ignis__gguf_found;
+
+static ignis__gguf_found ignis__gguf_wrong(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
+{
+    file->failed = false; /* each lookup reports for itself */
+    ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text, key->count < 0 ? "" : "an array of ",
+                     ignis__gguf_kinds[key->kind].name, wanted);
+    return IGNIS__GGUF_BAD;
+}
+
+/*  Any number at a place. Unsigned ones of 64 bits become doubles, or lose their highest bit. */
+static double ignis__gguf_real_at(const unsigned char *at, uint32_t kind)
+{
+    uint64_t bits = ignis__gguf_bytes(at, ignis__gguf_kinds[kind].size);
+    uint32_t low = (uint32_t)bits;
+    float single;
+    double value;
+    switch (kind) {
+    case IGNIS__GGUF_I8: return (int8_t)bits;
+    case IGNIS__GGUF_I16: return (int16_t)bits;
+    case IGNIS__GGUF_I32: return (int32_t)low;
+    case IGNIS__GGUF_I64: return (double)(int64_t)bits;
+    case IGNIS__GGUF_F32: memcpy(&single, &low, sizeof single); return (double)single;
+    case IGNIS__GGUF_F64: memcpy(&value, &bits, sizeof value); return value;
+    default: return (double)bits;
+    }
+}
+
+static int64_t ignis__gguf_int_at(const unsigned char *at, uint32_t kind)
+{
+    uint64_t bits = ignis__gguf_bytes(at, ignis__gguf_kinds[kind].size);
+    return kind == IGNIS__GGUF_I8    ? (int8_t)bits
+           : kind == IGNIS__GGUF_I16 ? (int16_t)bits
+           : kind == IGNIS__GGUF_I32 ? (int32_t)bits
+                                     : (int64_t)bits;
+}
+
+static bool ignis__gguf_is_int(uint32_t kind) { return kind <= IGNIS__GGUF_I32 || kind == IGNIS__GGUF_U64 || kind == IGNIS__GGUF_I64; }
+
+static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
+
+/*  The value of a key: a whole number (an unsigned one of 64 bits has to fit 63), any number, true or false, a text. */
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name, int64_t *value)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    if (key->count >= 0 || !ignis__gguf_is_int(key->kind))
+        return ignis__gguf_wrong(file, key, "a whole number");
+    *value = ignis__gguf_int_at(file->head + key->at, key->kind);
+    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_wrong(file, key, "a number that fits 63 bits") : IGNIS__GGUF_FOUND;
+}
+
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name, double *value)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    if (key->count >= 0 || !(ignis__gguf_is_int(key->kind) || ignis__gguf_is_real(key->kind)))
+        return ignis__gguf_wrong(file, key, "a number");
+    *value = ignis__gguf_real_at(file->head + key->at, key->kind);
+    return IGNIS__GGUF_FOUND;
+}
+
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    if (key->count >= 0 || key->kind != IGNIS__GGUF_BOOL)
+        return ignis__gguf_wrong(file, key, "true or false");
+    *value = file->head[key->at] != 0;
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  The items of an array, one after the other: those of texts in the order of the file, of *size bytes and a 0. They live as the file does. */
+typedef struct ignis__gguf_items {
+    const unsigned char *at;
+    uint32_t kind;
+    int64_t left;
+} ignis__gguf_items;
+
+/*  A text's length has lost its highest byte, which was 0: the head is not that large. */
+IGNIS__MAYBE_UNUSED static const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size)
+{
+    const char *text = (const char *)items->at + 7;
+    *size = (size_t)ignis__gguf_bytes(items->at, 7);
+    items->at += 8 + *size;
+    items->left--;
+    return text;
+}
+
+IGNIS__MAYBE_UNUSED static int64_t ignis__gguf_next_int(ignis__gguf_items *items)
+{
+    int64_t value = ignis__gguf_int_at(items->at, items->kind);
+    items->at += ignis__gguf_kinds[items->kind].size;
+    items->left--;
+    return value;
+}
+
+IGNIS__MAYBE_UNUSED static double ignis__gguf_next_real(ignis__gguf_items *items)
+{
+    double value = ignis__gguf_real_at(items->at, items->kind);
+    items->at += ignis__gguf_kinds[items->kind].size;
+    items->left--;
+    return value;
+}
+
+/*  The text of a key, with a 0 behind its *size bytes. */
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name, const char **text, size_t *size)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    ignis__gguf_items one;
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    if (key->count >= 0 || key->kind != IGNIS__GGUF_STRING)
+        return ignis__gguf_wrong(file, key, "a text");
+    one.at = file->head + key->at;
+    one.kind = key->kind;
+    one.left = 1;
+    *text = ignis__gguf_next_text(&one, size);
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  The array of a key. `like` is what its items have to be: STRING, I64 for any whole numbers, F64 for any numbers, BOOL. */
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name, ignis__gguf_kind like,
+                                                               ignis__gguf_items *items)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    bool fits;
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    fits = like == IGNIS__GGUF_F64   ? ignis__gguf_is_int(key->kind) || ignis__gguf_is_real(key->kind)
+           : like == IGNIS__GGUF_I64 ? ignis__gguf_is_int(key->kind)
+                                     : key->kind == (uint32_t)like;
+    if (key->count < 0 || !fits)
+        return ignis__gguf_wrong(file, key,
+                                 like == IGNIS__GGUF_STRING ? "an array of texts"
+                                 : like == IGNIS__GGUF_I64  ? "an array of whole numbers"
+                                                            : "an array of such values");
+    items->at = file->head + key->at;
+    items->kind = key->kind;
+    items->left = key->count;
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  Places of the tensors: in the data, at multiples of the alignment, none over another. */
+static bool ignis__gguf_places(ignis__gguf *file)
+{
+    int64_t alignment = 32, data, i;
+    if (ignis__gguf_int(file, "general.alignment", &alignment) == IGNIS__GGUF_BAD)
+        return false;
+    if (alignment < 1 || alignment > 1 << 30 || (alignment & (alignment - 1)) != 0)
+        return ignis__gguf_fail(file, ignis__gguf_find(file, "general.alignment")->at,
+                                "general.alignment is %lld, not a power of two up to 2^30", (long long)alignment);
+    data = (file->at + alignment - 1) / alignment * alignment;
+    for (i = 0; i < file->tensor_count; i++) {
+        ignis__gguf_tensor *tensor = &file->tensors[i];
+        if (tensor->begin % alignment != 0)
+            return ignis__gguf_fail(file, tensor->name_at, "tensor %s begins at %lld of the data, not a multiple of %lld",
+                                    ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)alignment);
+        if (tensor->end > tensor->begin && (file->size < data || tensor->end > file->size - data))
+            return ignis__gguf_fail(file, tensor->name_at, "tensor %s lies at %lld to %lld of the data, which has %lld bytes",
+                                    ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)tensor->end,
+                                    (long long)(file->size < data ? 0 : file->size - data));
+        if (tensor->end == tensor->begin)
+            tensor->begin = tensor->end = 0; /* nothing, or a type that is not known */
+        tensor->begin += data;
+        tensor->end += data;
+    }
+    if (file->tensor_count > 1)
+        qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors, ignis__gguf_place_order);
+    for (i = 1; i < file->tensor_count; i++)
+        if (file->tensors[i].begin < file->tensors[i - 1].end)
+            return ignis__gguf_fail(file, file->tensors[i].name_at, "tensor %s begins inside of tensor %s",
+                                    ignis__name_write(file->tensors[i].name).text, ignis__name_write(file->tensors[i - 1].name).text);
+    if (file->tensor_count > 1)
+        qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors, ignis__gguf_tensor_order);
+    for (i = 1; i < file->tensor_count; i++)
+        if (strcmp(file->tensors[i - 1].name, file->tensors[i].name) == 0)
+            return ignis__gguf_fail(file, file->tensors[i].name_at, "there is a second tensor %s",
+                                    ignis__name_write(file->tensors[i].name).text);
+    return true;
+}
+
+/*  Room for so many keys or tensors, which the file has bytes for. */
+static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
+{
+    void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size ? NULL : ignis__alloc((size_t)(count + 1) * size);
+    if (!room && !file->failed)
+        ignis__fail_host_memory(file->call, (size_t)(count + 1) * size);
+    file->failed = room == NULL;
+    return room;
+}
+
+/*  Opens a file, and checks all of it but the values of its tensors. On failure it is reported, and closed. */
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, const char *path, ignis__gguf *file)
+{
+    int64_t tensors = 0, keys = 0, i;
+    uint32_t version;
+    memset(file, 0, sizeof *file);
+    file->path = path;
+    file->call = call;
+    file->descriptor = ignis__file_open(path, &file->size);
+    if (file->descriptor < 0)
+        return ignis__file_fail(call, path, "opened");
+    if (file->size < 4 || !ignis__gguf_need(file, 4, "the first bytes") || memcmp(file->head, "GGUF", 4) != 0)
+        ignis__gguf_fail(file, 0, "it does not begin with \"GGUF\"");
+    file->at = 4;
+    version = (uint32_t)ignis__gguf_take(file, 4, "the version");
+    if (!file->failed && version != 2 && version != 3)
+        ignis__gguf_fail(file, 4, "the version is %u%s; 2 and 3 are known", (unsigned)version,
+                         version == 2u << 24 || version == 3u << 24 ? ", as in a big-endian file" : "");
+    tensors = ignis__gguf_count(file, 24, "the number of tensors");
+    keys = ignis__gguf_count(file, 13, "the number of keys");
+    file->keys = (ignis__gguf_key *)ignis__gguf_room(file, keys, sizeof *file->keys);
+    file->tensors = (ignis__gguf_tensor *)ignis__gguf_room(file, tensors, sizeof *file->tensors);
+    for (i = 0; i < keys && !file->failed; i++, file->key_count++)
+        ignis__gguf_read_key(file, &file->keys[i]);
+    for (i = 0; i < tensors && !file->failed; i++, file->tensor_count++)
+        ignis__gguf_read_tensor(file, &file->tensors[i]);
+    for (i = 0; i < keys && !file->failed; i++) /* the head stays where it is now */
+        file->keys[i].name = (const char *)file->head + file->keys[i].name_at;
+    for (i = 0; i < tensors && !file->failed; i++)
+        file->tensors[i].name = (const char *)file->head + file->tensors[i].name_at;
+    if (!file->failed && keys > 1)
+        qsort(file->keys, (size_t)keys, sizeof *file->keys, ignis__gguf_key_order);
+    for (i = 1; i < keys && !file->failed; i++)
+        if (strcmp(file->keys[i - 1].name, file->keys[i].name) == 0)
+            ignis__gguf_fail(file, file->keys[i].name_at, "there is a second key %s", ignis__name_write(file->keys[i].name).text);
+    if (!file->failed && ignis__gguf_places(file))
+        return true;
+    ignis__gguf_close(file);
+    return false;
+}
+

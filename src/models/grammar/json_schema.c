@@ -1,0 +1,583 @@
+/* --- a JSON schema becomes GBNF ------------------------------------------------------------------------------------------ */
+
+/*  The rules that all have. White space is bounded, and so are numbers: who draws at random would go on with them. */
+static const char *const ignis__schema_rules[] = {
+    "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n",
+    "value ::= object | array | string | number | boolean | null\n",
+    "object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)* ws)? \"}\"\n",
+    "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n",
+    "string ::= \"\\\"\" char* \"\\\"\"\n",
+    "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] ([0-7] hex{2} | ",
+    "[89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2})))\n",
+    "hex ::= [0-9a-fA-F]\n",
+    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?\n",
+    "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n",
+    "boolean ::= \"true\" | \"false\"\n",
+    "null ::= \"null\"\n",
+};
+
+/*  Words of a schema. Those from the description on say nothing about texts. */
+typedef enum ignis__schema_word {
+    IGNIS__SCHEMA_TYPE,
+    IGNIS__SCHEMA_ENUM,
+    IGNIS__SCHEMA_CONST,
+    IGNIS__SCHEMA_REF,
+    IGNIS__SCHEMA_ANY_OF,
+    IGNIS__SCHEMA_ONE_OF,
+    IGNIS__SCHEMA_PROPERTIES,
+    IGNIS__SCHEMA_REQUIRED,
+    IGNIS__SCHEMA_ADDITIONAL,
+    IGNIS__SCHEMA_ITEMS,
+    IGNIS__SCHEMA_MIN_ITEMS,
+    IGNIS__SCHEMA_MAX_ITEMS,
+    IGNIS__SCHEMA_MIN_LENGTH,
+    IGNIS__SCHEMA_MAX_LENGTH,
+    IGNIS__SCHEMA_DESCRIPTION,
+    IGNIS__SCHEMA_WORDS = IGNIS__SCHEMA_DESCRIPTION + 12
+} ignis__schema_word;
+
+static const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {
+    "type",    "enum",     "const",    "$ref",       "anyOf",     "oneOf",       "properties", "required",   "additionalProperties",
+    "items",   "minItems", "maxItems", "minLength",  "maxLength", "description", "title",      "default",    "examples",
+    "$schema", "$id",      "$comment", "deprecated", "readOnly",  "writeOnly",   "$defs",      "definitions"};
+
+enum { IGNIS__SCHEMA_OBJECT, IGNIS__SCHEMA_ARRAY, IGNIS__SCHEMA_STRING, IGNIS__SCHEMA_TYPES = 7 };
+static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+
+typedef struct ignis__schema {
+    ignis__grammar *g;
+    const char *text;        /* sound JSON; what is at byte n becomes the rule vn */
+    ignis__bytes out, later; /* later: what belongs behind the line that is being written */
+    bool *there;             /* whether the rule of a byte is there, or to come */
+    ignis__list coming;      /* bytes */
+    ignis__bytes names[2];   /* names whose escapes were read */
+    int64_t work;            /* bytes that were looked at */
+} ignis__schema;
+#define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
+
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic diagnostic, const char *at, const char *format, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ignis__grammar_fail(s->g, diagnostic, NULL, "at byte %lld of the schema, %s", (long long)(at - s->text), text);
+}
+#define ignis__schema_lacks(s, ...) ignis__schema_fail(s, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
+#define ignis__schema_wrong(s, ...) ignis__schema_fail(s, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static void ignis__schema_write(ignis__schema *s, ignis__bytes *to, const char *format, ...)
+{
+    char text[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!ignis__bytes_add(to, text, strlen(text)))
+        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+}
+
+/*  Sound JSON: the next thing behind white space; what is behind a value; the first element of an array or key of an object, and the one behind a
+    value, null: there is none; the value of a key. */
+static const char *ignis__schema_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
+
+static const char *ignis__schema_behind(const char *at)
+{
+    int depth = 0;
+    do {
+        if (*at == '"')
+            for (at++; *at != '"'; at++)
+                at += *at == '\\';
+        depth += *at == '{' || *at == '[';
+        depth -= *at == '}' || *at == ']';
+        at++;
+    } while (depth > 0 || (*at && at[-1] != '"' && at[-1] != '}' && at[-1] != ']' && !strchr(",:]} \t\r\n", *at)));
+    return at;
+}
+
+static const char *ignis__schema_first(const char *at)
+{
+    at = ignis__schema_blank(at + 1);
+    return *at == ']' || *at == '}' ? NULL : at;
+}
+
+/*  Counts what a search in the schema has looked at; the reading ends where that is too much. */
+static void ignis__schema_looked(ignis__schema *s, const char *from, const char *to)
+{
+    s->work += to - from;
+    if (s->work > IGNIS__SCHEMA_WORK)
+        ignis__grammar_fail(s->g, IGNIS_DIAG_UNSUPPORTED, NULL, "the schema is too large: its names are looked for in more than %lld bytes",
+                            (long long)IGNIS__SCHEMA_WORK);
+}
+
+static const char *ignis__schema_next(ignis__schema *s, const char *value)
+{
+    const char *behind = ignis__schema_blank(ignis__schema_behind(value));
+    ignis__schema_looked(s, value, behind);
+    return *behind == ',' && !s->g->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
+}
+
+static const char *ignis__schema_value(const char *key) { return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1); }
+
+/*  The bytes of a string, with its escapes read into one of two places where it has any. */
+static const char *ignis__schema_string(ignis__schema *s, const char *at, int place, size_t *size)
+{
+    const char *end = ignis__schema_behind(at);
+    ignis__bytes *copy = &s->names[place];
+    ignis__json json = IGNIS__ZERO;
+    ignis__schema_looked(s, at, end);
+    *size = (size_t)(end - at) - 2;
+    if (*at != '"' || !memchr(at, '\\', (size_t)(end - at)))
+        return at + 1;
+    copy->size = 0;
+    if (!ignis__bytes_add(copy, at, (size_t)(end - at))) {
+        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        return at + 1;
+    }
+    json.start = json.at = copy->data;
+    json.end = copy->data + copy->size;
+    return ignis__json_string(&json, size);
+}
+
+/*  Whether a string, such as a key, has these bytes. */
+static bool ignis__schema_is(ignis__schema *s, const char *at, const char *name, size_t size)
+{
+    size_t length;
+    const char *text = ignis__schema_string(s, at, 0, &length);
+    return *at == '"' && length == size && memcmp(text, name, size) == 0;
+}
+
+static bool ignis__schema_same(ignis__schema *s, const char *a, const char *b)
+{
+    size_t size;
+    const char *name = ignis__schema_string(s, b, 1, &size);
+    return *b == '"' && ignis__schema_is(s, a, name, size);
+}
+
+/*  The value of a key with these bytes; null: there is none. */
+static const char *ignis__schema_member(ignis__schema *s, const char *object, const char *name, size_t size)
+{
+    const char *key = ignis__schema_first(object);
+    while (key && !ignis__schema_is(s, key, name, size))
+        key = ignis__schema_next(s, ignis__schema_value(key));
+    return key ? ignis__schema_value(key) : NULL;
+}
+
+/*  The element of an array whose number has these bytes; null: there is none. */
+static const char *ignis__schema_element(ignis__schema *s, const char *array, const char *number, size_t size)
+{
+    const char *value = ignis__schema_first(array);
+    int64_t left = 0;
+    size_t i;
+    for (i = 0; i < size && i < 10 && ignis__map_is_digit(number[i]); i++)
+        left = left * 10 + (number[i] - '0');
+    if (size == 0 || i < size || (size > 1 && *number == '0'))
+        return NULL;
+    while (value && left-- > 0)
+        value = ignis__schema_next(s, value);
+    return value;
+}
+
+/*  The name of the rule of a schema, which is to come if it is not there. */
+static void ignis__schema_name(ignis__schema *s, ignis__bytes *to, const char *at)
+{
+    int64_t *coming = s->there[at - s->text] ? NULL : (int64_t *)ignis__grammar_add(s->g, &s->coming);
+    if (coming)
+        *coming = at - s->text;
+    s->there[at - s->text] = true;
+    ignis__schema_write(s, to, "v%lld", (long long)(at - s->text));
+}
+
+/*  A value as a literal: strings with as few escapes as can be, all without white space. */
+static void ignis__schema_literal(ignis__schema *s, ignis__bytes *to, const char *value)
+{
+    const char *end = ignis__schema_behind(value), *text;
+    ignis__bytes copy = IGNIS__ZERO;
+    ignis__json json = IGNIS__ZERO;
+    size_t size = 0, i;
+    ignis__schema_write(s, to, "\"");
+    for (; value < end && !s->g->diagnostic; value++) {
+        if (*value == '"') { /* a string: read, and written again */
+            text = ignis__schema_behind(value);
+            copy.size = 0;
+            if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
+                ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+                break;
+            }
+            json.start = json.at = copy.data;
+            json.end = copy.data + copy.size;
+            value = text - 1;
+            text = ignis__json_string(&json, &size);
+            ignis__schema_write(s, to, "\\\"");
+            for (i = 0; i < size; i++)
+                if (text[i] == '"' || text[i] == '\\')
+                    ignis__schema_write(s, to, "\\\\\\%c", text[i]);
+                else if (text[i] == '\n')
+                    ignis__schema_write(s, to, "\\\\n");
+                else if ((unsigned char)text[i] < ' ')
+                    ignis__schema_write(s, to, "\\\\u%04x", (unsigned)text[i]);
+                else
+                    ignis__schema_write(s, to, "%c", text[i]);
+            ignis__schema_write(s, to, "\\\"");
+        } else if (!strchr(" \t\r\n", *value)) {
+            ignis__schema_write(s, to, "%c", *value);
+        }
+    }
+    ignis__free(copy.data);
+    ignis__schema_write(s, to, "\"");
+}
+
+static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
+{
+    ignis__json json = IGNIS__ZERO;
+    int64_t count;
+    if (!at)
+        return otherwise;
+    json.start = json.at = (char *)(uintptr_t)at; /* numbers are not written to */
+    json.end = json.at + strspn(at, "-+.eE0123456789");
+    count = ignis__json_count(&json);
+    if (json.fault[0] || count > IGNIS__GRAMMAR_PARTS)
+        ignis__schema_wrong(s, at, "this has to be a whole number from 0 to %d", (int)IGNIS__GRAMMAR_PARTS);
+    return (int)count;
+}
+
+/*  What is at least and at most wanted, of the two words; false: nothing fits. most below 0: any number. */
+static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least, int *most)
+{
+    *least = ignis__schema_count(s, has[word], 0);
+    *most = ignis__schema_count(s, has[word + 1], -1);
+    if (*most >= 0 && *least > *most)
+        ignis__schema_wrong(s, schema, "no text fits: %s is %d, and %s %d", ignis__schema_words[word], *least,
+                            ignis__schema_words[word + 1], *most);
+    return !s->g->diagnostic;
+}
+
+/*  {least,most} behind what stands there least to most times. */
+static void ignis__schema_times(ignis__schema *s, int least, int most)
+{
+    if (most >= 0)
+        ignis__schema_write(s, &s->out, "{%d,%d}", least, most);
+    else
+        ignis__schema_write(s, &s->out, "{%d,}", least);
+}
+
+/*  The object of a schema. Its properties come in their order; rule vN-i is what may come from number i on, with r: behind another property. */
+static void ignis__schema_object(ignis__schema *s, const char *schema, const char *const *has)
+{
+    const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name, *other;
+    const char *more = has[IGNIS__SCHEMA_ADDITIONAL];
+    long long number = schema - s->text;
+    int i = 0, behind;
+    if ((has[IGNIS__SCHEMA_PROPERTIES] && *has[IGNIS__SCHEMA_PROPERTIES] != '{') ||
+        (has[IGNIS__SCHEMA_REQUIRED] && *has[IGNIS__SCHEMA_REQUIRED] != '[')) {
+        ignis__schema_wrong(s, schema, "properties has to be an object, and required an array");
+        return;
+    }
+    for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL; name;
+         name = ignis__schema_next(s, name)) {
+        for (other = key; other && !ignis__schema_same(s, name, other);)
+            other = ignis__schema_next(s, ignis__schema_value(other));
+        if (!other)
+            ignis__schema_lacks(s, name, "what is required is none of the properties");
+    }
+    if (key && more && *more != 'f')
+        ignis__schema_lacks(s, more, "additionalProperties beside properties is not supported, but for false");
+    if (!key && (!more || *more == 't')) {
+        ignis__schema_write(s, &s->out, "object");
+    } else if (!key && *more == 'f') {
+        ignis__schema_write(s, &s->out, "\"{\" ws \"}\"");
+    } else if (!key) {
+        ignis__schema_write(s, &s->out, "\"{\" ws (string \":\" ws ");
+        ignis__schema_name(s, &s->out, more);
+        ignis__schema_write(s, &s->out, " (\",\" ws string \":\" ws ");
+        ignis__schema_name(s, &s->out, more);
+        ignis__schema_write(s, &s->out, ")* ws)? \"}\"");
+    } else {
+        ignis__schema_write(s, &s->out, "\"{\" ws v%lld-0 \"}\"", number);
+        for (; key && !s->g->diagnostic; key = ignis__schema_next(s, ignis__schema_value(key)), i++)
+            for (behind = 0; behind < 2; behind++) {
+                for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
+                     name && !ignis__schema_same(s, name, key);)
+                    name = ignis__schema_next(s, name);
+                ignis__schema_write(s, &s->later, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "", behind ? "\",\" ws " : "");
+                ignis__schema_literal(s, &s->later, key);
+                ignis__schema_write(s, &s->later, " \":\" ws ");
+                ignis__schema_name(s, &s->later, ignis__schema_value(key));
+                ignis__schema_write(s, &s->later, " v%lld-%dr", number, i + 1);
+                if (!name)
+                    ignis__schema_write(s, &s->later, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
+                ignis__schema_write(s, &s->later, "\n");
+            }
+        ignis__schema_write(s, &s->later, "v%lld-%d ::= \"\"\nv%lld-%dr ::= ws\n", number, i, number, i);
+    }
+}
+
+static void ignis__schema_array(ignis__schema *s, const char *schema, const char *const *has)
+{
+    const char *items = has[IGNIS__SCHEMA_ITEMS];
+    int least, most, i;
+    if (!ignis__schema_counts(s, schema, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
+        return;
+    if (items && *items == 'f') { /* a schema that nothing fits */
+        if (least > 0)
+            ignis__schema_wrong(s, schema, "no text fits: minItems is %d, and items false", least);
+        most = 0;
+    }
+    ignis__schema_write(s, &s->out, "\"[\" ws");
+    for (i = 0; i < 2 && most != 0; i++) {
+        ignis__schema_write(s, &s->out, i ? " (\",\" ws " : " (");
+        if (items)
+            ignis__schema_name(s, &s->out, items);
+        else
+            ignis__schema_write(s, &s->out, "value");
+        if (i)
+            ignis__schema_write(s, &s->out, ")");
+    }
+    if (most != 0) {
+        ignis__schema_times(s, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
+        ignis__schema_write(s, &s->out, least > 0 ? " ws)" : " ws)?");
+    }
+    ignis__schema_write(s, &s->out, " \"]\"");
+}
+
+/*  Values of `enum`, or that of `const`, that are of one of the types. */
+static void ignis__schema_values(ignis__schema *s, const char *value, bool many, unsigned types)
+{
+    const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
+    if (many && (*value != '[' || !at))
+        ignis__schema_wrong(s, value, "enum has to be an array of at least one value");
+    for (; at && !s->g->diagnostic; at = many ? ignis__schema_next(s, at) : NULL, bar = " | ") {
+        size_t digits = strspn(at, "-0123456789");
+        unsigned type = *at == '{' ? 1u : *at == '[' ? 2u : *at == '"' ? 4u : *at == 't' || *at == 'f' ? 32u : *at == 'n' ? 64u : 8u;
+        if (type == 8 && !strchr(".eE", at[digits]))
+            type |= 16;
+        if (!(types & type))
+            ignis__schema_wrong(s, at, "this value is none of the schema's type");
+        ignis__schema_write(s, &s->out, "%s", bar);
+        ignis__schema_literal(s, &s->out, at);
+    }
+}
+
+/*  What a JSON pointer in a fragment refers to, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1 a slash, ~0 a tilde. */
+static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
+{
+    const char *at = ignis__schema_blank(s->text), *text, *known;
+    static const char digits[] = "0123456789abcdefABCDEF";
+    char *name;
+    size_t size, from, to = 0, end;
+    ignis__bytes copy = IGNIS__ZERO;
+    text = ignis__schema_string(s, ref, 1, &size);
+    if (*ref != '"' || size == 0 || text[0] != '#' || (size > 1 && text[1] != '/')) {
+        ignis__schema_lacks(s, ref, "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
+        return NULL;
+    }
+    if (!ignis__bytes_add(&copy, text, size)) {
+        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        return NULL;
+    }
+    for (name = copy.data, from = 1; from < size && at; from++) {
+        unsigned byte[2] = {0, 0};
+        int k;
+        for (k = 0; name[from] == '%' && k < 2; k++) {
+            known = from + 2 < size && name[from + 1 + (size_t)k] ? strchr(digits, name[from + 1 + (size_t)k]) : NULL;
+            at = known ? at : NULL;
+            byte[k] = known ? (unsigned)(known - digits > 15 ? known - digits - 6 : known - digits) : 0;
+        }
+        name[to++] = k ? (char)(byte[0] * 16 + byte[1]) : name[from];
+        from += k ? 2 : 0;
+    }
+    for (size = to, from = 0; at && from < size; from = end) { /* behind a slash */
+        for (end = ++from, to = from; end < size && name[end] != '/'; end++) {
+            name[to] = name[end];
+            if (name[end] == '~' && end + 1 < size && (name[end + 1] == '0' || name[end + 1] == '1'))
+                name[to] = name[++end] == '0' ? '~' : '/';
+            else if (name[end] == '~')
+                at = NULL;
+            to++;
+        }
+        at = !at          ? NULL
+             : *at == '{' ? ignis__schema_member(s, at, name + from, to - from)
+             : *at == '[' ? ignis__schema_element(s, at, name + from, to - from)
+                          : NULL;
+    }
+    ignis__free(copy.data);
+    if (!at)
+        ignis__schema_wrong(s, ref, "there is nothing that $ref refers to");
+    return s->g->diagnostic ? NULL : at;
+}
+
+/*  The rule of a schema. */
+static void ignis__schema_rule(ignis__schema *s, const char *at)
+{
+    const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
+    unsigned types = 0;
+    int word, constraints = 0, i;
+    ignis__schema_write(s, &s->out, "v%lld ::= ", (long long)(at - s->text));
+    if (*at != '{') {
+        if (*at != 't')
+            ignis__schema_wrong(s, at, *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
+        ignis__schema_write(s, &s->out, "value\n");
+        return;
+    }
+    for (key = ignis__schema_first(at); key; key = ignis__schema_next(s, ignis__schema_value(key))) {
+        size_t size = (size_t)(ignis__schema_behind(key) - key) - 2;
+        for (word = 0; word < IGNIS__SCHEMA_WORDS; word++)
+            if (strlen(ignis__schema_words[word]) == size && memcmp(key + 1, ignis__schema_words[word], size) == 0)
+                break;
+        if (word == IGNIS__SCHEMA_WORDS) {
+            ignis__schema_lacks(s, key, "the keyword '%.*s' is not supported", size > 60 ? 60 : (int)size, key + 1);
+            return;
+        }
+        constraints += word < IGNIS__SCHEMA_DESCRIPTION;
+        has[word] = ignis__schema_value(key);
+    }
+    if ((value = has[IGNIS__SCHEMA_TYPE]) != NULL)
+        for (key = *value == '[' ? ignis__schema_first(value) : value; key; key = *value == '[' ? ignis__schema_next(s, key) : NULL) {
+            for (i = 0; i < IGNIS__SCHEMA_TYPES; i++)
+                if (strncmp(key + (*key == '"'), ignis__schema_types[i], strlen(ignis__schema_types[i])) == 0 &&
+                    (size_t)(ignis__schema_behind(key) - key) == strlen(ignis__schema_types[i]) + 2)
+                    break;
+            if (i == IGNIS__SCHEMA_TYPES)
+                ignis__schema_wrong(s, key, "this is no type");
+            types |= 1u << i;
+        }
+    if (value && !types)
+        ignis__schema_wrong(s, value, "this is no type");
+    for (word = IGNIS__SCHEMA_ENUM; word <= IGNIS__SCHEMA_ONE_OF; word++) {
+        if (!has[word])
+            continue;
+        if (constraints > 1 + (word <= IGNIS__SCHEMA_CONST && has[IGNIS__SCHEMA_TYPE])) {
+            ignis__schema_lacks(s, at, "%s beside other keywords is not supported", ignis__schema_words[word]);
+        } else if (word <= IGNIS__SCHEMA_CONST) {
+            ignis__schema_values(s, has[word], word == IGNIS__SCHEMA_ENUM, has[IGNIS__SCHEMA_TYPE] ? types : 127u);
+        } else if (word == IGNIS__SCHEMA_REF) {
+            if ((value = ignis__schema_refer(s, has[word])) != NULL)
+                ignis__schema_name(s, &s->out, value);
+        } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
+            ignis__schema_wrong(s, has[word], "%s has to be an array of at least one schema", ignis__schema_words[word]);
+        } else {
+            for (value = ignis__schema_first(has[word]); value; value = ignis__schema_next(s, value), bar = " | ") {
+                ignis__schema_write(s, &s->out, "%s", bar);
+                ignis__schema_name(s, &s->out, value);
+            }
+        }
+        ignis__schema_write(s, &s->out, "\n");
+        return;
+    }
+    for (word = IGNIS__SCHEMA_PROPERTIES; !has[IGNIS__SCHEMA_TYPE] && word < IGNIS__SCHEMA_DESCRIPTION; word++)
+        if (has[word])
+            types |= word <= IGNIS__SCHEMA_ADDITIONAL ? 1u : word <= IGNIS__SCHEMA_MAX_ITEMS ? 2u : 4u;
+    if (types == 0)
+        ignis__schema_write(s, &s->out, "value");
+    for (i = 0; i < IGNIS__SCHEMA_TYPES; i++) {
+        if (!(types >> i & 1))
+            continue;
+        ignis__schema_write(s, &s->out, "%s", bar);
+        bar = " | ";
+        if (i == IGNIS__SCHEMA_OBJECT) {
+            ignis__schema_object(s, at, has);
+        } else if (i == IGNIS__SCHEMA_ARRAY) {
+            ignis__schema_array(s, at, has);
+        } else if (i == IGNIS__SCHEMA_STRING && (has[IGNIS__SCHEMA_MIN_LENGTH] || has[IGNIS__SCHEMA_MAX_LENGTH])) {
+            int least, most;
+            (void)ignis__schema_counts(s, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
+            ignis__schema_write(s, &s->out, "\"\\\"\" char");
+            ignis__schema_times(s, least, most);
+            ignis__schema_write(s, &s->out, " \"\\\"\"");
+        } else {
+            ignis__schema_write(s, &s->out, "%s", ignis__schema_types[i]);
+        }
+    }
+    ignis__schema_write(s, &s->out, "\n");
+    if (s->later.size && !ignis__bytes_add(&s->out, s->later.data, s->later.size))
+        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    s->later.size = 0;
+}
+
+/*  Makes g->text of the schema in g->source. */
+static void ignis__schema_read(ignis__grammar *g)
+{
+    ignis__schema s = IGNIS__ZERO;
+    ignis__json json = IGNIS__ZERO;
+    size_t size = strlen(g->source);
+    int64_t i;
+    char *copy = ignis__copy_string(g->source); /* reading it changes it */
+    s.g = g;
+    s.text = g->source;
+    s.coming.size = sizeof(int64_t);
+    s.there = (bool *)ignis__alloc(size + 1);
+    if (!copy || !s.there)
+        ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    json.what = "the schema";
+    json.start = json.at = copy;
+    json.end = copy ? copy + size : NULL;
+    if (!g->diagnostic)
+        ignis__json_skip(&json);
+    if (!g->diagnostic && !json.fault[0] && ignis__json_peek(&json))
+        ignis__json_fail(&json, "something follows its end");
+    if (json.fault[0])
+        ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
+    if (!g->diagnostic) {
+        ignis__schema_write(&s, &s.out, "root ::= ");
+        ignis__schema_name(&s, &s.out, ignis__schema_blank(s.text));
+        ignis__schema_write(&s, &s.out, "\n");
+        for (i = 0; i < s.coming.count && !g->diagnostic; i++)
+            ignis__schema_rule(&s, s.text + ((const int64_t *)(void *)s.coming.items)[i]);
+        for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
+            ignis__schema_write(&s, &s.out, "%s", ignis__schema_rules[i]);
+        if (!g->diagnostic && ignis__bytes_add(&s.out, "", 1)) {
+            g->text = s.out.data;
+            s.out.data = NULL;
+        } else {
+            ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        }
+    }
+    ignis__free(copy), ignis__free(s.there), ignis__free(s.coming.items), ignis__free(s.out.data), ignis__free(s.later.data);
+    ignis__free(s.names[0].data), ignis__free(s.names[1].data);
+}
+
+/*  A grammar of a text; null, and reported: it is none. */
+static ignis__grammar *ignis__grammar_make(const char *call, const char *source)
+{
+    ignis__grammar *g = (ignis__grammar *)ignis__alloc(sizeof *g);
+    if (!g || (g->text = g->source = ignis__copy_string(source)) == NULL) {
+        ignis__free(g);
+        ignis__fail_host_memory(call, sizeof *g);
+        return NULL;
+    }
+    g->rules.size = sizeof(ignis__grammar_rule);
+    g->alternatives.size = sizeof(ignis__grammar_alternative);
+    g->parts.size = sizeof(ignis__grammar_part);
+    g->states.size = sizeof(ignis__grammar_state);
+    g->places.size = sizeof(ignis__grammar_place);
+    g->stacks.size = sizeof(ignis__grammar_stack);
+    if (source[strspn(source, " \t\r\n")] == '{')
+        ignis__schema_read(g);
+    if (!g->diagnostic && ignis__grammar_read(g)) {
+        g->rows.size = sizeof(int32_t) * (size_t)g->classes;
+        if (ignis__grammar_begin(g))
+            return g;
+    }
+    ignis__fail(g->diagnostic, call, "%s", g->fault);
+    ignis__grammar_free(g);
+    return NULL;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_grammar_check(const char *grammar)
+{
+    static const char call[] = "ignis_grammar_check";
+    ignis__grammar *g;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!grammar)
+        return ignis__fail_null(call, "grammar");
+    g = ignis__grammar_make(call, grammar);
+    if (!g)
+        return ignis__failed();
+    ignis__grammar_free(g);
+    return IGNIS_OK;
+}
+

@@ -1,0 +1,169 @@
+/* ===============================================================================================================
+   >>lora - adapters of a model: pairs of narrow matrices beside its products.
+   =============================================================================================================== */
+
+/*  A row of the model's table says which product an adapter belongs to; where several rows are one weight, it adds to its columns of what that
+    gives. Adapters hold their model. The model knows those that are set, and does not hold them: who frees them takes them off. */
+
+enum { IGNIS__LORA_RANK = 65536 };
+
+typedef struct ignis__adapter {
+    const ignis__model_row *row;
+    int layer;
+    int64_t first, rows, columns; /* of the weight */
+    ignis_tensor a, b;            /* [rank, columns], [rows, rank] */
+} ignis__adapter;
+
+typedef struct ignis__lora {
+    ignis__slot slot;
+    ignis__model *model; /* held; its slot's lock guards the last two */
+    int rank;
+    double alpha, dropout, scale;
+    bool rslora;
+    ignis_dtype dtype;
+    ignis__adapter *adapters; /* by layers */
+    int *layer_first;         /* of each layer, and the end */
+    int count;
+    int merged; /* so many of the adapters are part of the weights */
+    bool merging;
+} ignis__lora;
+
+static ignis__pool ignis__loras = IGNIS__POOL(ignis__lora, IGNIS__KIND_LORA, "LoRA", IGNIS_DIAG_LORA_FREED);
+
+static ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle)
+{
+    return (ignis__lora *)ignis__handle_hold(call, &ignis__loras, handle.id);
+}
+
+/*  Gives up what adapters have; the slot stays. */
+static void ignis__lora_clear(const char *call, ignis__lora *lora)
+{
+    int i;
+    for (i = 0; lora->adapters && i < lora->count; i++) {
+        ignis__tensor_discard(call, lora->adapters[i].a);
+        ignis__tensor_discard(call, lora->adapters[i].b);
+    }
+    ignis__free(lora->adapters);
+    ignis__free(lora->layer_first);
+    ignis__model_drop(call, lora->model);
+    ignis__pool_give(&ignis__loras, lora);
+}
+
+static void ignis__lora_drop(const char *call, ignis__lora *lora)
+{
+    if (ignis__pool_drop(lora))
+        ignis__lora_clear(call, lora);
+}
+
+/*  Ends the handle of held adapters, and takes them off their model; false: another thread has. */
+static bool ignis__lora_end(ignis__lora *lora)
+{
+    bool live = ignis__handle_kill(lora);
+    ignis__mutex_lock(&lora->model->slot.lock);
+    if (lora->model->lora == lora)
+        lora->model->lora = NULL;
+    ignis__mutex_unlock(&lora->model->slot.lock);
+    return live;
+}
+
+/*  The adapters that are set, held; or null. */
+static ignis__lora *ignis__model_lora(ignis__model *model)
+{
+    ignis__lora *lora;
+    ignis__mutex_lock(&model->slot.lock);
+    lora = model->lora;
+    if (lora)
+        (void)ignis__pool_hold_more(lora); /* who ends them takes them off before the last hold is gone */
+    ignis__mutex_unlock(&model->slot.lock);
+    return lora;
+}
+
+/*  False, and reported: adapters are set, which sequences do not have. */
+static bool ignis__model_plain(const char *call, ignis__model *model)
+{
+    bool plain;
+    ignis__mutex_lock(&model->slot.lock);
+    plain = !model->lora;
+    ignis__mutex_unlock(&model->slot.lock);
+    if (!plain)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part of its weights, "
+                    "ignis_model_set_lora without a handle takes them off");
+    return plain;
+}
+
+/*  Reports all that are alive at ignis_shutdown, and ends them before the models. */
+static void ignis__loras_close(const char *call)
+{
+    ignis__lora *lora;
+    uint64_t index = 0;
+    while ((lora = (ignis__lora *)ignis__pool_next(&ignis__loras, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "LoRA: %d adapters of rank %d on device %d", lora->count, lora->rank,
+                           (int)(lora->model->device - ignis__devices));
+        (void)ignis__lora_end(lora);
+        ignis__lora_drop(call, lora);
+    }
+}
+
+/* --- what they add ----------------------------------------------------------------------------------------------------------- */
+
+/*  The adapters of a weight of a layer: the first of them, or -1, and how many from there on are of that layer. */
+static int ignis__lora_find(const ignis__lora *lora, const ignis__layer *layer, size_t member, int *end)
+{
+    int number, i;
+    if (!lora)
+        return -1;
+    number = (int)(layer - lora->model->layer);
+    *end = lora->layer_first[number + 1];
+    for (i = lora->layer_first[number]; i < *end && lora->adapters[i].row->member != member;)
+        i++;
+    return i < *end ? i : -1;
+}
+
+static bool ignis__lora_has(const ignis__lora *lora, const ignis__layer *layer, size_t member)
+{
+    int end;
+    return ignis__lora_find(lora, layer, member, &end) >= 0;
+}
+
+/*  scale (x A^T) B^T, as numbers of a dtype. */
+static ignis_tensor ignis__lora_delta(const ignis__lora *lora, const ignis__adapter *adapter, ignis_tensor x, ignis_dtype dtype)
+{
+    if (lora->dropout > 0 && ignis__recording())
+        x = ignis_dropout(x, lora->dropout);
+    x = ignis_scale(ignis_linear(x, adapter->a, ignis__no_tensor()), lora->scale); /* here, where there are few numbers */
+    x = ignis_linear(x, adapter->b, ignis__no_tensor());
+    return lora->dtype == dtype ? x : ignis_cast(x, dtype);
+}
+
+/*  y = x by a weight, and what the adapters of its parts add to their columns. */
+static ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member, ignis_tensor x, ignis_tensor y)
+{
+    int end, i = ignis__lora_find(lora, layer, member, &end), count = 0;
+    ignis_tensor pieces[8];
+    ignis_tensor_desc desc;
+    ignis_shape shape;
+    int64_t columns, at = 0, next;
+    if (i < 0 || !y.id)
+        return y;
+    memset(&desc, 0, sizeof desc);
+    shape = ignis_tensor_shape(y);
+    columns = shape.dim[shape.ndim - 1];
+    desc.dtype = lora->model->dtype;
+    desc.device = lora->model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(lora->model->device - ignis__devices);
+    if (lora->dtype != desc.dtype)
+        x = ignis_cast(x, lora->dtype);
+    while (at < columns) { /* adapters, and zeros between them */
+        while (i < end && lora->adapters[i].row->member != member)
+            i++;
+        next = i < end ? lora->adapters[i].first : columns;
+        shape.dim[shape.ndim - 1] = next - at;
+        if (next > at)
+            pieces[count++] = ignis_tensor_zeros(shape, &desc);
+        if (i < end)
+            pieces[count++] = ignis__lora_delta(lora, &lora->adapters[i], x, desc.dtype);
+        at = i < end ? next + lora->adapters[i++].rows : columns;
+    }
+    return ignis_add(y, count == 1 ? pieces[0] : ignis_concat(pieces, count, -1));
+}
+

@@ -1,0 +1,273 @@
+/* --- a text ---------------------------------------------------------------------------------------------------------- */
+
+/*  Bytes of a vocabulary of bytes: split, with a space in front if that is asked for. */
+static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    size_t at = 0, end;
+    if (tokenizer->prefix_space && size > 0 && text[0] != ' ') {
+        encoder->spaced.size = 0;
+        if (!ignis__bytes_add(&encoder->spaced, " ", 1) || !ignis__bytes_add(&encoder->spaced, text, size))
+            return false;
+        text = encoder->spaced.data;
+        size = encoder->spaced.size;
+    }
+    for (; at < size; at = end) {
+        end = ignis__split_next(tokenizer->split, text, size, at);
+        if (!ignis__encode_piece(encoder, text + at, end - at))
+            return false;
+    }
+    return true;
+}
+
+/*  The same, where numbers are cut out before anything else. */
+static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size_t size)
+{
+    size_t begin = 0, at = 0;
+    int length, next_length;
+    bool digit, next = (ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT) != 0;
+    while (at < size) {
+        digit = next;
+        length = next_length;
+        at += (size_t)length;
+        next = (ignis__char_at(text, size, at, &next_length) & IGNIS__CHAR_DIGIT) != 0;
+        if (at < size && digit == next && !(digit && encoder->tokenizer->digits == 1))
+            continue;
+        if (!ignis__encode_run(encoder, text + begin, at - begin))
+            return false;
+        begin = at;
+    }
+    return true;
+}
+
+/*  Characters of a vocabulary of pieces: with U+2581 for spaces, and cut where that changes nothing. */
+static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    bool first = text == encoder->front, split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low,
+         before = false;
+    size_t at, begin = 0;
+    if (tokenizer->metaspace != IGNIS__METASPACE_NONE) {
+        ignis__bytes *out = &encoder->spaced;
+        out->size = 0;
+        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS || (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
+            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) && !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
+            return false;
+        for (at = 0; at < size; at++)
+            if (!(text[at] == ' ' ? ignis__bytes_add(out, IGNIS__LOW_LINE, 3) : ignis__bytes_add(out, text + at, 1)))
+                return false;
+        text = out->data;
+        size = out->size;
+    }
+    for (at = 0; (split || tokenizer->words) && at < size; at += low ? 3 : 1, before = low) {
+        low = size - at >= 3 && memcmp(text + at, IGNIS__LOW_LINE, 3) == 0;
+        if (low && at > begin && (split || !before)) {
+            if (!ignis__encode_piece(encoder, text + begin, at - begin))
+                return false;
+            begin = at;
+        }
+    }
+    return size == begin || ignis__encode_piece(encoder, text + begin, size - begin);
+}
+
+/*  Normalized text without added tokens. */
+static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_t size)
+{
+    if (!encoder->tokenizer->byte_level)
+        return ignis__encode_characters(encoder, text, size);
+    return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size) : ignis__encode_run(encoder, text, size);
+}
+
+/*  Whether a character of a word stands right before a place, or at it. */
+static bool ignis__word_at(const char *text, size_t size, size_t at, bool before)
+{
+    int length;
+    if (before ? at == 0 : at == size)
+        return false;
+    if (before)
+        while ((text[--at] & 0xC0) == 0x80)
+            continue;
+    return (ignis__char_at(text, size, at, &length) & IGNIS__CHAR_WORD) != 0;
+}
+
+/*  The longest added token that stands at a place, special ones as far as `room` goes; null: none. *hidden: a longer one goes further. */
+static const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size, size_t at, size_t room, bool *hidden)
+{
+    const ignis__added *found = NULL;
+    int low = 0, high = set->count, begin, end;
+    size_t depth;
+    *hidden = false;
+    for (depth = 0; low < high; depth++) {
+        unsigned char c;
+        if (set->items[low].size == depth) {
+            *hidden = set->items[low].special && depth > room;
+            found = *hidden ? found : &set->items[low];
+            low++;
+        }
+        if (at + depth == size)
+            break;
+        c = (unsigned char)text[at + depth];
+        if (low < high && (unsigned char)set->items[low].text[depth] == c && (unsigned char)set->items[high - 1].text[depth] == c)
+            continue;                                 /* all of them go on with it */
+        for (begin = low, end = high; begin < end;) { /* the first with this byte, or one above it */
+            int middle = (begin + end) / 2;
+            if ((unsigned char)set->items[middle].text[depth] < c)
+                begin = middle + 1;
+            else
+                end = middle;
+        }
+        low = begin;
+        for (end = high; begin < end;) {
+            int middle = (begin + end) / 2;
+            if ((unsigned char)set->items[middle].text[depth] <= c)
+                begin = middle + 1;
+            else
+                end = middle;
+        }
+        high = begin;
+    }
+    return found;
+}
+
+/*  A text between added tokens that were matched in the raw one, normalized. */
+static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    int i;
+    for (i = 0; i < tokenizer->normal_count; i++) {
+        const ignis__normal *normal = &tokenizer->normals[i];
+        ignis__bytes *out = &encoder->normal[i % 2];
+        bool ok = true;
+        out->size = 0;
+        if (normal->kind == IGNIS__NORMAL_NFC) {
+            ok = ignis__nfc_add(out, *text, *size);
+        } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
+            ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) && ignis__bytes_add(out, *text, *size);
+        } else {
+            const ignis__needle from = ignis__needle_of(normal->from, strlen(normal->from), false);
+            const char *at = *text, *end = *text + *size, *found;
+            size_t to = strlen(normal->to);
+            while (ok && !encoder->too_long && (found = ignis__needle_find(&from, at, (size_t)(end - at))) != NULL) {
+                ok = ignis__bytes_add(out, at, (size_t)(found - at)) && ignis__bytes_add(out, normal->to, to);
+                at = found + from.length;
+                encoder->too_long = out->size > IGNIS__TEXT_LIMIT;
+            }
+            ok = ok && ignis__bytes_add(out, at, (size_t)(end - at));
+        }
+        encoder->too_long = encoder->too_long || out->size > IGNIS__TEXT_LIMIT;
+        if (!ok || encoder->too_long)
+            return false;
+        *text = out->data;
+        *size = out->size;
+    }
+    return true;
+}
+
+/*  Where plain text begins, from a place of the raw text on: at the place itself, or SIZE_MAX for nowhere. */
+static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
+{
+    int64_t low = 0, high = encoder->span_count;
+    while (low < high) { /* the first that ends behind it */
+        int64_t middle = (low + high) / 2;
+        if (encoder->spans[middle].end <= begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (encoder->plain || (low < encoder->span_count && encoder->spans[low].begin <= begin))
+        return begin;
+    return low < encoder->span_count ? encoder->spans[low].begin : SIZE_MAX;
+}
+
+/*  How far a control token at a place may go before it is text like any other. */
+static size_t ignis__encoder_reach(const ignis__encoder *encoder, int level, size_t at)
+{
+    if (level == 0 || encoder->tokenizer->normal_count == 0) {
+        at += level == 0 ? 0 : encoder->part;
+        return ignis__encoder_plain(encoder, at) - at;
+    }
+    return encoder->part_plain ? 0 : SIZE_MAX;
+}
+
+/*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
+static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
+{
+    const ignis__added_set *set = &encoder->tokenizer->added[level];
+    size_t at = 0, done = 0, begin, end;
+    const ignis__added *found = NULL;
+    bool hidden;
+    int length;
+    for (;;) {
+        for (found = NULL; at < size && !found; at += !found) {
+            if (!set->first[(unsigned char)text[at]])
+                continue;
+            found = ignis__added_at(set, text, size, at, ignis__encoder_reach(encoder, level, at), &hidden);
+            if (hidden && level == 1 && encoder->tokenizer->normal_count > 0 && !encoder->plain)
+                encoder->unclear = true;
+        }
+        begin = end = at;
+        if (found) {
+            at = end += found->size;
+            if (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
+                continue;
+            while (found->lstrip && begin > done) {
+                size_t last = begin - 1;
+                while (last > 0 && (text[last] & 0xC0) == 0x80)
+                    last--;
+                if (!(ignis__char_at(text, size, last, &length) & IGNIS__CHAR_SPACE))
+                    break;
+                begin = last;
+            }
+            if (found->rstrip) /* what another one has taken with it is white space up to its end */
+                end = ignis__char_skip(text, size, end < done ? done : end, IGNIS__CHAR_SPACE, false);
+        }
+        if (begin > done) {
+            const char *part = text + done;
+            size_t part_size = begin - done;
+            bool ok;
+            if (level == 1) {
+                ok = ignis__encode_words(encoder, part, part_size);
+            } else {
+                encoder->part = done;
+                encoder->part_plain = ignis__encoder_plain(encoder, done) < begin;
+                ok = ignis__encode_normal(encoder, &part, &part_size);
+                encoder->front = done == 0 ? part : NULL;
+                ok = ok && ignis__encode_level(encoder, 1, part, part_size);
+            }
+            if (!ok) {
+                encoder->failed = true;
+                return false;
+            }
+        }
+        if (!found)
+            return true;
+        ignis__encoder_put(encoder, found->id);
+        done = end;
+    }
+}
+
+/*  All of a text. Where there are spans, it is well-formed UTF-8, as they count its bytes. */
+static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    size_t at = 0;
+    int i, length = 1;
+    while (at < size && (length = ignis__utf8_length(text + at, size - at)) > 0)
+        at += (size_t)length;
+    if (at < size) {
+        if (!ignis__bytes_add_fixed(&encoder->fixed, text, size)) {
+            encoder->failed = true;
+            return false;
+        }
+        text = encoder->fixed.data;
+        size = encoder->fixed.size;
+    }
+    for (i = 0; !no_bos && i < tokenizer->front_count; i++)
+        ignis__encoder_put(encoder, tokenizer->front[i]);
+    if (!ignis__encode_level(encoder, 0, text, size))
+        return false;
+    for (i = 0; !no_bos && i < tokenizer->back_count; i++)
+        ignis__encoder_put(encoder, tokenizer->back[i]);
+    return true;
+}
+

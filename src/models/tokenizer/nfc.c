@@ -1,0 +1,137 @@
+/* --- NFC ------------------------------------------------------------------------------------------------------------- */
+
+/*  What NFC knows of a character: its combining class << 1 | 1 where it may change with what is before it. */
+static uint32_t ignis__char_mark(uint32_t code)
+{
+    return code < 0x300 ? 0 : ignis__char_run(ignis__char_marks, IGNIS__COUNT(ignis__char_marks), 9, code);
+}
+
+/*  What a character is made of, as in ignis__char_parts; 0: of nothing else. */
+static uint64_t ignis__char_parts_of(uint32_t code)
+{
+    int low = 0, high = IGNIS__COUNT(ignis__char_parts);
+    if (code - 0xAC00 < 11172) { /* a syllable of Hangul: without its last letter, and that; or the first two */
+        uint32_t at = code - 0xAC00;
+        return at % 28 ? (uint64_t)(code - at % 28) << 21 | (0x11A7 + at % 28)
+                       : (uint64_t)(0x1100 + at / 588) << 21 | (0x1161 + at / 28 % 21);
+    }
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (ignis__char_parts[middle] >> 42 < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < IGNIS__COUNT(ignis__char_parts) && ignis__char_parts[low] >> 42 == code
+               ? ignis__char_parts[low] & (((uint64_t)1 << 42) - 1)
+               : 0;
+}
+
+/*  The character that two become; 0: none. */
+static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
+{
+    const uint64_t wanted = (uint64_t)first << 21 | second, mask = ((uint64_t)1 << 42) - 1;
+    int low = 0, high = IGNIS__COUNT(ignis__char_pairs);
+    if (first - 0x1100 < 19 && second - 0x1161 < 21)
+        return 0xAC00 + ((first - 0x1100) * 21 + (second - 0x1161)) * 28;
+    if (first - 0xAC00 < 11172 && (first - 0xAC00) % 28 == 0 && second - 0x11A8 < 27)
+        return first + (second - 0x11A7);
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if ((ignis__char_parts[ignis__char_pairs[middle]] & mask) < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == IGNIS__COUNT(ignis__char_pairs) || (ignis__char_parts[ignis__char_pairs[low]] & mask) != wanted)
+        return 0;
+    return (uint32_t)(ignis__char_parts[ignis__char_pairs[low]] >> 42);
+}
+
+static int ignis__u64_order(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return one < other ? -1 : one > other;
+}
+
+/*  Composes characters that were decomposed, each class << 53 | place << 21 | character; how many are left. */
+static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
+{
+    const uint64_t code_mask = ((uint64_t)1 << 21) - 1;
+    size_t i, k, kept = 0, base = 0;
+    uint32_t last = 0; /* the class of what is kept behind the base */
+    bool has_base = false;
+    for (i = 0; i < count; i = k) { /* marks in the order of their classes */
+        for (k = i; k < count && chars[k] >> 53; k++)
+            continue;
+        if (k > i + 1)
+            qsort(chars + i, k - i, sizeof *chars, ignis__u64_order);
+        k += k == i;
+    }
+    for (i = 0; i < count; i++) {
+        uint32_t code = (uint32_t)(chars[i] & code_mask), mark = (uint32_t)(chars[i] >> 53), made = 0;
+        if (has_base && (kept == base + 1 || last < mark))
+            made = ignis__char_pair((uint32_t)(chars[base] & code_mask), code);
+        if (made) {
+            chars[base] = made;
+            continue;
+        }
+        if (!mark) {
+            base = kept;
+            has_base = true;
+        }
+        chars[kept++] = chars[i];
+        last = mark;
+    }
+    return kept;
+}
+
+/*  Adds the NFC of a text of whole characters. */
+static bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
+{
+    uint64_t *chars = NULL;
+    size_t at = 0, base = 0, done = 0, capacity = 0, count, end, i;
+    bool ok = true;
+    int length, depth;
+    while (ok && at < size) {
+        uint32_t code = ignis__utf8_code(text + at, &length);
+        if (!(ignis__char_mark(code) & 1)) {
+            base = at;
+            at += (size_t)length;
+            continue;
+        }
+        /* from the character before on, as far as characters may change */
+        for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1); end += (size_t)length)
+            continue;
+        if ((end - base) * 2 + 8 > capacity) { /* at most 4 characters of 2 bytes */
+            capacity = (end - base) * 2 + 64;
+            ignis__free(chars);
+            chars = (uint64_t *)ignis__alloc(capacity * sizeof *chars);
+            if (!chars)
+                return false;
+        }
+        for (i = base, count = 0; i < end; i += (size_t)length) {
+            uint32_t stack[8];
+            code = ignis__utf8_code(text + i, &length);
+            for (stack[0] = code, depth = 1; depth > 0;) {
+                uint64_t parts = ignis__char_parts_of(code = stack[--depth]);
+                if (!parts) {
+                    chars[count] = (uint64_t)(ignis__char_mark(code) >> 1) << 53 | (uint64_t)count << 21 | code;
+                    count++;
+                    continue;
+                }
+                if (parts & 0x1FFFFF)
+                    stack[depth++] = (uint32_t)(parts & 0x1FFFFF);
+                stack[depth++] = (uint32_t)(parts >> 21);
+            }
+        }
+        count = ignis__nfc_compose(chars, count);
+        ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_room(bytes, count * 4);
+        for (i = 0; ok && i < count; i++)
+            bytes->size += (size_t)ignis__utf8_write(bytes->data + bytes->size, (uint32_t)(chars[i] & 0x1FFFFF));
+        done = base = at = end;
+    }
+    ignis__free(chars);
+    return ok && ignis__bytes_add(bytes, text + done, size - done);
+}
+

@@ -1,0 +1,117 @@
+/*  Says what family a tokenizer is of, and fills in the rest of its facts. */
+static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
+{
+    static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
+    ignis_tokenizer_info *info = &tokenizer->info;
+    info->kind = tokenizer->byte_level ? IGNIS_TOKENIZER_BYTES : IGNIS_TOKENIZER_PIECES;
+    snprintf(info->family, sizeof info->family, "%s",
+             !tokenizer->byte_level                                       ? "llama"
+             : tokenizer->digits && tokenizer->split == IGNIS__SPLIT_GPT2 ? "smollm"
+                                                                          : families[tokenizer->split]);
+    info->adds_bos = tokenizer->front_count > 0 && tokenizer->front[0] == info->bos;
+    info->has_template = tokenizer->chat_template != NULL;
+}
+
+static bool ignis__text_is_gguf(const char *path)
+{
+    char first[4];
+    int64_t size;
+    int file = ignis__file_open(path, &size);
+    bool is = file >= 0 && ignis__file_read_at(file, 0, first, 4) == 4 && memcmp(first, "GGUF", 4) == 0;
+    if (file >= 0)
+        ignis__file_close(file);
+    return is;
+}
+
+/*  Fills in a tokenizer; load->path is that of the file which a fault is in. */
+IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
+{
+    int64_t length, time;
+    size_t size;
+    char *text;
+    bool folder = !ignis__file_info(given, &length, &time);
+    ignis__gguf gguf;
+    load->path = path;
+    snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
+    if (!folder && ignis__text_is_gguf(path)) {
+        if (!ignis__gguf_open(load->call, path, &gguf)) {
+            ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+            return;
+        }
+        (void)ignis__text_gguf_take(load, &gguf);
+        ignis__gguf_close(&gguf);
+        return;
+    }
+    text = ignis__text_file(load, path, true, &size);
+    if (text && ignis__text_json_read(load) && ignis__text_json_take(load) && folder)
+        (void)ignis__text_beside_take(load, given, path, path_size);
+    ignis__free(text);
+}
+
+IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
+{
+    static const char call[] = "ignis_tokenizer_open";
+    ignis_tokenizer handle = IGNIS__ZERO;
+    ignis__text_load load = IGNIS__ZERO;
+    ignis__tokenizer *tokenizer;
+    char *file;
+    size_t size;
+    if (!ignis__enter(call))
+        return handle;
+    if (!path) {
+        ignis__fail_null(call, "path");
+        return handle;
+    }
+    size = strlen(path) + 64;
+    file = (char *)ignis__alloc(size);
+    if (!file) {
+        ignis__fail_host_memory(call, size);
+        return handle;
+    }
+    tokenizer = (ignis__tokenizer *)ignis__pool_take(call, &ignis__tokenizers);
+    if (tokenizer) {
+        ignis__text_load_begin(&load, call, tokenizer);
+        ignis__text_open(&load, path, file, size);
+        if (load.diagnostic == IGNIS_DIAG_NONE) {
+            ignis__tokenizer_facts(tokenizer);
+            handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
+        } else {
+            if (*load.fault)
+                ignis__fail(load.diagnostic, call, "'%s': %s", file, load.fault);
+            ignis__tokenizer_destroy(tokenizer);
+        }
+        ignis__text_load_end(&load);
+    }
+    ignis__free(file);
+    return handle;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenizer)
+{
+    static const char call[] = "ignis_tokenizer_free";
+    const uint64_t failures = ignis__failures();
+    ignis_status status = IGNIS_OK;
+    ignis__tokenizer *held;
+    if (!tokenizer.id)
+        return IGNIS_OK;
+    held = ignis__tokenizer_hold(call, tokenizer);
+    if (!held)
+        return ignis__failed();
+    if (!ignis__handle_kill(held))
+        status = ignis__fail(IGNIS_DIAG_TOKENIZER_FREED, call, "another thread has freed the tokenizer");
+    ignis__tokenizer_drop(held);
+    return status == IGNIS_OK ? ignis__ended(failures, true) : status;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_tokenizer_info *info)
+{
+    static const char call[] = "ignis_tokenizer_query";
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    if (!held)
+        return ignis__failed();
+    if (info)
+        *info = held->info;
+    ignis__tokenizer_drop(held);
+    return info ? IGNIS_OK : ignis__fail_null(call, "info");
+}
+

@@ -1,0 +1,338 @@
+/* --- GGUF ------------------------------------------------------------------------------------------------------------ */
+
+enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__TYPE_USER, IGNIS__TYPE_UNUSED, IGNIS__TYPE_BYTE };
+
+/*  Tokens that end a text in whatever vocabulary they are. The list is llama.cpp's; those with a name have a rule of their own. */
+enum {
+    IGNIS__END_END,
+    IGNIS__END_RETURN,
+    IGNIS__END_FLUSH,
+    IGNIS__END_CALL,
+    IGNIS__END_CALLS,
+    IGNIS__END_SLASH_S, /* in HTML, too: where it is an ordinary token it ends nothing */
+    IGNIS__END_OTHERS
+};
+
+static const char *const ignis__text_end_list[] = {
+    "<|end|>",
+    "<|return|>",
+    "<|flush|>",
+    "<|call|>",
+    "<|calls|>",
+    "</s>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    ("<\xef\xbd\x9c" /* the next letter is no hexadecimal digit of it */
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
+    "[e~[",
+    "<|fim_pad|>",
+    "<fim-pad>",
+    "<fim_pad>",
+    "<PAD>",
+    "[PAD]",
+    "<|fim_repo|>",
+    "<|repo_name|>",
+    "<fim-repo>",
+    "<REPO>",
+    "<reponame>",
+    "<|file_sep|>",
+};
+
+/*  The number of a token of a GGUF file in that list; -1: it is not in it. */
+static int ignis__text_ends(const char *text, int type)
+{
+    int i;
+    if (*text != '<' && *text != '[' && *text != '_')
+        return -1;
+    for (i = 0; i < IGNIS__COUNT(ignis__text_end_list) && strcmp(text, ignis__text_end_list[i]) != 0;)
+        i++;
+    return i == IGNIS__COUNT(ignis__text_end_list) || (i == IGNIS__END_SLASH_S && type == IGNIS__TYPE_NORMAL) ? -1 : i;
+}
+
+/*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
+static const struct {
+    const char *name;
+    ignis__splitter split;
+    bool digits, nfc, ignore_merges, adds_bos;
+} ignis__gguf_splits[] = {
+    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},        {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},      {"jina-de", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-v2-es", IGNIS__SPLIT_GPT2, false, false, false, false},   {"jina-v2-de", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"gigachat", IGNIS__SPLIT_GPT2, false, false, false, false},     {"a.x-4.0", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"mellum", IGNIS__SPLIT_GPT2, false, false, false, false},       {"modern-bert", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"exaone4", IGNIS__SPLIT_GPT2, false, false, false, false},      {"jais", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"trillion", IGNIS__SPLIT_GPT2, false, false, false, false},     {"granite-docling", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"mpt", IGNIS__SPLIT_GPT2, false, true, false, false},           {"olmo", IGNIS__SPLIT_GPT2, false, true, false, false},
+    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},        {"starcoder", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"refact", IGNIS__SPLIT_GPT2, true, false, false, false},        {"codeshell", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"exaone", IGNIS__SPLIT_GPT2, true, false, false, false},        {"minerva-7b", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"mellum2", IGNIS__SPLIT_GPT2, true, false, false, false},       {"command-r", IGNIS__SPLIT_GPT2, true, true, false, false},
+    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},    {"llama3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"llama-v3", IGNIS__SPLIT_LLAMA3, false, false, true, true},     {"falcon3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"falcon-h1", IGNIS__SPLIT_LLAMA3, false, false, true, true},    {"pixtral", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"midm-2.0", IGNIS__SPLIT_LLAMA3, false, false, true, true},     {"lfm2", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"jina-v5-nano", IGNIS__SPLIT_LLAMA3, false, false, true, true}, {"dbrx", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"smaug-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},  {"chatglm-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"glm4", IGNIS__SPLIT_LLAMA3, false, false, true, false},        {"glm5", IGNIS__SPLIT_LLAMA3, false, false, true, false},
+    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},        {"deepseek-r1-qwen", IGNIS__SPLIT_QWEN2, false, true, false, false},
+    {"kormo", IGNIS__SPLIT_QWEN2, false, false, false, false},       {"f2llmv2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"megrez", IGNIS__SPLIT_QWEN2, false, false, false, false},      {"stablelm2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"hunyuan", IGNIS__SPLIT_QWEN2, false, false, false, false},     {"solar-open", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"grok-2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+};
+
+#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its beginnings is looked up */
+
+typedef struct ignis__scored {
+    float score;
+    int32_t id;
+} ignis__scored;
+
+static int ignis__scored_order(const void *a, const void *b)
+{
+    const ignis__scored *one = (const ignis__scored *)a, *other = (const ignis__scored *)b;
+    if (one->score != other->score)
+        return one->score > other->score ? -1 : 1;
+    return one->id < other->id ? -1 : one->id > other->id;
+}
+
+/*  A vocabulary with scores: any two tokens that make a third are joined, of all pairs that which makes the one of the highest score. */
+IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
+{
+    const ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    ignis__scored *scored = (ignis__scored *)ignis__alloc((size_t)(load->entries.count + 1) * sizeof *scored);
+    int64_t count = 0, i;
+    uint32_t rank = 0;
+    bool ok = scored != NULL;
+    for (i = 0; ok && i < load->entries.count; i++) {
+        scored[count].score = entries[i].score;
+        scored[count].id = (int32_t)entries[i].id;
+        count += !entries[i].apart;
+    }
+    if (ok && count > 1)
+        qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
+    for (i = 0; ok && i < count; i++) {
+        int32_t id = scored[i].id;
+        const char *text = tokenizer->bytes + tokenizer->begin[id];
+        size_t size = tokenizer->begin[id + 1] - tokenizer->begin[id], at;
+        rank += i > 0 && scored[i].score != scored[i - 1].score;
+        if (size > IGNIS__SCORED_LIMIT) {
+            ignis__free(scored);
+            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+                                     (long long)size, IGNIS__SCORED_LIMIT);
+        }
+        for (at = 1; ok && at < size; at++) {
+            int32_t left, right;
+            ignis__merge_entry *merge;
+            if ((text[at] & 0xC0) == 0x80 || (left = ignis__token_find(tokenizer, text, at, false)) < 0 ||
+                (right = ignis__token_find(tokenizer, text + at, size - at, false)) < 0)
+                continue;
+            merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+            ok = merge != NULL;
+            if (!ok)
+                break;
+            merge->rank = rank;
+            merge->ids[0] = left;
+            merge->ids[1] = right;
+            merge->ids[2] = id;
+        }
+    }
+    ignis__free(scored);
+    return ok || ignis__text_no_memory(load);
+}
+
+/*  The tokens of a file, their types and scores. */
+IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *file, bool scores)
+{
+    ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO, values = IGNIS__ZERO, merges = IGNIS__ZERO;
+    ignis__gguf_found got[4];
+    int64_t count, i;
+    size_t size;
+    got[0] = ignis__gguf_array(file, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts);
+    got[1] = ignis__gguf_array(file, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types);
+    got[2] = scores ? ignis__gguf_array(file, "tokenizer.ggml.scores", IGNIS__GGUF_F64, &values) : IGNIS__GGUF_NONE;
+    got[3] = scores ? IGNIS__GGUF_NONE : ignis__gguf_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
+    for (i = 0; i < 4; i++)
+        if (got[i] == IGNIS__GGUF_BAD)
+            return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    count = texts.left;
+    if (!count || got[scores ? 2 : 3] == IGNIS__GGUF_NONE)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
+                                 !count   ? "tokens"
+                                 : scores ? "scores"
+                                          : "merges");
+    if (count > IGNIS__TOKEN_LIMIT || (got[1] && types.left != count) || (got[2] && values.left != count))
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens", (long long)count,
+                                 (long long)(got[1] ? types.left : count), (long long)(got[2] ? values.left : count),
+                                 (long long)IGNIS__TOKEN_LIMIT);
+    for (i = 0; i < count; i++) {
+        ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+        int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
+        ignis__added *added;
+        bool control;
+        if (!entry)
+            return ignis__text_no_memory(load);
+        entry->text = ignis__gguf_next_text(&texts, &size);
+        entry->size = size;
+        entry->id = i;
+        entry->type = (int)type;
+        entry->apart = type != IGNIS__TYPE_NORMAL;
+        entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
+        if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "token %lld has no score, or is no text in UTF-8", (long long)i);
+        control = type == IGNIS__TYPE_CONTROL || /* what ends a text is no text that a user may write, whatever the file says */
+                  ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
+        if (!control && type != IGNIS__TYPE_USER)
+            continue;
+        added = (ignis__added *)ignis__list_add(&load->added);
+        if (!added)
+            return ignis__text_no_memory(load);
+        added->text = entry->text;
+        added->size = size;
+        added->id = (int32_t)i;
+        added->order = (int)load->added.count;
+        added->special = control;
+    }
+    while (merges.left > 0) {
+        ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+        const char *both = ignis__gguf_next_text(&merges, &size);
+        if (!merge)
+            return ignis__text_no_memory(load);
+        merge->rank = (uint32_t)(load->merges.count - 1);
+        if (strlen(both) != size || !ignis__utf8_valid(both) || !ignis__merge_split(merge, both, size))
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld is not two tokens with a space between them",
+                                     (long long)(load->merges.count - 1));
+    }
+    return true;
+}
+
+/*  Ids and switches of a file. */
+IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
+{
+    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id",
+                                        "tokenizer.ggml.unknown_token_id"};
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int *ids[4], i;
+    bool add[2], ok = true;
+    const char *text = NULL;
+    size_t size = 0;
+    ids[0] = &tokenizer->info.bos;
+    ids[1] = &tokenizer->info.eos;
+    ids[2] = &tokenizer->info.padding;
+    ids[3] = &tokenizer->info.unknown;
+    add[0] = adds_bos;
+    add[1] = false;
+    for (i = 0; ok && i < 4; i++) {
+        int64_t id = -1;
+        ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
+        if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
+            if (id != UINT32_MAX) /* none, to some writers */
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens", names[i], (long long)id,
+                                         tokenizer->info.tokens);
+        } else if (got == IGNIS__GGUF_FOUND) {
+            *ids[i] = (int)id;
+        }
+        ok = got != IGNIS__GGUF_BAD;
+    }
+    ok = ok && ignis__gguf_bool(file, "tokenizer.ggml.add_bos_token", &add[0]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
+    if (!ok)
+        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
+    if (!tokenizer->front || !tokenizer->back)
+        return ignis__text_no_memory(load);
+    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+    for (i = 0; i < 2; i++) {
+        const char *kept = NULL;
+        if (*ids[i] < 0)
+            continue;
+        kept = ignis__tokenizer_keep_text(tokenizer, tokenizer->bytes + tokenizer->begin[*ids[i]],
+                                          tokenizer->begin[*ids[i] + 1] - tokenizer->begin[*ids[i]]);
+        if (!kept)
+            return ignis__text_no_memory(load);
+        *(i == 0 ? &tokenizer->bos_text : &tokenizer->eos_text) = kept;
+    }
+    if (text && (strlen(text) != size || !ignis__utf8_valid(text)))
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its chat template is no text in UTF-8");
+    if (text && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) == NULL)
+        return ignis__text_no_memory(load);
+    return true;
+}
+
+/*  The tokenizer in a GGUF file, as the tokenizer.json that it was made of had it. */
+IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries;
+    const char *model = NULL, *name = NULL;
+    size_t size;
+    int64_t i;
+    int at = IGNIS__COUNT(ignis__gguf_splits);
+    bool pieces, prefix = true;
+    if (ignis__gguf_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
+        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    if (!model)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
+    pieces = strcmp(model, "llama") == 0;
+    if (!pieces && strcmp(model, "gpt2") != 0)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+                                 ignis__name_write(model).text);
+    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__gguf_splits); at++)
+        if (ignis__text_is(name, ignis__gguf_splits[at].name))
+            break;
+    if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
+                                 ignis__name_write(name ? name : "").text);
+    tokenizer->byte_level = !pieces;
+    tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
+    if (pieces) {
+        if (prefix) {
+            tokenizer->normals[0].kind = IGNIS__NORMAL_PREPEND;
+            tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+        }
+        tokenizer->normals[tokenizer->normal_count].kind = IGNIS__NORMAL_REPLACE;
+        tokenizer->normals[tokenizer->normal_count].from = " ";
+        tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+        tokenizer->strip = prefix;
+    } else {
+        tokenizer->split = ignis__gguf_splits[at].split;
+        tokenizer->digits = ignis__gguf_splits[at].digits;
+        tokenizer->ignore_merges = ignis__gguf_splits[at].ignore_merges;
+        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* of kind NFC */
+    }
+    if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
+        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) || !ignis__added_take(load))
+        return false;
+    entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    for (i = 0; i < load->entries.count; i++) {
+        unsigned byte;
+        if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 && sscanf(entries[i].text, "<0x%2x>", &byte) == 1)
+            tokenizer->fallback[byte] = (int32_t)i;
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN)
+            tokenizer->info.unknown = (int)i;
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
+            tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
+    }
+    return ignis__gguf_facts(load, file, pieces || ignis__gguf_splits[at].adds_bos);
+}
+

@@ -1,0 +1,492 @@
+/* --- opening --------------------------------------------------------------------------------------------------------- */
+
+/*  Items that grow in number. */
+typedef struct ignis__list {
+    char *items;
+    size_t size; /* of an item */
+    int64_t count, capacity;
+} ignis__list;
+
+/*  One more item, zeroed; null: there is no memory. */
+static void *ignis__list_add(ignis__list *list)
+{
+    if (list->count == list->capacity) {
+        int64_t capacity = list->capacity ? list->capacity * 2 : 64;
+        char *items = (char *)ignis__alloc((size_t)capacity * list->size);
+        if (!items)
+            return NULL;
+        if (list->count)
+            memcpy(items, list->items, (size_t)list->count * list->size);
+        ignis__free(list->items);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    return list->items + (size_t)list->count++ * list->size;
+}
+
+typedef struct ignis__token_entry {
+    const char *text;
+    size_t size;
+    int64_t id;
+    bool odd;   /* its text does not stand for bytes */
+    bool apart; /* text never becomes it */
+    float score;
+    int type; /* in a GGUF file */
+} ignis__token_entry;
+
+typedef struct ignis__merge_entry {
+    const char *left, *right;
+    size_t left_size, right_size;
+    uint32_t rank;
+    int32_t ids[3]; /* left, right, joined */
+} ignis__merge_entry;
+
+/*  A step of a normalizer and of its like. Numbers and words that the file does not have are -1 and null. */
+typedef struct ignis__text_part {
+    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
+    int64_t invert, individual, prefix, use_regex, split, start, stop;
+} ignis__text_part;
+
+enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
+
+static const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
+
+#define IGNIS__TEMPLATE_TOKENS 16
+
+/*  What opening a tokenizer has. Texts are in the file that is being read. */
+typedef struct ignis__text_load {
+    const char *call, *path;
+    ignis__tokenizer *tokenizer;
+    ignis__json json;
+    ignis__list entries, merges, added;
+    ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
+    int part_count[IGNIS__PART_KINDS];
+    const char *model, *unknown; /* null: none */
+    bool has_vocabulary, has_merges, dropout, affix;
+    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* around a text */
+    bool template_behind[IGNIS__TEMPLATE_TOKENS];
+    int template_count;
+    bool template_text; /* the template has the text once */
+    const char *special_name[IGNIS__TEMPLATE_TOKENS];
+    int32_t special_ids[IGNIS__TEMPLATE_TOKENS][IGNIS__TEMPLATE_TOKENS];
+    int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
+    ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
+    char fault[400];
+} ignis__text_load;
+
+static void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
+{
+    memset(load, 0, sizeof *load);
+    load->call = call;
+    load->tokenizer = tokenizer;
+    load->entries.size = sizeof(ignis__token_entry);
+    load->merges.size = sizeof(ignis__merge_entry);
+    load->added.size = sizeof(ignis__added);
+    tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
+}
+
+static void ignis__text_load_end(ignis__text_load *load)
+{
+    ignis__free(load->entries.items);
+    ignis__free(load->merges.items);
+    ignis__free(load->added.items);
+}
+
+/*  The text that load->json is to read. */
+static void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
+{
+    memset(&load->json, 0, sizeof load->json);
+    load->json.what = "the file";
+    load->json.start = load->json.at = text;
+    load->json.end = text ? text + size : NULL;
+}
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    va_list args;
+    if (load->diagnostic == IGNIS_DIAG_NONE) {
+        load->diagnostic = diagnostic;
+        va_start(args, format);
+        vsnprintf(load->fault, sizeof load->fault, format, args);
+        va_end(args);
+    }
+    return false;
+}
+
+IGNIS__COLD static bool ignis__text_no_memory(ignis__text_load *load)
+{
+    return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
+}
+
+/*  Steps over a word, such as null, if it is next. */
+static bool ignis__json_word(ignis__json *json, const char *word)
+{
+    size_t size = strlen(word);
+    if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size || memcmp(json->at, word, size) != 0)
+        return false;
+    json->at += size;
+    return true;
+}
+
+/*  True or false; false after a fault. */
+static bool ignis__json_bool(ignis__json *json)
+{
+    bool value = ignis__json_word(json, "true");
+    if (!value && !ignis__json_word(json, "false"))
+        ignis__json_fail(json, "true or false is missing");
+    return value;
+}
+
+/*  The name of the next field, and steps over its colon; null at the end of the object, or after a fault. */
+static const char *ignis__json_field(ignis__json *json, bool *first)
+{
+    size_t size;
+    const char *name;
+    if (!ignis__json_more(json, '}', first))
+        return NULL;
+    name = ignis__json_string(json, &size);
+    ignis__json_expect(json, ':');
+    return json->fault[0] ? NULL : name;
+}
+
+/*  A text without a 0 in it; null for null. */
+static const char *ignis__json_words(ignis__json *json)
+{
+    size_t size;
+    const char *text;
+    if (ignis__json_word(json, "null"))
+        return NULL;
+    text = ignis__json_string(json, &size);
+    if (strlen(text) != size)
+        ignis__json_fail(json, "the text %s goes on behind a character 0", ignis__name_write(text).text);
+    return text;
+}
+
+/*  {"id": "<s>", "ids": [1], ...} for each name. */
+IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name, *field;
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        bool first_field = true, first_id = true;
+        int at = load->special_count++, *count = &load->special_id_count[at];
+        if (at == IGNIS__TEMPLATE_TOKENS) {
+            load->special_count--;
+            ignis__json_fail(json, "a template has more than %d special tokens", IGNIS__TEMPLATE_TOKENS);
+            return;
+        }
+        load->special_name[at] = name;
+        ignis__json_expect(json, '{');
+        while ((field = ignis__json_field(json, &first_field)) != NULL) {
+            if (strcmp(field, "ids") != 0) {
+                ignis__json_skip(json);
+                continue;
+            }
+            ignis__json_expect(json, '[');
+            for (*count = 0; ignis__json_more(json, ']', &first_id);) {
+                int64_t id = ignis__json_count(json);
+                if (id >= IGNIS__TOKEN_LIMIT || *count == IGNIS__TEMPLATE_TOKENS)
+                    ignis__json_fail(json, "a special token of a template has an id of at least %lld, or more than %d ids",
+                                     (long long)IGNIS__TOKEN_LIMIT, IGNIS__TEMPLATE_TOKENS);
+                else
+                    load->special_ids[at][(*count)++] = (int32_t)id;
+            }
+        }
+    }
+}
+
+/*  [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}] */
+IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *kind, *field;
+    load->template_count = 0;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        bool first_kind = true;
+        ignis__json_expect(json, '{');
+        while ((kind = ignis__json_field(json, &first_kind)) != NULL) {
+            bool special = strcmp(kind, "SpecialToken") == 0, first_field = true;
+            const char *id = NULL;
+            ignis__json_expect(json, '{');
+            while ((field = ignis__json_field(json, &first_field)) != NULL) {
+                if (strcmp(field, "id") == 0)
+                    id = ignis__json_words(json);
+                else
+                    ignis__json_skip(json);
+            }
+            if (json->fault[0])
+                return;
+            if (!id || (!special && (strcmp(kind, "Sequence") != 0 || strcmp(id, "A") != 0 || load->template_text)))
+                ignis__json_fail(json, "a template of one text is more than special tokens around the text A");
+            else if (!special)
+                load->template_text = true;
+            else if (load->template_count == IGNIS__TEMPLATE_TOKENS)
+                ignis__json_fail(json, "a template has more than %d special tokens", IGNIS__TEMPLATE_TOKENS);
+            else {
+                load->template_behind[load->template_count] = load->template_text;
+                load->template_name[load->template_count++] = id;
+            }
+        }
+    }
+}
+
+/*  A normalizer and its like: null, one step, or a sequence of steps, which come one after the other. */
+IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int depth)
+{
+    static const struct {
+        const char *name;
+        char type; /* a text, a number, true or false */
+        size_t at;
+    } fields[] = {{"type", 't', offsetof(ignis__text_part, type)},
+                  {"prepend", 't', offsetof(ignis__text_part, prepend)},
+                  {"content", 't', offsetof(ignis__text_part, content)},
+                  {"behavior", 't', offsetof(ignis__text_part, behavior)},
+                  {"replacement", 't', offsetof(ignis__text_part, replacement)},
+                  {"prepend_scheme", 't', offsetof(ignis__text_part, scheme)},
+                  {"invert", 'b', offsetof(ignis__text_part, invert)},
+                  {"individual_digits", 'b', offsetof(ignis__text_part, individual)},
+                  {"add_prefix_space", 'b', offsetof(ignis__text_part, prefix)},
+                  {"use_regex", 'b', offsetof(ignis__text_part, use_regex)},
+                  {"split", 'b', offsetof(ignis__text_part, split)},
+                  {"start", 'n', offsetof(ignis__text_part, start)},
+                  {"stop", 'n', offsetof(ignis__text_part, stop)}};
+    static const char *const sequences[IGNIS__PART_KINDS] = {"normalizers", "pretokenizers", "processors", "decoders"};
+    ignis__json *json = &load->json;
+    ignis__text_part part;
+    bool first = true, first_step = true, sequence = false;
+    const char *name;
+    int i;
+    if (ignis__json_word(json, "null"))
+        return;
+    if (depth > 8) {
+        ignis__json_fail(json, "a %s is nested deeper than 8", ignis__part_names[kind]);
+        return;
+    }
+    memset(&part, 0, sizeof part);
+    part.invert = part.individual = part.prefix = part.use_regex = part.split = part.start = part.stop = -1;
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        for (i = 0; i < IGNIS__COUNT(fields) && strcmp(name, fields[i].name) != 0; i++)
+            continue;
+        if (i < IGNIS__COUNT(fields)) {
+            char *at = (char *)&part + fields[i].at;
+            if (fields[i].type == 't')
+                *(const char **)(void *)at = ignis__json_words(json);
+            else if (!ignis__json_word(json, "null"))
+                *(int64_t *)(void *)at = fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
+        } else if (strcmp(name, sequences[kind]) == 0) {
+            sequence = true;
+            ignis__json_expect(json, '[');
+            while (ignis__json_more(json, ']', &first_step))
+                ignis__part_read(load, kind, depth + 1);
+        } else if (strcmp(name, "pattern") == 0) {
+            bool first_pattern = true;
+            ignis__json_expect(json, '{');
+            while ((name = ignis__json_field(json, &first_pattern)) != NULL)
+                *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_words(json);
+        } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
+            ignis__template_single(load);
+        } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
+            ignis__template_specials(load);
+        } else {
+            ignis__json_skip(json);
+        }
+    }
+    if (json->fault[0] || sequence)
+        return;
+    if (!part.type)
+        ignis__json_fail(json, "a %s has no type", ignis__part_names[kind]);
+    else if (load->part_count[kind] == IGNIS__TEXT_STEPS)
+        ignis__json_fail(json, "a %s has more than %d steps", ignis__part_names[kind], IGNIS__TEXT_STEPS);
+    else
+        load->parts[kind][load->part_count[kind]++] = part;
+}
+
+/*  [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}] */
+IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name;
+    if (ignis__json_word(json, "null"))
+        return;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        bool first_field = true, has_id = false;
+        ignis__added *added = (ignis__added *)ignis__list_add(&load->added);
+        if (!added) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        added->normalized = true;
+        added->order = (int)load->added.count;
+        ignis__json_expect(json, '{');
+        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+            if (strcmp(name, "content") == 0) {
+                added->text = ignis__json_string(json, &added->size);
+            } else if (strcmp(name, "id") == 0) {
+                int64_t id = ignis__json_count(json);
+                has_id = true;
+                if (id >= IGNIS__TOKEN_LIMIT)
+                    ignis__json_fail(json, "an added token has the id %lld; ids are below %lld", (long long)id,
+                                     (long long)IGNIS__TOKEN_LIMIT);
+                added->id = (int32_t)id;
+            } else if (strcmp(name, "single_word") == 0) {
+                added->single_word = ignis__json_bool(json);
+            } else if (strcmp(name, "lstrip") == 0) {
+                added->lstrip = ignis__json_bool(json);
+            } else if (strcmp(name, "rstrip") == 0) {
+                added->rstrip = ignis__json_bool(json);
+            } else if (strcmp(name, "normalized") == 0) {
+                added->normalized = ignis__json_bool(json);
+            } else if (strcmp(name, "special") == 0) {
+                added->special = ignis__json_bool(json);
+            } else {
+                ignis__json_skip(json);
+            }
+        }
+        if (!json->fault[0] && (!added->text || !has_id))
+            ignis__json_fail(json, "an added token has no %s", added->text ? "id" : "content");
+    }
+}
+
+/*  "a b" is the merge of a and b; false: it is none. */
+static bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
+{
+    const char *space = (const char *)memchr(both, ' ', size);
+    if (!space)
+        return false;
+    merge->left = both;
+    merge->left_size = (size_t)(space - both);
+    merge->right = space + 1;
+    merge->right_size = size - merge->left_size - 1;
+    return !memchr(merge->right, ' ', merge->right_size);
+}
+
+/*  "merges": ["a b", ...] or [["a", "b"], ...]: the pairs of the lowest rank first. */
+IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+        if (!merge) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        if (ignis__json_take(json, '[')) {
+            merge->left = ignis__json_string(json, &merge->left_size);
+            ignis__json_expect(json, ',');
+            merge->right = ignis__json_string(json, &merge->right_size);
+            ignis__json_expect(json, ']');
+        } else {
+            size_t size;
+            const char *both = ignis__json_string(json, &size);
+            if (!json->fault[0] && !ignis__merge_split(merge, both, size))
+                ignis__json_fail(json, "the merge %s is not two tokens with a space between them", ignis__name_write(both).text);
+        }
+        merge->rank = (uint32_t)(load->merges.count - 1);
+    }
+}
+
+IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    size_t size;
+    if (ignis__json_peek(json) != '{') { /* that of another kind of model */
+        ignis__json_skip(json);
+        return;
+    }
+    load->has_vocabulary = true;
+    ignis__json_expect(json, '{');
+    while (ignis__json_more(json, '}', &first)) {
+        ignis__token_entry *entry;
+        const char *text = ignis__json_string(json, &size);
+        ignis__json_expect(json, ':');
+        entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+        if (!entry) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        entry->text = text;
+        entry->size = size;
+        entry->id = ignis__json_count(json);
+        if (entry->id >= IGNIS__TOKEN_LIMIT)
+            ignis__json_fail(json, "the token %s has the id %lld; ids are below %lld", ignis__name_write(text).text, (long long)entry->id,
+                             (long long)IGNIS__TOKEN_LIMIT);
+    }
+}
+
+IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    bool first = true;
+    const char *name, *text;
+    ignis__json_expect(json, '{');
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+        if (strcmp(name, "type") == 0) {
+            load->model = ignis__json_words(json);
+        } else if (strcmp(name, "unk_token") == 0) {
+            load->unknown = ignis__json_words(json);
+        } else if (strcmp(name, "vocab") == 0) {
+            ignis__vocabulary_read(load);
+        } else if (strcmp(name, "merges") == 0) {
+            load->has_merges = true;
+            ignis__merges_read(load);
+        } else if (strcmp(name, "ignore_merges") == 0) {
+            tokenizer->ignore_merges = ignis__json_bool(json);
+        } else if (strcmp(name, "byte_fallback") == 0) {
+            tokenizer->byte_fallback = ignis__json_bool(json);
+        } else if (strcmp(name, "fuse_unk") == 0) {
+            tokenizer->fuse_unknown = ignis__json_bool(json);
+        } else if (strcmp(name, "dropout") == 0) {
+            load->dropout = !ignis__json_word(json, "null");
+            if (load->dropout) {
+                const char *digits = (ignis__json_peek(json), json->at);
+                ignis__json_skip(json);
+                load->dropout = !(json->at - digits > 0 && strspn(digits, "0.") >= (size_t)(json->at - digits));
+            }
+        } else if (strcmp(name, "continuing_subword_prefix") == 0 || strcmp(name, "end_of_word_suffix") == 0) {
+            text = ignis__json_words(json);
+            load->affix = load->affix || (text && *text);
+        } else {
+            ignis__json_skip(json);
+        }
+    }
+}
+
+/*  tokenizer.json, as it stands; what it means is looked at afterwards. */
+IGNIS__COLD static bool ignis__text_json_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name;
+    int i;
+    ignis__json_expect(json, '{');
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+        for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__part_names[i]) != 0; i++)
+            continue;
+        if (i < IGNIS__PART_KINDS)
+            ignis__part_read(load, i, 0);
+        else if (strcmp(name, "added_tokens") == 0)
+            ignis__added_read(load);
+        else if (strcmp(name, "model") == 0)
+            ignis__text_model_read(load);
+        else
+            ignis__json_skip(json);
+    }
+    if (load->diagnostic == IGNIS_DIAG_NONE && !json->fault[0] && (ignis__json_peek(json), json->at != json->end))
+        ignis__json_fail(json, "something follows the end of the JSON text");
+    if (json->fault[0])
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+    return load->diagnostic == IGNIS_DIAG_NONE;
+}
+

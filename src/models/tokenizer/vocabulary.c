@@ -1,0 +1,359 @@
+/*  The text of a token of a byte-level vocabulary becomes the bytes that it stands for, where it is; *size is theirs. False: some of its
+    characters stand for no byte, and nothing was changed. */
+static bool ignis__token_bytes(char *text, size_t *size)
+{
+    size_t at, out = 0;
+    int length, round;
+    for (round = 0; round < 2; round++) {
+        for (at = out = 0; at < *size; at += (size_t)length) {
+            uint32_t code = ignis__utf8_code(text + at, &length), byte = 256;
+            if ((code >= 33 && code <= 126) || (code >= 161 && code <= 172) || (code >= 174 && code <= 255))
+                byte = code;
+            else if (code >= 256 && code <= 288)
+                byte = code - 256;
+            else if (code >= 289 && code <= 322)
+                byte = code - 289 + 127;
+            else if (code == 323)
+                byte = 173;
+            if (byte == 256)
+                return false;
+            if (round == 1)
+                text[out++] = (char)byte;
+        }
+    }
+    *size = out;
+    return true;
+}
+
+/*  The id of a text of the file, which is changed as above. */
+static int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
+{
+    bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
+    return ignis__token_find(tokenizer, text, *size, odd);
+}
+
+/*  Gives each id its bytes, and finds those of the model by them. extra: of entries behind those of the model. */
+IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens, const int32_t *entry_of)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    uint64_t buckets = 16, words = ((uint64_t)tokens + 63) / 64;
+    size_t bytes = 0;
+    int64_t i;
+    for (i = 0; i < load->entries.count; i++)
+        bytes += entries[i].size;
+    if (bytes >= UINT32_MAX)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more", (long long)bytes);
+    while (buckets < (uint64_t)model_count * 2)
+        buckets *= 2;
+    tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
+    tokenizer->begin = (uint32_t *)ignis__tokenizer_keep(tokenizer, ((size_t)tokens + 1) * sizeof(uint32_t));
+    tokenizer->flags = (unsigned char *)ignis__tokenizer_keep(tokenizer, (size_t)tokens + 1);
+    tokenizer->buckets = (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)buckets * sizeof(ignis__token_slot));
+    tokenizer->known = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
+    tokenizer->whole = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
+    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->buckets || !tokenizer->known || !tokenizer->whole)
+        return ignis__text_no_memory(load);
+    tokenizer->slot_mask = buckets - 1;
+    tokenizer->info.tokens = (int)tokens;
+    for (bytes = 0, i = 0; i < tokens; i++) {
+        const ignis__token_entry *entry = &entries[entry_of[i] < 0 ? 0 : entry_of[i]];
+        uint64_t hash, at;
+        int probes = 0;
+        tokenizer->begin[i + 1] = (uint32_t)bytes;
+        if (entry_of[i] < 0)
+            continue;
+        if (entry->size)
+            memcpy(tokenizer->bytes + bytes, entry->text, entry->size);
+        bytes += entry->size;
+        tokenizer->begin[i + 1] = (uint32_t)bytes;
+        tokenizer->flags[i] = (unsigned char)(IGNIS__TOKEN_THERE | (entry->odd ? IGNIS__TOKEN_ODD : 0));
+        if (entry_of[i] >= model_count || entry->apart)
+            continue;
+        tokenizer->flags[i] |= IGNIS__TOKEN_MODEL;
+        tokenizer->longest = entry->size > tokenizer->longest ? entry->size : tokenizer->longest;
+        if (ignis__token_find(tokenizer, entry->text, entry->size, entry->odd) >= 0)
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "two ids, one of them %lld, have the same text %s", (long long)i,
+                                     ignis__name_write(entry->text).text);
+        hash = ignis__token_hash(entry->text, entry->size);
+        for (at = hash & tokenizer->slot_mask; tokenizer->buckets[at].id; at = (at + 1) & tokenizer->slot_mask)
+            if (++probes > IGNIS__PROBE_LIMIT)
+                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the texts of its tokens collide");
+        tokenizer->buckets[at].tag = (uint32_t)(hash >> 32);
+        tokenizer->buckets[at].id = (int32_t)i + 1;
+    }
+    return true;
+}
+
+/*  All tokens: those of the model, and those added to them. */
+IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__token_entry *entries = (ignis__token_entry *)(void *)load->entries.items, *entry;
+    int64_t model_count = load->entries.count, tokens = 0, i;
+    int32_t *entry_of;
+    char name[8];
+    bool ok = true;
+    for (i = 0; i < model_count; i++)
+        tokens = entries[i].id >= tokens ? entries[i].id + 1 : tokens;
+    for (i = 0; i < load->added.count; i++)
+        tokens = added[i].id >= tokens ? added[i].id + 1 : tokens;
+    if (model_count == 0)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its vocabulary is empty");
+    entry_of = (int32_t *)ignis__alloc((size_t)tokens * sizeof *entry_of);
+    if (!entry_of)
+        return ignis__text_no_memory(load);
+    for (i = 0; i < tokens; i++)
+        entry_of[i] = -1;
+    for (i = 0; ok && i < model_count; i++) {
+        entry = &entries[i];
+        if (entry_of[entry->id] >= 0)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
+                                   ignis__name_write(entries[entry_of[entry->id]].text).text, ignis__name_write(entry->text).text,
+                                   (long long)entry->id);
+        entry_of[entry->id] = (int32_t)i;
+    }
+    for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
+        entries[i].odd = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
+    for (i = 0; ok && i < load->added.count; i++) {
+        char *text = (char *)(uintptr_t)added[i].text;
+        size_t size = added[i].size;
+        bool odd;
+        added[i].text = ignis__tokenizer_keep_text(tokenizer, text, size);
+        if (!added[i].text) {
+            ok = ignis__text_no_memory(load);
+            break;
+        }
+        odd = tokenizer->byte_level && !ignis__token_bytes(text, &size);
+        if (entry_of[added[i].id] < 0) {
+            entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+            if (!entry) {
+                ok = ignis__text_no_memory(load);
+                break;
+            }
+            entries = (ignis__token_entry *)(void *)load->entries.items;
+            entry->text = text;
+            entry->size = size;
+            entry->odd = odd;
+            entry->id = added[i].id;
+            entry_of[added[i].id] = (int32_t)(load->entries.count - 1);
+            continue;
+        }
+        entry = &entries[entry_of[added[i].id]];
+        if (entry->size != size || entry->odd != odd || memcmp(entry->text, text, size) != 0)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, which is that of another token",
+                                   ignis__name_write(added[i].text).text, (int)added[i].id);
+    }
+    ok = ok && ignis__vocabulary_build(load, model_count, tokens, entry_of);
+    for (i = 0; ok && i < load->added.count; i++) {
+        int32_t id = added[i].id,
+                model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
+                                          tokenizer->begin[id + 1] - tokenizer->begin[id], (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
+        if (model >= 0 && model != id)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, but in the vocabulary %d",
+                                   ignis__name_write(added[i].text).text, (int)id, (int)model);
+        if (added[i].special)
+            tokenizer->flags[id] |= IGNIS__TOKEN_CONTROL;
+    }
+    for (i = 0; ok && i < 256; i++) {
+        name[0] = (char)i;
+        tokenizer->single[i] = tokenizer->byte_level || i < 128 ? ignis__token_find(tokenizer, name, 1, false) : -1;
+        snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
+        tokenizer->fallback[i] = ignis__token_find(tokenizer, name, 6, false);
+    }
+    ignis__free(entry_of);
+    return ok;
+}
+
+/*  The table of pairs, from the ids and ranks of the merges. */
+IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__merge_entry *merges = (const ignis__merge_entry *)(const void *)load->merges.items;
+    uint64_t size = 16, at;
+    int64_t i;
+    while (size < (uint64_t)load->merges.count * 3 / 2)
+        size *= 2;
+    tokenizer->joins = (ignis__join *)ignis__tokenizer_keep(tokenizer, (size_t)size * sizeof(ignis__join));
+    if (!tokenizer->joins)
+        return ignis__text_no_memory(load);
+    tokenizer->join_mask = size - 1;
+    tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 && !tokenizer->ignore_merges;
+    for (i = 0; i < load->merges.count; i++) {
+        const ignis__merge_entry *merge = &merges[i];
+        uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1, hash = key * 0x9E3779B97F4A7C15u;
+        const char *text = tokenizer->bytes + tokenizer->begin[merge->ids[2]];
+        uint32_t length = tokenizer->begin[merge->ids[2] + 1] - tokenizer->begin[merge->ids[2]], k;
+        int probes = 0;
+        for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key && tokenizer->joins[at].key != key;) {
+            at = (at + 1) & tokenizer->join_mask;
+            if (++probes > IGNIS__PROBE_LIMIT)
+                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its merges collide");
+        }
+        tokenizer->joins[at].key = key;
+        tokenizer->joins[at].rank = merge->rank;
+        tokenizer->joins[at].id = merge->ids[2];
+        for (k = 1; tokenizer->words && k + 3 <= length; k++)
+            if (memcmp(text + k, IGNIS__LOW_LINE, 3) == 0 && (k < 3 || memcmp(text + k - 3, IGNIS__LOW_LINE, 3) != 0))
+                tokenizer->words = false;
+    }
+    return true;
+}
+
+IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
+{
+    const ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__merge_entry *merges = (ignis__merge_entry *)(void *)load->merges.items;
+    ignis__bytes both = IGNIS__ZERO;
+    bool ok = true;
+    int64_t i;
+    int k;
+    for (i = 0; ok && i < load->merges.count; i++) {
+        ignis__merge_entry *merge = &merges[i];
+        size_t size;
+        both.size = 0;
+        ok = ignis__bytes_add(&both, merge->left, merge->left_size) && ignis__bytes_add(&both, merge->right, merge->right_size) &&
+             ignis__bytes_add(&both, "", 1);
+        if (!ok) {
+            ignis__text_no_memory(load);
+            break;
+        }
+        size = both.size - 1;
+        merge->ids[2] = ignis__token_of(tokenizer, both.data, &size);
+        merge->ids[0] = ignis__token_of(tokenizer, merge->left, &merge->left_size);
+        merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
+        for (k = 0; k < 3; k++)
+            if (merge->ids[k] < 0)
+                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld %s a token that is not in its vocabulary",
+                                       (long long)i, k == 2 ? "makes" : "joins");
+    }
+    ignis__free(both.data);
+    return ok;
+}
+
+static int ignis__added_order(const void *a, const void *b)
+{
+    const ignis__added *one = (const ignis__added *)a, *other = (const ignis__added *)b;
+    size_t size = one->size < other->size ? one->size : other->size;
+    int order = size ? memcmp(one->text, other->text, size) : 0;
+    if (order)
+        return order;
+    if (one->size != other->size)
+        return one->size < other->size ? -1 : 1;
+    if (one->special != other->special)
+        return one->special ? -1 : 1; /* as in the library, these are looked at first */
+    return one->order - other->order;
+}
+
+/*  What is cut out of text. What is matched in normalized text is normalized itself. */
+IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__encoder encoder = IGNIS__ZERO;
+    int level, k, kept;
+    int64_t i;
+    bool ok = true;
+    encoder.tokenizer = tokenizer;
+    for (level = 0; ok && level < 2; level++) {
+        ignis__added_set *set = &tokenizer->added[level];
+        set->items = (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
+        ok = set->items != NULL;
+        for (i = 0; ok && i < load->added.count; i++) {
+            ignis__added *item = &set->items[set->count];
+            const char *text = added[i].text;
+            if (added[i].normalized != (level == 1) || added[i].size == 0)
+                continue;
+            *item = added[i];
+            if (item->size > IGNIS__ADDED_LIMIT) {
+                ignis__encoder_close(&encoder);
+                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the added token %s has %lld bytes; at most %d are supported",
+                                         ignis__name_write(item->text).text, (long long)item->size, IGNIS__ADDED_LIMIT);
+            }
+            if (level == 1) {
+                ok = ignis__encode_normal(&encoder, &text, &item->size) &&
+                     (item->text = ignis__tokenizer_keep_text(tokenizer, text, item->size)) != NULL;
+                if (item->size == 0)
+                    continue;
+            }
+            set->count++;
+        }
+        if (!ok)
+            break;
+        if (set->count > 1)
+            qsort(set->items, (size_t)set->count, sizeof *set->items, ignis__added_order);
+        for (kept = 0, k = 0; k < set->count; k++)
+            if (kept == 0 || set->items[kept - 1].size != set->items[k].size ||
+                memcmp(set->items[kept - 1].text, set->items[k].text, set->items[k].size) != 0)
+                set->items[kept++] = set->items[k];
+        set->count = kept;
+        for (k = 0; k < kept; k++)
+            set->first[(unsigned char)set->items[k].text[0]] = true;
+    }
+    ignis__encoder_close(&encoder);
+    return ok || ignis__text_no_memory(load);
+}
+
+/*  The ids around each text. */
+IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int i, k;
+    size_t room = (size_t)(IGNIS__TEMPLATE_TOKENS + 1) * IGNIS__TEMPLATE_TOKENS * sizeof(int32_t);
+    for (i = 0; i < load->part_count[IGNIS__PART_PROCESSOR]; i++) {
+        const ignis__text_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
+        if (!ignis__text_is(part->type, "ByteLevel") && !ignis__text_is(part->type, "TemplateProcessing"))
+            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "");
+        if (ignis__text_is(part->type, "TemplateProcessing") && !load->template_text)
+            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "its template has no place for the text");
+    }
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
+    if (!tokenizer->front || !tokenizer->back)
+        return ignis__text_no_memory(load);
+    for (i = 0; i < load->template_count; i++) {
+        bool behind = load->template_behind[i];
+        int32_t *ids = behind ? tokenizer->back : tokenizer->front;
+        int *count = behind ? &tokenizer->back_count : &tokenizer->front_count, at;
+        for (at = 0; at < load->special_count && strcmp(load->special_name[at], load->template_name[i]) != 0; at++)
+            continue;
+        if (at == load->special_count)
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
+                                     ignis__name_write(load->template_name[i]).text);
+        for (k = 0; k < load->special_id_count[at]; k++) {
+            if (load->special_ids[at][k] >= tokenizer->info.tokens)
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template has the id %d, and it has %d tokens",
+                                         (int)load->special_ids[at][k], tokenizer->info.tokens);
+            ids[(*count)++] = load->special_ids[at][k];
+        }
+    }
+    tokenizer->info.bos = tokenizer->front_count ? tokenizer->front[0] : -1;
+    return true;
+}
+
+/*  What was read becomes a tokenizer, if all of it is known. */
+IGNIS__COLD static bool ignis__text_json_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    size_t size;
+    if (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model is of type %s, and BPE alone is supported",
+                                 load->model ? ignis__name_write(load->model).text : "none");
+    if (!load->has_vocabulary || !load->has_merges)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s", load->has_vocabulary ? "merges" : "vocab");
+    if (load->dropout || load->affix)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
+                                 load->dropout ? "a dropout" : "a continuing_subword_prefix or an end_of_word_suffix");
+    if (!ignis__normalizer_take(load) || !ignis__splitter_take(load) || !ignis__decoder_take(load))
+        return false;
+    if (tokenizer->byte_level && tokenizer->byte_fallback)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has a byte_fallback beside ByteLevel, which is not supported");
+    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) || !ignis__added_take(load) ||
+        !ignis__template_take(load))
+        return false;
+    size = load->unknown ? strlen(load->unknown) : 0;
+    tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;
+    return true;
+}
+

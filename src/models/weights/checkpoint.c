@@ -1,0 +1,294 @@
+/* --- what the files hold -------------------------------------------------------------------------------------------------- */
+
+/*  A tensor of one of the files. */
+typedef struct ignis__model_source {
+    const char *name;
+    ignis_shape shape;
+    int file;            /* in the list of paths */
+    int64_t begin, end;  /* of its bytes in that file */
+    const char *type;    /* in messages; null: one that Ignis does not know */
+    uint32_t id;         /* a GGUF file's number for it */
+    ignis_dtype dtype;   /* 0: none of Ignis' */
+    uint32_t quant;      /* an ignis__gguf_type, or 0 */
+    bool used;           /* it has become a part of a weight, or was read otherwise */
+    int elements, bytes; /* so many elements take so many bytes */
+} ignis__model_source;
+
+typedef struct ignis__model_files {
+    const char *call, *path;
+    bool is_gguf;
+    ignis__gguf gguf;
+    ignis__config config, index, generation;
+    ignis__load *shards;
+    char **paths; /* of the shards, or of the GGUF file */
+    int path_count;
+    ignis__model_source *sources; /* sorted by name */
+    int64_t source_count;
+    ignis_model_family family;
+} ignis__model_files;
+
+static void ignis__model_files_close(ignis__model_files *files)
+{
+    int i;
+    for (i = 0; i < files->path_count; i++) {
+        if (files->shards)
+            ignis__load_close(&files->shards[i]);
+        ignis__free(files->paths[i]);
+    }
+    ignis__free(files->shards);
+    ignis__free(files->paths);
+    ignis__free(files->sources);
+    ignis__config_close(&files->config);
+    ignis__config_close(&files->index);
+    ignis__config_close(&files->generation);
+    if (files->is_gguf)
+        ignis__gguf_close(&files->gguf);
+    memset(files, 0, sizeof *files);
+}
+
+/*  folder/name, of ignis__alloc; null, and reported: no memory. */
+static char *ignis__model_path(const char *call, const char *folder, const char *name)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = (char *)ignis__alloc(size);
+    if (path)
+        snprintf(path, size, "%s%s%s", folder, *folder && folder[strlen(folder) - 1] != '/' ? "/" : "", name);
+    else
+        ignis__fail_host_memory(call, size);
+    return path;
+}
+
+static int ignis__model_source_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__model_source *)a)->name, ((const ignis__model_source *)b)->name);
+}
+
+static ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
+{
+    ignis__model_source key;
+    memset(&key, 0, sizeof key);
+    key.name = name;
+    return files->source_count
+               ? (ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count, sizeof key, ignis__model_source_order)
+               : NULL;
+}
+
+/*  The type of a tensor in messages: its name, or the file's number for it. */
+typedef struct ignis__model_type {
+    char text[24];
+} ignis__model_type;
+
+static ignis__model_type ignis__model_type_write(const ignis__model_source *source)
+{
+    ignis__model_type type;
+    if (source->type)
+        snprintf(type.text, sizeof type.text, "%s", source->type);
+    else
+        snprintf(type.text, sizeof type.text, "number %u", (unsigned)source->id);
+    return type;
+}
+
+/*  Makes room for the list of tensors. */
+static bool ignis__model_sources(ignis__model_files *files, int64_t count)
+{
+    size_t size = (size_t)(count + 1) * sizeof *files->sources;
+    files->sources = (ignis__model_source *)ignis__alloc(size);
+    if (!files->sources)
+        ignis__fail_host_memory(files->call, size);
+    return files->sources != NULL;
+}
+
+static bool ignis__model_sort(ignis__model_files *files)
+{
+    int64_t i;
+    if (files->source_count > 1)
+        qsort(files->sources, (size_t)files->source_count, sizeof *files->sources, ignis__model_source_order);
+    for (i = 1; i < files->source_count; i++) {
+        if (strcmp(files->sources[i - 1].name, files->sources[i].name) == 0) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s is in '%s' and again in '%s'",
+                        ignis__name_write(files->sources[i].name).text, files->paths[files->sources[i - 1].file],
+                        files->paths[files->sources[i].file]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Opens the files of tensors whose names are given, each once. */
+static bool ignis__model_shards(ignis__model_files *files, const char *const *names, int count)
+{
+    int64_t total = 0;
+    int i, k;
+    files->paths = (char **)ignis__alloc(((size_t)count + 1) * sizeof *files->paths);
+    files->shards = (ignis__load *)ignis__alloc(((size_t)count + 1) * sizeof *files->shards);
+    if (!files->paths || !files->shards) {
+        ignis__fail_host_memory(files->call, ((size_t)count + 1) * sizeof *files->shards);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        char *path = ignis__model_path(files->call, files->path, names[i]);
+        if (!path || !ignis__load_open(files->call, path, &files->shards[i])) {
+            ignis__free(path);
+            return false;
+        }
+        files->paths[files->path_count++] = path;
+        total += files->shards[i].file.count;
+    }
+    if (!ignis__model_sources(files, total))
+        return false;
+    for (i = 0; i < count; i++) {
+        for (k = 0; k < files->shards[i].file.count; k++) {
+            const ignis__stored *item = &files->shards[i].file.items[k];
+            ignis__model_source *source = &files->sources[files->source_count++];
+            source->name = item->name;
+            source->shape = item->shape;
+            source->file = i;
+            source->begin = files->shards[i].file.data + item->begin;
+            source->end = files->shards[i].file.data + item->end;
+            source->type = ignis__stored_types[item->type].name;
+            source->dtype = ignis__stored_types[item->type].dtype;
+            source->elements = 1;
+            source->bytes = ignis__stored_types[item->type].bits / 8;
+        }
+    }
+    return ignis__model_sort(files);
+}
+
+static int ignis__model_file_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/*  The shards that model.safetensors.index.json names. */
+static bool ignis__model_index(ignis__model_files *files, const char *path)
+{
+    static const char prefix[] = "weight_map";
+    const char **names;
+    int count = 0, own = 0, i;
+    bool inside = false, ok = true;
+    if (!ignis__config_open(files->call, path, true, &files->index))
+        return false;
+    names = (const char **)ignis__alloc(((size_t)files->index.count + 1) * sizeof *names);
+    if (!names) {
+        ignis__fail_host_memory(files->call, ((size_t)files->index.count + 1) * sizeof *names);
+        return false;
+    }
+    for (i = 0; ok && i < files->index.count; i++) {
+        const ignis__config_item *item = &files->index.items[i];
+        const char *name = item->text;
+        inside = strncmp(item->name, prefix, sizeof prefix - 1) == 0 && item->name[sizeof prefix - 1] == '.';
+        if (!inside)
+            continue;
+        if (item->kind != 't' || !*name || strchr(name, '/') || strchr(name, '\\') || strchr(name, ':') || strstr(name, "..")) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' says that a tensor is in %s, which is not the plain name of a file",
+                        path, ignis__name_write(item->kind == 't' ? name : "").text);
+            ok = false;
+        }
+        names[count++] = name;
+    }
+    if (ok && count == 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no weight_map that names a file", path);
+        ok = false;
+    }
+    if (ok)
+        qsort(names, (size_t)count, sizeof *names, ignis__model_file_order);
+    for (i = 0; ok && i < count; i++)
+        if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
+            names[own++] = names[i];
+    ok = ok && ignis__model_shards(files, names, own);
+    ignis__free((void *)names);
+    return ok;
+}
+
+static bool ignis__model_family_find(ignis__model_files *files, const char *key, const char *name)
+{
+    int i;
+    for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++)
+        if (name && strcmp(name, ignis__model_families[i]) == 0)
+            files->family = (ignis_model_family)i;
+    if (files->family)
+        return true;
+    if (name)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known", files->path, key,
+                    ignis__name_write(name).text);
+    else
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no text %s", files->path, key);
+    return false;
+}
+
+static bool ignis__model_open_folder(ignis__model_files *files)
+{
+    char *config = ignis__model_path(files->call, files->path, "config.json");
+    char *index = ignis__model_path(files->call, files->path, "model.safetensors.index.json");
+    char *generation = ignis__model_path(files->call, files->path, "generation_config.json");
+    const ignis__config_item *type;
+    static const char *const whole[] = {"model.safetensors"};
+    int64_t size, time;
+    bool ok = config && index && generation && ignis__config_open(files->call, config, true, &files->config) &&
+              ignis__config_open(files->call, generation, false, &files->generation);
+    if (ok) {
+        type = ignis__config_find(&files->config, "model_type");
+        ok = ignis__model_family_find(files, "model_type", type && type->kind == 't' ? type->text : NULL);
+    }
+    if (ok)
+        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index) : ignis__model_shards(files, whole, 1);
+    ignis__free(config);
+    ignis__free(index);
+    ignis__free(generation);
+    return ok;
+}
+
+/*  False, and reported: the GGUF file is one of several. */
+static bool ignis__model_open_whole(ignis__model_files *files)
+{
+    int64_t number = 0, count = 1;
+    if (ignis__gguf_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
+        ignis__gguf_int(&files->gguf, "split.count", &count) == IGNIS__GGUF_BAD)
+        return false;
+    if (count <= 1)
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                "'%s' is part %lld of %lld: models in several GGUF files are not supported; llama.cpp's llama-gguf-split --merge makes "
+                "one file of them",
+                files->path, (long long)number + 1, (long long)count);
+    return false;
+}
+
+static bool ignis__model_open_gguf(ignis__model_files *files)
+{
+    const char *architecture = NULL;
+    size_t size;
+    int64_t i;
+    files->is_gguf = true;
+    if (!ignis__gguf_open(files->call, files->path, &files->gguf)) {
+        files->is_gguf = false;
+        return false;
+    }
+    files->paths = (char **)ignis__alloc(sizeof *files->paths);
+    if (files->paths && (files->paths[0] = ignis__copy_string(files->path)) != NULL)
+        files->path_count = 1;
+    if (!files->path_count) {
+        ignis__fail_host_memory(files->call, sizeof *files->paths + strlen(files->path));
+        return false;
+    }
+    if (!ignis__model_open_whole(files) ||
+        ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
+        !ignis__model_family_find(files, "general.architecture", architecture) || !ignis__model_sources(files, files->gguf.tensor_count))
+        return false;
+    for (i = 0; i < files->gguf.tensor_count; i++) {
+        const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];
+        ignis__model_source *source = &files->sources[files->source_count++];
+        source->name = tensor->name;
+        source->shape = tensor->shape;
+        source->begin = tensor->begin;
+        source->end = tensor->end;
+        source->id = tensor->id;
+        if (tensor->type < 0)
+            continue;
+        source->type = ignis__gguf_types[tensor->type].name;
+        source->dtype = ignis__gguf_types[tensor->type].dtype;
+        source->elements = ignis__gguf_types[tensor->type].elements;
+        source->bytes = ignis__gguf_types[tensor->type].bytes;
+        if (ignis__gguf_types[tensor->type].readable && !source->dtype)
+            source->quant = ignis__gguf_types[tensor->type].id;
+    }
+    return ignis__model_sort(files);
+}
+

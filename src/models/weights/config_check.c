@@ -1,0 +1,175 @@
+/* --- the description ---------------------------------------------------------------------------------------------------------- */
+
+/*  A number of the description, by its name in config.json, or behind "ARCHITECTURE." in a GGUF file. BAD is reported. */
+static ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf, double *value)
+{
+    const ignis__config_item *item;
+    char name[96];
+    if (files->is_gguf) {
+        if (!gguf)
+            return IGNIS__GGUF_NONE;
+        snprintf(name, sizeof name, "%s.%s", ignis__model_families[files->family], gguf);
+        return ignis__gguf_real(&files->gguf, name, value);
+    }
+    item = json ? ignis__config_find(&files->config, json) : NULL;
+    if (!item)
+        return IGNIS__GGUF_NONE;
+    if (item->kind != 'n') {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is no number", files->path, json);
+        return IGNIS__GGUF_BAD;
+    }
+    *value = item->number;
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  A size: whole, from 1 to `most`. otherwise: what it is where it is not said; 0: it has to be. */
+static bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise, int most, int *size)
+{
+    double value = otherwise;
+    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    const char *name = files->is_gguf ? gguf : json;
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && otherwise == 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, name);
+        return false;
+    }
+    if (!(value >= 1 && value <= most) || value != (double)(int)value) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a whole number from 1 to %d is needed",
+                    files->path, name ? name : json, value, most);
+        return false;
+    }
+    *size = (int)value;
+    return true;
+}
+
+/*  A positive number. otherwise: what it is where it is not said; 0: it has to be. */
+static bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise, double *real)
+{
+    double value = otherwise;
+    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && otherwise == 0)
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, files->is_gguf ? gguf : json);
+    else if (!(value > 0 && value < 1e12))
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a positive number is needed", files->path,
+                    files->is_gguf ? gguf : json, value);
+    else
+        *real = value;
+    return value > 0 && value < 1e12;
+}
+
+/*  What a description may say that would change what a model computes, and the one thing that Ignis can do. */
+static const struct {
+    unsigned families; /* 1 << each */
+    const char *name;
+    char kind; /* of the value that is wanted, as an ignis__config_item has it; '0': there may be none */
+    double number;
+    const char *texts[3];
+} ignis__model_demands[] = {
+    {1 << IGNIS_MODEL_GPT2, "activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
+    {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_GPT2, "add_cross_attention", 'b', 0, {NULL, NULL, NULL}},
+    {~1u, "is_causal", 'b', 1, {NULL, NULL, NULL}},
+    {~1u, "quantization_config", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
+    {~1u, "num_experts", 'n', 0, {NULL, NULL, NULL}},
+    {~1u, "num_local_experts", 'n', 0, {NULL, NULL, NULL}},
+    {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
+    {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_interleaved", 'b', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* of each type of layers its own */
+    {~1u, "rope_parameters.sliding_attention", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
+    {~1u, "rope_scaling", '{', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters", '{', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_scaling.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "attn_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "final_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
+};
+
+/*  Refuses what is in config.json and would be ignored. */
+static bool ignis__model_demand(const ignis__model_files *files)
+{
+    char said[80];
+    int i, d, k;
+    for (i = 0; i < files->config.count; i++) {
+        const ignis__config_item *item = &files->config.items[i];
+        for (d = 0; d < IGNIS__COUNT(ignis__model_demands); d++) {
+            bool fits = item->kind == '0' || item->kind == ignis__model_demands[d].kind;
+            if (!(ignis__model_demands[d].families >> files->family & 1) || strcmp(item->name, ignis__model_demands[d].name) != 0)
+                continue;
+            if (item->kind == 't')
+                snprintf(said, sizeof said, "%s", ignis__name_write(item->text).text);
+            else if (item->kind == 'n')
+                snprintf(said, sizeof said, "%g", item->number);
+            else
+                snprintf(said, sizeof said, "%s", item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
+            if (fits && (item->kind == 'n' || item->kind == 'b'))
+                fits = item->number == ignis__model_demands[d].number;
+            if (fits && item->kind == 't') {
+                for (k = 0; ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
+                    continue;
+                fits = ignis__model_demands[d].texts[k] != NULL;
+            }
+            if (fits)
+                continue;
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do", files->path,
+                        item->name, said);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Refuses what is in a GGUF file and would be ignored: numbers that have to be 0, or what they are anyway. */
+static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
+{
+    static const struct {
+        const char *name;
+        int wanted; /* below 0: as many as heads have numbers */
+    } rows[] = {{"expert_count", 0},
+                {"attention.sliding_window", 0},
+                {"rope.dimension_count", -1},
+                {"attention.value_length", -1},
+                {"attention.logit_softcapping", 0},
+                {"final_logit_softcapping", 0},
+                {"attention.clamp_kqv", 0},
+                {"attention.max_alibi_bias", 0},
+                {"attention.scale", 0},
+                {"embedding_scale", 1},
+                {"residual_scale", 1},
+                {"logit_scale", 1},
+                {"rope.scaling.yarn_log_multiplier", 0},
+                {"rope.scaling.yarn_attn_factor", 1},
+                {"rope.scaling.yarn_ext_factor", 1}};
+    double value, wanted;
+    bool causal = true;
+    char name[64];
+    int i;
+    for (i = 0; i < IGNIS__COUNT(rows); i++) {
+        wanted = rows[i].wanted < 0 ? model->head_dim : rows[i].wanted;
+        value = wanted;
+        if (ignis__model_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
+            return false;
+        if (value != wanted) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do", files->path,
+                        ignis__model_families[files->family], rows[i].name, value, wanted);
+            return false;
+        }
+    }
+    snprintf(name, sizeof name, "%s.attention.causal", ignis__model_families[files->family]);
+    if (ignis__gguf_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
+        return false;
+    if (!causal)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);
+    return causal;
+}
+

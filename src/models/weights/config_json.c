@@ -1,0 +1,137 @@
+/* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
+
+/*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
+typedef struct ignis__config_item {
+    char name[64]; /* a longer one is nothing that anybody asks for */
+    char kind;     /* 'n' a number, 't' a text, 'b' true or false, '0' null, '{' an object, '[' an array */
+    double number; /* true is 1 */
+    const char *text;
+} ignis__config_item;
+
+typedef struct ignis__config {
+    char *file; /* its text; the texts of items are in it */
+    ignis__config_item *items;
+    int count, capacity;
+    bool no_memory;
+} ignis__config;
+
+static void ignis__config_close(ignis__config *config)
+{
+    ignis__free(config->items);
+    ignis__free(config->file);
+    memset(config, 0, sizeof *config);
+}
+
+static ignis__config_item *ignis__config_add(ignis__config *config, const char *name)
+{
+    if (config->count == config->capacity) {
+        int capacity = config->capacity ? config->capacity * 2 : 64;
+        ignis__config_item *items = (ignis__config_item *)ignis__alloc((size_t)capacity * sizeof *items);
+        config->no_memory = !items;
+        if (!items)
+            return NULL;
+        if (config->count)
+            memcpy(items, config->items, (size_t)config->count * sizeof *items);
+        ignis__free(config->items);
+        config->items = items;
+        config->capacity = capacity;
+    }
+    snprintf(config->items[config->count].name, sizeof config->items->name, "%s", name);
+    return &config->items[config->count++];
+}
+
+/*  Reads the value at the reader's place, and what is in it, to a small depth; below that values are stepped over. */
+static void ignis__config_value(ignis__json *json, ignis__config *config, const char *name, int depth)
+{
+    char c = ignis__json_peek(json), inner[160];
+    ignis__config_item *item = ignis__config_add(config, name);
+    bool first = true;
+    size_t size;
+    if (!item || json->fault[0]) {
+        ignis__json_fail(json, "memory has run out");
+        return;
+    }
+    item->kind = c;
+    if ((c == '{' || c == '[') && depth == 4) {
+        ignis__json_skip(json);
+    } else if (c == '{') {
+        json->at++;
+        while (ignis__json_more(json, '}', &first)) {
+            const char *key = ignis__json_string(json, &size);
+            snprintf(inner, sizeof inner, "%.60s%s%.60s", name, *name ? "." : "", key);
+            ignis__json_expect(json, ':');
+            ignis__config_value(json, config, inner, depth + 1);
+        }
+    } else if (c == '[') {
+        json->at++;
+        snprintf(inner, sizeof inner, "%.60s[]", name);
+        while (ignis__json_more(json, ']', &first))
+            ignis__config_value(json, config, inner, depth + 1);
+    } else if (c == '"') {
+        item->kind = 't';
+        item->text = ignis__json_string(json, &size);
+    } else if (c == '-' || (c >= '0' && c <= '9')) {
+        item->kind = 'n';
+        item->number = ignis__json_number(json);
+    } else {
+        item->kind = c == 'n' ? '0' : 'b';
+        item->number = c == 't';
+        ignis__json_skip_scalar(json);
+    }
+}
+
+/*  Reads a JSON file. `wanted` is false for one that may be missing: then it is empty. Reports what is wrong. */
+IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, bool wanted, ignis__config *config)
+{
+    ignis__json json;
+    int64_t length = 0;
+    int file;
+    bool ok;
+    memset(config, 0, sizeof *config);
+    file = ignis__file_open(path, &length);
+    if (file < 0)
+        return !wanted || ignis__file_fail(call, path, "opened");
+    if (length > IGNIS__HEADER_LIMIT) {
+        ignis__file_close(file);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' has %lld bytes, above %d", path, (long long)length, IGNIS__HEADER_LIMIT);
+        return false;
+    }
+    config->file = (char *)ignis__alloc((size_t)length + 1);
+    if (!config->file)
+        ignis__fail_host_memory(call, (size_t)length + 1);
+    ok = config->file != NULL;
+    if (ok && ignis__file_read_at(file, 0, config->file, length) != length)
+        ok = ignis__file_fail(call, path, "read");
+    ignis__file_close(file);
+    if (ok) {
+        memset(&json, 0, sizeof json);
+        json.what = "the file";
+        json.start = json.at = config->file;
+        json.end = config->file + length;
+        if (ignis__json_peek(&json) != '{')
+            ignis__json_fail(&json, "there is no { to begin with");
+        else
+            ignis__config_value(&json, config, "", 0);
+        if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
+            ignis__json_fail(&json, "something follows the end of the JSON text");
+        if (config->no_memory)
+            ignis__fail_host_memory(call, sizeof *config->items);
+        else if (json.fault[0])
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' is no sound JSON file: %s", path, json.fault);
+        ok = !json.fault[0] && !config->no_memory;
+    }
+    if (!ok)
+        ignis__config_close(config);
+    return ok;
+}
+
+/*  The last value of that name, as Python takes it; null where there is none, or it is null. */
+static const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
+{
+    int i;
+    for (i = config->count - 1; i >= 0; i--)
+        if (strcmp(config->items[i].name, name) == 0)
+            return config->items[i].kind == '0' ? NULL : &config->items[i];
+    return NULL;
+}
+

@@ -1,0 +1,153 @@
+/*  Adds a token that ends a text. One that the model does not have is none. */
+static void ignis__model_end_add(ignis__model *model, double id)
+{
+    int i;
+    if (!(id >= 0 && id < model->vocab))
+        return;
+    for (i = 0; i < model->stop_count && model->stops[i] != (int32_t)id;)
+        i++;
+    if (i == model->stop_count && i < IGNIS__MODEL_STOPS)
+        model->stops[model->stop_count++] = (int32_t)id;
+}
+
+/*  Adds those of a GGUF file: tokens that keys name, and tokens that are known by their texts, as llama.cpp takes them. Writers of such files name
+    one token, and models end their turns by others. */
+static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *model)
+{
+    static const char *const names[] = {"bos", "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"};
+    ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO;
+    unsigned found = 0, bits[2];
+    int32_t end = -1;
+    char name[64];
+    size_t size;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(names); i++) {
+        int64_t id = -1;
+        snprintf(name, sizeof name, "tokenizer.ggml.%s_token_id", names[i]);
+        if (ignis__gguf_int(&files->gguf, name, &id) == IGNIS__GGUF_BAD)
+            return false;
+        if (i > 0)
+            ignis__model_end_add(model, (double)id);
+        else if (id >= 0 && id < model->vocab)
+            model->bos = (int32_t)id;
+    }
+    if (ignis__gguf_array(&files->gguf, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts) == IGNIS__GGUF_BAD ||
+        ignis__gguf_array(&files->gguf, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types) == IGNIS__GGUF_BAD)
+        return false;
+    for (i = 0; texts.left > 0 && i < model->vocab; i++) {
+        int64_t type = types.left > 0 ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
+        int which = ignis__text_ends(ignis__gguf_next_text(&texts, &size), (int)type);
+        if (which < 0)
+            continue;
+        found |= which < IGNIS__END_OTHERS ? 1u << which : 0;
+        end = which == IGNIS__END_END ? i : end;
+        ignis__model_end_add(model, i);
+    }
+    /* where messages end by other tokens, <|end|> is inside of an answer */
+    bits[0] = 1u << IGNIS__END_RETURN | 1u << IGNIS__END_FLUSH;
+    bits[1] = 1u << IGNIS__END_CALL | 1u << IGNIS__END_CALLS;
+    for (i = 0; found & bits[0] && found & bits[1] && i < model->stop_count; i++)
+        if (model->stops[i] == end)
+            model->stops[i--] = model->stops[--model->stop_count];
+    return true;
+}
+
+/*  Tokens that begin and end a text. What is not there, or is no token, is none. */
+static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
+{
+    static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
+    const ignis__config_item *item;
+    int i, k;
+    model->bos = -1;
+    if (files->is_gguf)
+        return ignis__model_ends_gguf(files, model);
+    item = ignis__config_find(&files->config, "bos_token_id");
+    if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
+        model->bos = (int32_t)item->number;
+    for (k = 0; k < 2 && !model->stop_count; k++) { /* generation_config.json knows best */
+        const ignis__config *config = k == 0 ? &files->generation : &files->config;
+        for (i = 0; i < config->count; i++) {
+            item = &config->items[i];
+            if ((strcmp(item->name, names[0]) == 0 || strcmp(item->name, names[1]) == 0) && item->kind == 'n')
+                ignis__model_end_add(model, item->number);
+        }
+    }
+    return true;
+}
+
+/*  Fills in what the description says. */
+IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
+{
+    bool old = files->family == IGNIS_MODEL_GPT2;
+    const ignis__model_source *table;
+    const ignis__config_item *tied;
+    const int limit = 1 << 24;
+    int i;
+    model->family = files->family;
+    model->rms = model->rope = !old;
+    model->gelu = old;
+    if (!files->is_gguf && !ignis__model_demand(files))
+        return false;
+    if (!ignis__model_size(files, old ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536, &model->layers) ||
+        !ignis__model_size(files, old ? "n_embd" : "hidden_size", "embedding_length", 0, limit, &model->hidden) ||
+        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536, &model->heads) ||
+        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv", model->heads, 65536,
+                           &model->kv_heads) ||
+        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length", old ? 4 * model->hidden : 0, 4 * limit,
+                           &model->inner) ||
+        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30, &model->context) ||
+        !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
+                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6, &model->eps))
+        return false;
+    if (model->layers > files->source_count) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %d layers, but there are %lld tensors", files->path,
+                    model->layers, (long long)files->source_count);
+        return false;
+    }
+    if (model->hidden % model->heads == 0)
+        i = model->hidden / model->heads;
+    else
+        i = 0;
+    if (i == 0 && (old || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token", files->path, model->heads,
+                    model->hidden);
+        return false;
+    }
+    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536, &model->head_dim))
+        return false;
+    if (model->heads % model->kv_heads != 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path, model->heads,
+                    model->kv_heads);
+        return false;
+    }
+    if (model->head_dim > 2 * IGNIS__MODEL_HALF || (model->rope && model->head_dim % 2 != 0)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "heads of '%s' have %d numbers; an even number up to %d is needed", files->path,
+                    model->head_dim, 2 * IGNIS__MODEL_HALF);
+        return false;
+    }
+    if (files->is_gguf) { /* the table says how many tokens there are */
+        table = ignis__model_source_find(files, "token_embd.weight");
+        model->vocab =
+            table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX ? (int)table->shape.dim[0] : 1;
+        model->tied = !ignis__model_source_find(files, "output.weight");
+        if (!ignis__model_demand_gguf(files, model))
+            return false;
+    } else {
+        if (!ignis__model_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
+            return false;
+        tied = ignis__config_find(&files->config, "tie_word_embeddings");
+        model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+    }
+    if (model->rope && !ignis__model_stretch(files, model))
+        return false;
+    model->attention_factor = model->rope ? model->attention_factor : 1;
+    if (model->rope)
+        ignis__model_frequencies(model);
+    if (model->rope && !ignis__model_divisors(files, model))
+        return false;
+    model->attention_scale = model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2);
+    return ignis__model_ends(files, model);
+}
+

@@ -1,0 +1,349 @@
+/* --- a model's life -------------------------------------------------------------------------------------------------------------- */
+
+static void ignis__model_tokenizer_end(ignis_tokenizer *handle)
+{
+    ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_hold(&ignis__tokenizers, handle->id);
+    if (tokenizer) {
+        (void)ignis__handle_kill(tokenizer);
+        ignis__tokenizer_drop(tokenizer);
+    }
+    handle->id = 0;
+}
+
+/*  Releases the weights. The head of a tied model is its embedding. */
+static void ignis__model_clear(const char *call, ignis__model *model)
+{
+    int i, layer;
+    if (model->tied)
+        model->head = ignis__no_tensor();
+    for (layer = -1; layer < model->layers && (model->layer || layer < 0); layer++) {
+        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+            const ignis__model_row *row = &ignis__model_rows[i];
+            ignis_tensor *tensor;
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0))
+                continue;
+            tensor = ignis__model_member(model, row, layer);
+            if (tensor->id)
+                ignis__tensor_discard(call, *tensor);
+            *tensor = ignis__no_tensor();
+        }
+    }
+    ignis__free(model->layer);
+    ignis__free(model->path);
+    model->layer = NULL;
+    model->path = NULL;
+    ignis__model_tokenizer_end(&model->tokenizer);
+}
+
+static void ignis__model_drop(const char *call, ignis__model *model)
+{
+    if (!ignis__pool_drop(model))
+        return;
+    if (model->engine)
+        model->engine_destroy(call, model->engine);
+    ignis__model_clear(call, model);
+    ignis__pool_give(&ignis__models, model);
+}
+
+static ignis__model *ignis__model_hold(const char *call, ignis_model handle)
+{
+    return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id);
+}
+
+/*  Reports every model that is alive at ignis_shutdown, and ends it before the tensors. */
+static void ignis__models_close(const char *call)
+{
+    ignis__model *model;
+    uint64_t index = 0;
+    while ((model = (ignis__model *)ignis__pool_next(&ignis__models, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "model: %s of %d layers, %lld bytes on device %d",
+                           ignis__model_families[model->family], model->layers, (long long)model->weight_bytes,
+                           (int)(model->device - ignis__devices));
+        ignis__handle_kill(model);
+        ignis__model_drop(call, model);
+    }
+}
+
+/*  The tensors for all weights, outside of the caller's scope. */
+static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count, const ignis_model_desc *desc)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    int scopes = thread->scope_count, i;
+    ignis_array_desc array;
+    bool ok = true;
+    memset(&array, 0, sizeof array);
+    array.device = desc->device;
+    array.tag = "model";
+    thread->scope_count = 0;
+    for (i = 0; ok && i < count; i++) {
+        ignis__blocks blocks = ignis__model_blocks(&parts[i], count - i);
+        ignis__array *made;
+        if (!parts[i].total)
+            continue;
+        array.dtype = blocks.count ? IGNIS_U8 : model->dtype;
+        array.shape.ndim = parts[i].row->columns && !blocks.count ? 2 : 1;
+        array.shape.dim[0] = blocks.count ? ignis__blocks_bytes(&blocks, blocks.count) : parts[i].total;
+        array.shape.dim[1] = array.shape.ndim == 2 ? parts[i].columns : 0;
+        *parts[i].to = ignis__tensor_adopt(call, ignis__array_create(call, &array), desc->requires_grad);
+        made = parts[i].to->id ? ignis__lent_array(call, *parts[i].to) : NULL;
+        ok = made != NULL;
+        if (ok) {
+            made->blocks = blocks;
+            ignis__array_drop(call, made);
+        }
+    }
+    thread->scope_count = scopes;
+    if (ok && model->tied)
+        model->head = model->embedding;
+    return ok;
+}
+
+static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
+{
+    const char *field = desc && !(desc->dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->dtype)) ? "dtype"
+                        : desc && (!(desc->cache_dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->cache_dtype)) ||
+                                   desc->cache_dtype == IGNIS_F64)
+                            ? "cache_dtype"
+                            : NULL;
+    if (!desc || !desc->path)
+        ignis__fail_null(call, desc ? "desc->path" : "desc");
+    else if (field)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->%s is %d, not a dtype that can be used there", field,
+                    (int)(*field == 'd' ? desc->dtype : desc->cache_dtype));
+    else if ((unsigned)desc->weights >= IGNIS_WEIGHTS_COUNT)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->weights is %d, no value of ignis_weights", (int)desc->weights);
+    else if (desc->requires_grad && desc->weights > IGNIS_WEIGHTS_NUMBERS)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->requires_grad is set with quantised weights, which have no gradients");
+    else if (desc->context < 0 || desc->sequences < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->%s is %d, below 0", desc->context < 0 ? "context" : "sequences",
+                    desc->context < 0 ? desc->context : desc->sequences);
+    else if (desc->parallel.size < 0 || desc->parallel.size > IGNIS__RANKS || desc->parallel.rank < 0 ||
+             desc->parallel.rank >= desc->parallel.size + (desc->parallel.size == 0))
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->parallel is rank %d of %d; there are up to %d ranks", desc->parallel.rank,
+                    desc->parallel.size, IGNIS__RANKS);
+    else if (desc->parallel.size > 1 && desc->requires_grad)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "desc->requires_grad is set, and %d ranks share the model: no gradients are computed through shares",
+                    desc->parallel.size);
+    else if (desc->parallel.size > 1 && desc->weights > IGNIS_WEIGHTS_NUMBERS)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc->weights is quantised, and %d ranks share the model: shares are numbers",
+                    desc->parallel.size);
+    else
+        return true;
+    return false;
+}
+
+/*  Makes the sizes of a description those of a rank's share. False, and reported: they cannot be shared. */
+static bool ignis__model_divide(const char *call, ignis__model *model)
+{
+    const struct {
+        const char *name;
+        int *size;
+    } shared[] = {{"heads", &model->heads}, {"heads of keys and values", &model->kv_heads}, {"elements of the MLP", &model->inner}};
+    int ranks = model->parallel.size, i;
+    for (i = 0; i < IGNIS__COUNT(shared); i++) {
+        if (*shared[i].size % ranks != 0) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "%d %s cannot be shared by %d ranks: a multiple of their number is needed",
+                        *shared[i].size, shared[i].name, ranks);
+            return false;
+        }
+    }
+    if (ignis__model_head_rows(model) * (ranks - 1) >= model->vocab) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a vocabulary of %d tokens cannot be shared by %d ranks", model->vocab, ranks);
+        return false;
+    }
+    for (i = 0; i < IGNIS__COUNT(shared); i++)
+        *shared[i].size /= ranks;
+    return true;
+}
+
+/*  False, and reported: a call needs the whole model, and this is a rank's share. */
+static bool ignis__model_whole(const char *call, const ignis__model *model)
+{
+    if (model->parallel.size <= 1)
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the model is the share of rank %d of %d: sequences work with it, %s needs a whole one",
+                model->parallel.rank, model->parallel.size, call);
+    return false;
+}
+
+/*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
+IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc, ignis__model_files *files,
+                                                        ignis__model *model, int *count)
+{
+    ignis__model_part *parts = NULL;
+    memset(files, 0, sizeof *files);
+    files->call = call;
+    files->path = desc->path;
+    files->gguf.descriptor = -1;
+    model->dtype = desc->dtype;
+    model->cache_dtype = desc->cache_dtype;
+    model->parallel = desc->parallel;
+    model->parallel.size += model->parallel.size == 0;
+    model->weights = desc->requires_grad || model->parallel.size > 1 ? IGNIS_WEIGHTS_NUMBERS : desc->weights;
+    if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
+        ignis__model_describe(files, model) && ignis__model_divide(call, model)) {
+        if (desc->context > model->context)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context, model->context);
+        else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
+            ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
+        else
+            parts = ignis__model_parts_make(call, files, model, count);
+    }
+    if (parts && !ignis__model_match(files, model, parts, *count)) {
+        ignis__free(parts);
+        parts = NULL;
+    }
+    model->room = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
+    model->sequences = desc->sequences ? desc->sequences : 1;
+    if (!parts) {
+        ignis__free(model->layer);
+        ignis__model_files_close(files);
+    }
+    return parts;
+}
+
+enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
+
+/*  Elements of 16 bits that hold the rows of a step as whole numbers, with a scale and a sum of each block of 32: see kernels/gemv_blocks.cu. */
+static int64_t ignis__blocks_room(int64_t columns) { return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2); }
+
+/*  Elements that products with quantised weights need besides: for the numbers of any one of them, or for the rows of a step; 0: there are none. */
+static int64_t ignis__model_largest(const ignis__model *model)
+{
+    int64_t heads = (int64_t)model->heads * model->head_dim, qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
+    int64_t up = (int64_t)(model->gelu ? 1 : 2) * model->inner, rows = qkv > up ? qkv : up,
+            k = heads > model->hidden ? heads : model->hidden;
+    int64_t room = ignis__blocks_room(model->inner > k ? model->inner : k);
+    return !model->quantised ? 0 : rows * k > room ? rows * k : room;
+}
+
+static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
+{
+    int64_t rows = model->room < 512 ? model->room : 512, qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    memset(info, 0, sizeof *info);
+    info->family = model->family;
+    info->layers = model->layers, info->hidden = model->hidden, info->heads = model->heads * model->parallel.size;
+    info->kv_heads = model->kv_heads * model->parallel.size;
+    info->rank = model->parallel.rank, info->ranks = model->parallel.size;
+    info->head_dim = model->head_dim, info->inner = model->inner * model->parallel.size, info->vocab = model->vocab;
+    info->model_context = model->context;
+    info->context = model->room, info->sequences = model->sequences;
+    info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
+    info->tied = model->tied;
+    memcpy(info->ends, model->stops, sizeof info->ends);
+    info->end_count = model->stop_count;
+    info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
+    info->weight_bytes = model->weight_bytes;
+    info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
+    info->cache_bytes = (int64_t)model->room * model->sequences; /* tokens, that is, which may be too many for memory of 64 bits */
+    info->cache_bytes =
+        info->cache_bytes > INT64_MAX / info->cache_bytes_of_token ? INT64_MAX : info->cache_bytes * info->cache_bytes_of_token;
+    /* a residual, its norm, q k v and what they become (with norms of heads once more), gate and up in one and apart; the last row's scores */
+    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
+                                     (model->gelu ? 1 : 4) * (int64_t)model->inner) +
+                             model->vocab + ignis__model_largest(model)) *
+                            ignis__dtypes[model->dtype].size;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info)
+{
+    static const char call[] = "ignis_model_inspect";
+    ignis__model_files files;
+    ignis__model model;
+    ignis__model_part *parts;
+    int count = 0;
+    memset(&model, 0, sizeof model);
+    if (!ignis__model_check(call, desc))
+        return ignis__failed();
+    if (!info)
+        return ignis__fail_null(call, "info");
+    parts = ignis__model_read(call, desc, &files, &model, &count);
+    if (!parts)
+        return ignis__failed();
+    ignis__model_info_write(&model, info);
+    ignis__free(parts);
+    ignis__free(model.layer);
+    ignis__model_files_close(&files);
+    return IGNIS_OK;
+}
+
+/*  Takes over what was read into a slot of the pool, so that it can be seen. */
+static bool ignis__model_publish(const char *call, ignis__model *read, ignis_model *handle)
+{
+    ignis__model *model = (ignis__model *)ignis__pool_take(call, &ignis__models);
+    if (!model)
+        return false;
+    ignis__pool_fill(&ignis__models, model, read);
+    handle->id = ignis__pool_publish(&ignis__models, model);
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
+{
+    static const char call[] = "ignis_model_open";
+    ignis_model handle = IGNIS__ZERO;
+    ignis__model_files files;
+    ignis__model_part *parts = NULL;
+    ignis__model model;
+    ignis__array *first;
+    int count = 0;
+    bool ok;
+    memset(&model, 0, sizeof model);
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__model_check(call, desc))
+        return handle;
+    if (desc->parallel.size > 1 && (!desc->parallel.sum_fn || !desc->parallel.check_fn)) {
+        ignis__fail_null(call, desc->parallel.sum_fn ? "desc->parallel.check_fn" : "desc->parallel.sum_fn");
+        return handle;
+    }
+    parts = ignis__model_read(call, desc, &files, &model, &count);
+    if (!parts)
+        return handle;
+    model.path = ignis__copy_string(desc->path);
+    ok = model.path != NULL;
+    if (!ok)
+        ignis__fail_host_memory(call, strlen(desc->path) + 1);
+    ok = ok && ignis__model_allocate(call, &model, parts, count, desc);
+    first = ok ? ignis__lent_array(call, model.embedding) : NULL;
+    if (first) {
+        model.device = first->storage->device;
+        ignis__array_drop(call, first);
+        ok = ignis__model_load(&files, &model, parts, count, desc) && ignis__model_publish(call, &model, &handle);
+    } else {
+        ok = false;
+    }
+    if (!ok)
+        ignis__model_clear(call, &model);
+    ignis__free(parts);
+    ignis__model_files_close(&files);
+    return handle;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
+{
+    static const char call[] = "ignis_model_free";
+    const uint64_t failures = ignis__failures();
+    ignis__model *model;
+    bool live;
+    if (!handle.id)
+        return IGNIS_OK;
+    model = ignis__model_hold(call, handle);
+    if (!model)
+        return ignis__failed();
+    live = ignis__handle_kill(model);
+    ignis__model_drop(call, model);
+    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_model_info *info)
+{
+    static const char call[] = "ignis_model_query";
+    ignis__model *model = ignis__model_hold(call, handle);
+    if (!model)
+        return ignis__failed();
+    if (info)
+        ignis__model_info_write(model, info);
+    ignis__model_drop(call, model);
+    return info ? IGNIS_OK : ignis__fail_null(call, "info");
+}
+

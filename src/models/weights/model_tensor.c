@@ -1,0 +1,125 @@
+/*  The part of a model that has a name, or the first part of the weight that has it: then *whole. Null: none. */
+static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count, const char *name,
+                                                  bool *whole)
+{
+    const char *prefix = ignis__model_prefix(NULL, model->family);
+    int i;
+    for (i = 0; i < count; i++) {
+        const ignis__model_row *row = parts[i].row;
+        ignis__model_name full = ignis__model_name_of(NULL, model, row, parts[i].layer);
+        *whole = !row->whole;
+        if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
+            return &parts[i];
+        *whole = true;
+        if (row->whole && strcmp(ignis__model_name_write("", row->whole, parts[i].layer).text, name) == 0)
+            return &parts[i];
+        if (model->tied && strcmp(name, "lm_head.weight") == 0 && parts[i].to == &model->embedding)
+            return &parts[i];
+    }
+    return NULL;
+}
+
+/*  A tensor over rows of a weight; of a quantised one a copy, of the dtype. */
+static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows, ignis_dtype dtype)
+{
+    ignis__blocks blocks = ignis__blocks_of(call, weight);
+    ignis__array *array = blocks.count ? NULL : ignis__lent_array(call, weight);
+    ignis_array view = IGNIS__ZERO;
+    if (blocks.count)
+        return ignis__model_numbers(call, weight, &blocks, first, rows, dtype);
+    if (!array)
+        return ignis__no_tensor();
+    view = ignis__array_slice(call, array, 0, first, rows);
+    ignis__array_drop(call, array);
+    return ignis__tensor_adopt(call, view, false);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
+{
+    static const char call[] = "ignis_model_tensor";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis_tensor tensor = IGNIS__ZERO;
+    const ignis__model_part *part = NULL;
+    ignis__model_part *parts = NULL;
+    bool whole = false;
+    int count = 0;
+    if (!model)
+        return tensor;
+    if (!name)
+        ignis__fail_null(call, "name");
+    else
+        parts = ignis__model_parts_make(call, NULL, model, &count);
+    if (parts) {
+        part = ignis__model_find(model, parts, count, name, &whole);
+        if (!part)
+            ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
+                        ignis__model_families[model->family], model->layers, ignis__name_write(name).text);
+        else if (whole && !ignis__blocks_of(call, *part->to).count)
+            tensor = *part->to;
+        else
+            tensor = ignis__model_rows_of(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows, model->dtype);
+    }
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return tensor;
+}
+
+/*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
+IGNIS__COLD static ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
+{
+    ignis_tokenizer tokenizer, late;
+    ignis__mutex_lock(&model->slot.lock);
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    if (tokenizer.id)
+        return tokenizer;
+    late = ignis_tokenizer_open(model->path); /* without the lock; of two threads that do so the first one wins */
+    ignis__mutex_lock(&model->slot.lock);
+    if (late.id && !model->tokenizer.id) {
+        model->tokenizer = late;
+        late.id = 0;
+    }
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    ignis__model_tokenizer_end(&late);
+    return tokenizer;
+}
+
+IGNIS__COLD IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model handle)
+{
+    ignis__model *model = ignis__model_hold("ignis_model_tokenizer", handle);
+    ignis_tokenizer tokenizer = IGNIS__ZERO;
+    if (!model)
+        return tokenizer;
+    tokenizer = ignis__model_tokenizer(model);
+    ignis__model_drop("ignis_model_tokenizer", model);
+    return tokenizer;
+}
+
+IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *tensors, int capacity)
+{
+    static const char call[] = "ignis_model_weights";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model_part *parts = NULL;
+    int count = 0, made = 0, i;
+    if (!model)
+        return -1;
+    if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (!tensors && capacity > 0)
+        ignis__fail_null(call, "tensors");
+    else
+        parts = ignis__model_parts_make(call, NULL, model, &count);
+    for (i = 0; parts && i < count; i++) {
+        if (!parts[i].total || ignis__blocks_of(call, *parts[i].to).count)
+            continue;
+        if (made < capacity)
+            tensors[made] = *parts[i].to;
+        made++;
+    }
+    made = parts ? made : -1;
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return made;
+}
+

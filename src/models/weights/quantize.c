@@ -1,0 +1,174 @@
+static void ignis__half_write(unsigned char *to, float value) { ignis__convert(to, IGNIS_F16, &value, IGNIS_F32, 1); }
+
+/*  The number of the greatest magnitude, the first one of equals. False: one of them is infinite, or none. */
+static bool ignis__quantise_most(const float *x, int count, float *most)
+{
+    int i;
+    *most = 0;
+    for (i = 0; i < count; i++) {
+        if (!(x[i] - x[i] == 0))
+            return false;
+        if ((x[i] < 0 ? -x[i] : x[i]) > (*most < 0 ? -*most : *most))
+            *most = x[i];
+    }
+    return true;
+}
+
+/*  Scale and minimum of 32 numbers that become 0 to 15, and those: of some scales near the range's, each fitted by least squares, the one with
+    the least squares of errors. */
+static void ignis__quantise_32(const float *x, float *scale, float *least, unsigned char *q)
+{
+    float low = 0, high = 0, best = -1;
+    unsigned char some[32];
+    int i, trial;
+    for (i = 0; i < 32; i++) {
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+    }
+    *scale = 0;
+    *least = -low;
+    memset(q, 0, 32);
+    for (trial = -3; high > low && trial <= 3; trial++) {
+        float inverse = (15 + 0.3f * (float)trial) / (high - low), sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0, error = 0, step, base,
+              whole;
+        for (i = 0; i < 32; i++) {
+            int level = (int)((x[i] - low) * inverse + 0.5f);
+            some[i] = (unsigned char)(level > 15 ? 15 : level);
+            sum_q += (float)some[i];
+            sum_qq += (float)some[i] * (float)some[i];
+            sum_x += x[i];
+            sum_qx += (float)some[i] * x[i];
+        }
+        whole = 32 * sum_qq - sum_q * sum_q;
+        if (!(whole > 0))
+            continue;
+        step = (32 * sum_qx - sum_q * sum_x) / whole;
+        base = (sum_qq * sum_x - sum_q * sum_qx) / whole;
+        if (base > 0) { /* a minimum is at most 0 */
+            base = 0;
+            step = sum_qx / sum_qq;
+        }
+        for (i = 0; i < 32; i++) {
+            float off = step * (float)some[i] + base - x[i];
+            error += off * off;
+        }
+        if (best < 0 || error < best) {
+            best = error;
+            *scale = step;
+            *least = -base;
+            memcpy(q, some, 32);
+        }
+    }
+}
+
+/*  256 numbers as a block of Q4_K. */
+static void ignis__quantise_k(const float *x, unsigned char *to)
+{
+    float scale[8], least[8], most_scale = 0, most_least = 0, d, e;
+    unsigned char q[256];
+    int S[8], M[8], i, j;
+    for (j = 0; j < 8; j++) {
+        ignis__quantise_32(x + 32 * j, &scale[j], &least[j], q + 32 * j);
+        most_scale = scale[j] > most_scale ? scale[j] : most_scale;
+        most_least = least[j] > most_least ? least[j] : most_least;
+    }
+    memset(to, 0, 144);
+    ignis__half_write(to, most_scale / 63);
+    ignis__half_write(to + 2, most_least / 63);
+    d = ignis__half_at(to);
+    e = ignis__half_at(to + 2);
+    for (j = 0; j < 8; j++) {
+        float step, base;
+        S[j] = d > 0 ? (int)(scale[j] / d + 0.5f) : 0;
+        M[j] = e > 0 ? (int)(least[j] / e + 0.5f) : 0;
+        S[j] = S[j] > 63 ? 63 : S[j] < 0 ? 0 : S[j];
+        M[j] = M[j] > 63 ? 63 : M[j];
+        step = d * (float)S[j];
+        base = e * (float)M[j];
+        for (i = 32 * j; step > 0 && i < 32 * j + 32; i++) { /* again, by what the scales have become */
+            float level = (x[i] + base) / step + 0.5f;
+            q[i] = (unsigned char)(level < 0 ? 0 : level > 15 ? 15 : (int)level);
+        }
+        to[4 + j % 4 + (j < 4 ? 0 : 8)] |= (unsigned char)(j < 4 ? S[j] : S[j] & 15);
+        if (j < 4) {
+            to[8 + j] |= (unsigned char)M[j];
+        } else {
+            to[j] |= (unsigned char)(S[j] >> 4 << 6);
+            to[4 + j] |= (unsigned char)(M[j] >> 4 << 6);
+            to[8 + j] |= (unsigned char)((M[j] & 15) << 4);
+        }
+    }
+    for (j = 0; j < 8; j++)
+        for (i = 0; i < 32; i++)
+            to[16 + 32 * (j / 2) + i] |= (unsigned char)(q[32 * j + i] << 4 * (j % 2));
+}
+
+/*  A row of numbers as GGUF's blocks: those of Q8_0 and Q4_0 as ggml makes them. Where a number is not finite its whole block is no number. */
+static void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
+{
+    int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32, bytes = type == IGNIS__GGUF_Q4_K ? 144 : type == IGNIS__GGUF_Q4_0 ? 18 : 34, i;
+    for (; columns > 0; columns -= elements, x += elements, to += bytes) {
+        float most, d, inverse;
+        if (!ignis__quantise_most(x, elements, &most)) {
+            memset(to, 0, (size_t)bytes);
+            to[1] = 0x7E; /* d is no number */
+            continue;
+        }
+        if (type == IGNIS__GGUF_Q4_K) {
+            ignis__quantise_k(x, to);
+            continue;
+        }
+        d = type == IGNIS__GGUF_Q4_0 ? most / -8 : (most < 0 ? -most : most) / 127;
+        inverse = d != 0 && 1 / d - 1 / d == 0 ? 1 / d : 0;
+        ignis__half_write(to, d);
+        for (i = 0; i < (type == IGNIS__GGUF_Q4_0 ? 16 : 32); i++) {
+            if (type == IGNIS__GGUF_Q8_0) {
+                float level = x[i] * inverse;
+                to[2 + i] = (unsigned char)(signed char)(int)(level < 0 ? level - 0.5f : level + 0.5f);
+            } else {
+                int low = (int)((double)x[i] * (double)inverse + 8.5), high = (int)((double)x[i + 16] * (double)inverse + 8.5);
+                to[2 + i] = (unsigned char)((low > 15 ? 15 : low) | (high > 15 ? 15 : high) << 4);
+            }
+        }
+    }
+}
+
+/*  What ignis__convert does, for the one conversion that most quantised models are opened with, in a sixth of the time. */
+static void ignis__model_to_bf16(char *to, const float *from, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        uint32_t bits;
+        uint16_t half;
+        memcpy(&bits, &from[i], sizeof bits);
+        if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+            half = (uint16_t)(bits >> 16 | 0x40); /* stays no number */
+        else
+            half = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, of two to the even one */
+        memcpy(to + 2 * i, &half, sizeof half);
+    }
+}
+
+/*  Converts a row of the file. */
+static void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from, int64_t columns, char *to,
+                                    ignis_dtype dtype)
+{
+    float block[256];
+    int64_t i;
+    if (!source->quant && source->dtype == dtype) {
+        memcpy(to, from, (size_t)(columns * ignis__dtypes[dtype].size));
+    } else if (!source->quant) {
+        ignis__convert(to, dtype, from, source->dtype, columns);
+    } else {
+        for (i = 0; i < columns; i += source->elements, from += source->bytes) {
+            ignis__dequantise(source->quant, from, block);
+            if (dtype == IGNIS_F32)
+                memcpy(to + i * 4, block, (size_t)source->elements * 4);
+            else if (dtype == IGNIS_BF16)
+                ignis__model_to_bf16(to + i * 2, block, source->elements);
+            else
+                ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, block, IGNIS_F32, source->elements);
+        }
+    }
+}
+

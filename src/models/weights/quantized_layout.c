@@ -1,0 +1,99 @@
+/* --- quantised weights on the device -------------------------------------------------------------------------------------------- */
+
+/*  What lies there of each type: rows of records of 256 elements, of so many bytes; Q6_K has a scale of each behind them. kernels/blocks.cuh says
+    what is in them. */
+static const struct {
+    int type, bytes, scale;
+} ignis__blocks_types[] = {
+    {IGNIS__GGUF_Q4_0, 144, 0},
+    {IGNIS__GGUF_Q8_0, 272, 0},
+    {IGNIS__GGUF_Q4_K, 144, 0},
+    {IGNIS__GGUF_Q6_K, 208, 2},
+};
+
+/*  Which of them a type is; -1: none. */
+static int ignis__blocks_type(int type)
+{
+    int i;
+    for (i = IGNIS__COUNT(ignis__blocks_types) - 1; i >= 0 && ignis__blocks_types[i].type != type; i--)
+        continue;
+    return i;
+}
+
+/*  Bytes of so many rows, which lie together eight at a time, a multiple of 16; scales: and of what is behind them. */
+static int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
+{
+    int number = ignis__blocks_type(type);
+    int64_t records = ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256);
+    return records * ignis__blocks_types[number].bytes + (scales ? records * ignis__blocks_types[number].scale : 0);
+}
+
+/*  Where a row begins. */
+static int64_t ignis__blocks_row(int type, int64_t row, int64_t columns)
+{
+    return ignis__blocks_bytes_of(type, row / 8 * 8, columns, false) + row % 8 * ignis__blocks_types[ignis__blocks_type(type)].bytes;
+}
+
+/*  The bytes of the first `parts` parts of a weight. */
+static int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts)
+{
+    int64_t bytes = 0;
+    int i;
+    for (i = 0; i < parts; i++)
+        bytes += ignis__blocks_bytes_of(blocks->part[i].type, blocks->part[i].rows, blocks->columns, true);
+    return bytes;
+}
+
+/*  The type that the description asks for; 0: numbers. */
+static int ignis__model_wanted(const ignis__model *model, const ignis__model_part *part)
+{
+    if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS)
+        return 0;
+    if (model->weights == IGNIS_WEIGHTS_DEFAULT)
+        return ignis__blocks_type((int)part->from->quant) < 0 ? 0 : (int)part->from->quant;
+    if (part->columns % 32 != 0)
+        return 0;
+    return model->weights == IGNIS_WEIGHTS_Q4_0                               ? IGNIS__GGUF_Q4_0
+           : model->weights == IGNIS_WEIGHTS_Q4_K && part->columns % 256 == 0 ? IGNIS__GGUF_Q4_K
+                                                                              : IGNIS__GGUF_Q8_0;
+}
+
+/*  What the parts of a weight, of which this is the first, are on the device. */
+static ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
+{
+    ignis__blocks blocks;
+    int i;
+    memset(&blocks, 0, sizeof blocks);
+    blocks.columns = (int)parts[0].columns;
+    for (i = 0; parts[0].blocks && i < count && (i == 0 || !parts[i].total); i++) {
+        if (!i || blocks.part[blocks.count - 1].type != parts[i].blocks)
+            blocks.part[blocks.count++].type = parts[i].blocks;
+        blocks.part[blocks.count - 1].rows += (int)parts[i].rows;
+    }
+    return blocks;
+}
+
+/*  Chooses what every weight is on the device, and counts bytes. The parts of one are all quantised, or none is; a gate and what it lets pass
+    are of one type, as one product reads both. */
+static void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
+{
+    ignis__blocks blocks;
+    int first, end, i;
+    for (first = 0; first < count; first = end) {
+        bool all = true, aligned = true; /* eight rows lie together */
+        for (end = first; end == first || (end < count && !parts[end].total); end++) {
+            parts[end].blocks = ignis__model_wanted(model, &parts[end]);
+            all = all && parts[end].blocks && (parts[end].row->rows != 'I' || parts[end].blocks == parts[first].blocks);
+            aligned = aligned && parts[end].rows % 8 == 0 && parts[end].stretch % 8 == 0;
+        }
+        all = all && (aligned || (end == first + 1 && parts[first].stretch >= parts[first].rows));
+        for (i = first; i < end; i++) {
+            parts[i].blocks = all ? parts[i].blocks : 0;
+            model->quantised += all ? parts[i].rows * parts[i].columns : 0;
+        }
+        blocks = ignis__model_blocks(&parts[first], count - first);
+        model->weight_bytes +=
+            all ? ignis__blocks_bytes(&blocks, blocks.count) : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
+    }
+}
+

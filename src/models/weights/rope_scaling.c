@@ -1,0 +1,229 @@
+/*  The natural logarithm of a positive number, by the series of atanh: the C library's would have to be linked. */
+static double ignis__ln(double x)
+{
+    const double ln2 = 0.69314718055994530942;
+    double power, square, sum = 0;
+    int exponent = 0, i;
+    for (; x > 1.5; x /= 2)
+        exponent++;
+    for (; x < 0.75; x *= 2)
+        exponent--;
+    power = (x - 1) / (x + 1);
+    square = power * power;
+    for (i = 1; i < 60; i += 2, power *= square)
+        sum += power / i;
+    return 2 * sum + exponent * ln2;
+}
+
+static double ignis__floor(double x)
+{
+    double whole = x > -1e15 && x < 1e15 ? (double)(int64_t)x : x;
+    return whole > x ? whole - 1 : whole;
+}
+
+#define IGNIS__TURN 6.28318530717958647692 /* 2 pi */
+
+/*  The frequencies of llama3: long waves are stretched, short ones are not, and between the two limits there is a slope. */
+static double ignis__model_llama3(double frequency, double factor, double low, double high, double original)
+{
+    double wave = IGNIS__TURN / frequency, slope;
+    if (wave > original / low)
+        return frequency / factor;
+    if (wave < original / high)
+        return frequency;
+    slope = (original / wave - low) / (high - low);
+    return (1 - slope) * frequency / factor + slope * frequency;
+}
+
+static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *model, const char *kind)
+{
+    static const char *const kinds[] = {"default", "linear", "llama3", "yarn", "none"};
+    int i;
+    for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
+        continue;
+    model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
+    if (i < IGNIS__COUNT(kinds) && !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* which has divisors instead */
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
+                ignis__name_write(kind).text, files->is_gguf ? "none, linear and yarn" : "default, linear, llama3 and yarn");
+    return false;
+}
+
+/*  The key of a GGUF file that has the factor of a stretching, the newer one of two, and its value; 0: neither says one. */
+static bool ignis__model_stretch_factor(ignis__model_files *files, const char **key, double *value)
+{
+    ignis__gguf_found found;
+    *key = "rope.scaling.factor";
+    found = ignis__model_number(files, NULL, *key, value);
+    if (found == IGNIS__GGUF_NONE && (found = ignis__model_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
+        *key = "rope.scale_linear";
+    return found != IGNIS__GGUF_BAD;
+}
+
+/*  False, and reported: a GGUF file without yarn has a factor of attention. */
+static bool ignis__model_stretch_alone(ignis__model_files *files)
+{
+    double value = 1;
+    if (ignis__model_number(files, NULL, "rope.scaling.attn_factor", &value) == IGNIS__GGUF_BAD)
+        return false;
+    if (value == 1)
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do",
+                files->path, ignis__model_families[files->family], value);
+    return false;
+}
+
+/*  How positions are stretched, by config.json of old and new: rope_scaling {rope_type or type, ...} and rope_theta, or all in
+    rope_parameters; or by keys of a GGUF file. */
+static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
+{
+    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling", *text = NULL;
+    const char *factor = NULL; /* its key in a GGUF file */
+    const ignis__config_item *kind;
+    char name[80];
+    size_t size;
+    double context = model->context, usual, said = 0;
+    bool yarn;
+#define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
+    model->attention_factor = 1;
+    if (files->is_gguf) {
+        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
+        if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
+            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta) || !ignis__model_stretch_factor(files, &factor, &said))
+            return false;
+        text = !text && said != 0 ? "linear" : text;
+    } else {
+        kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_type"));
+        kind = kind ? kind : ignis__config_find(&files->config, IGNIS__IN_GROUP("type"));
+        text = kind ? (kind->kind == 't' ? kind->text : "?") : NULL;
+        if (!ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_theta")))
+            snprintf(name, sizeof name, "rope_theta");
+        if (!ignis__model_real(files, name, NULL, 10000, &model->theta))
+            return false;
+    }
+    if (!files->is_gguf && !text && ignis__config_find(&files->config, IGNIS__IN_GROUP("factor"))) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s' has %s, and does not say of which rope_type", files->path,
+                    name);
+        return false;
+    }
+    if (text && !ignis__model_stretch_kind(files, model, text))
+        return false;
+    yarn = model->stretch == IGNIS__STRETCH_YARN;
+    if (files->is_gguf && !yarn && !ignis__model_stretch_alone(files))
+        return false;
+    if (model->stretch == IGNIS__STRETCH_NONE)
+        return true;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("factor"), factor, 0, &model->factor))
+        return false;
+    if (model->stretch == IGNIS__STRETCH_LINEAR)
+        return true;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"), "rope.scaling.original_context_length",
+                           yarn ? context : 0, &model->original) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"), yarn ? "rope.scaling.yarn_beta_slow" : NULL,
+                           yarn, &model->low) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"), yarn ? "rope.scaling.yarn_beta_fast" : NULL,
+                           yarn ? 32 : 0, &model->high))
+        return false;
+    if (model->high <= model->low) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' stretches positions from %g to %g, the wrong way round",
+                    files->path, model->low, model->high);
+        return false;
+    }
+    if (!yarn)
+        return true;
+    if (!(model->theta > 1)) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has rope_theta %g; yarn needs one above 1", files->path,
+                    model->theta);
+        return false;
+    }
+    usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", files->is_gguf ? 1 : usual,
+                           &model->attention_factor))
+        return false;
+    if (files->is_gguf) { /* there it multiplies the usual one, in config.json it takes its place */
+        model->attention_factor *= usual;
+        return true;
+    }
+    kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("truncate"));
+    model->uncut = kind && kind->kind == 'b' && kind->number == 0;
+    if (kind && kind->kind != 'b') {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is neither true nor false", files->path, name);
+        return false;
+    }
+    return true;
+#undef IGNIS__IN_GROUP
+}
+
+/*  Of yarn: the frequency that turns so often within the original context, as a number of the list. */
+static double ignis__model_yarn_at(const ignis__model *model, double turns)
+{
+    return model->head_dim * ignis__ln(model->original / (IGNIS__TURN * turns)) / (2 * ignis__ln(model->theta));
+}
+
+/*  f_i = theta^(-2 i / head_dim), stretched. */
+static void ignis__model_frequencies(ignis__model *model)
+{
+    double ratio = ignis__root(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
+    int i;
+    if (model->stretch == IGNIS__STRETCH_YARN) {
+        low = ignis__model_yarn_at(model, model->high);
+        high = ignis__model_yarn_at(model, model->low);
+        low = model->uncut ? low : ignis__floor(low);
+        high = model->uncut ? high : -ignis__floor(-high);
+        low = low < 0 ? 0 : low;
+        high = high > model->head_dim - 1 ? model->head_dim - 1 : high;
+        high = high == low ? high + 0.001 : high;
+    }
+    for (i = 0; i < model->head_dim / 2; i++, f *= ratio) {
+        t = (i - low) / (high - low == 0 ? 1 : high - low);
+        t = t < 0 ? 0 : t > 1 ? 1 : t;
+        model->frequencies[i] = model->stretch == IGNIS__STRETCH_LINEAR ? f / model->factor
+                                : model->stretch == IGNIS__STRETCH_LLAMA3
+                                    ? ignis__model_llama3(f, model->factor, model->low, model->high, model->original)
+                                : model->stretch == IGNIS__STRETCH_YARN ? f * (1 - t) + f / model->factor * t
+                                                                        : f;
+    }
+}
+
+/*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
+static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
+{
+    ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
+    float divisor[IGNIS__MODEL_HALF];
+    int i, half = model->head_dim / 2, guess;
+    bool like, alone;
+    if (!source)
+        return true;
+    source->used = true;
+    if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
+                    ignis__model_type_write(source).text, ignis__shape_write(&source->shape).text, half);
+        return false;
+    }
+    if (ignis__file_read_at(files->gguf.descriptor, source->begin, divisor, half * 4) != half * 4)
+        return ignis__file_fail(files->call, files->path, "read");
+    for (i = 0; i < half; i++) {
+        if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed",
+                        files->path, (double)divisor[i], i);
+            return false;
+        }
+    }
+    alone = model->stretch == IGNIS__STRETCH_NONE;
+    model->stretch = IGNIS__STRETCH_TABLE;
+    for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
+         guess *= 4) { /* Llama 3.1, 3.2: config.json has words for these */
+        for (like = alone, i = 0; i < half; i++) {
+            double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
+            like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
+        }
+        if (!like)
+            continue;
+        model->stretch = IGNIS__STRETCH_LLAMA3;
+        model->factor = guess, model->low = 1, model->high = 4, model->original = 8192;
+    }
+    for (i = 0; i < half; i++)
+        model->frequencies[i] /= (double)divisor[i];
+    return true;
+}
+

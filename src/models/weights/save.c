@@ -1,0 +1,190 @@
+/* --- writing a model ------------------------------------------------------------------------------------------------------------ */
+
+/*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
+static void ignis__model_write_number(ignis__text *text, const char *name, double value)
+{
+    char number[40], *comma;
+    int digits;
+    for (digits = 6; digits <= 17; digits++) {
+        snprintf(number, sizeof number, "%.*g", digits, value);
+        if ((comma = strchr(number, ',')) != NULL)
+            *comma = '.';
+        if (ignis__decimal(number, number + strlen(number)) == value)
+            break;
+    }
+    ignis__text_add(text, ",\n  \"%s\": %s", name, number);
+}
+
+static void ignis__model_write_config(const ignis__model *model, ignis__text *text)
+{
+    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+    static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
+    static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
+    bool old = model->family == IGNIS_MODEL_GPT2;
+    struct {
+        const char *name;
+        int value;
+    } sizes[10];
+    int count = 0, i;
+#define IGNIS__SIZE(name_, value_) (sizes[count].name = (name_), sizes[count++].value = (value_))
+    IGNIS__SIZE("vocab_size", model->vocab);
+    IGNIS__SIZE(old ? "n_embd" : "hidden_size", model->hidden);
+    IGNIS__SIZE(old ? "n_layer" : "num_hidden_layers", model->layers);
+    IGNIS__SIZE(old ? "n_head" : "num_attention_heads", model->heads);
+    IGNIS__SIZE(old ? "n_inner" : "intermediate_size", model->inner);
+    IGNIS__SIZE(old ? "n_positions" : "max_position_embeddings", model->context);
+    if (!old) {
+        IGNIS__SIZE("num_key_value_heads", model->kv_heads);
+        IGNIS__SIZE("head_dim", model->head_dim);
+    }
+#undef IGNIS__SIZE
+    ignis__text_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"", classes[model->family],
+                    ignis__model_families[model->family], dtypes[model->dtype]);
+    for (i = 0; i < count; i++)
+        ignis__text_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
+    ignis__text_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
+                    old ? "gelu_new" : "silu", model->tied ? "true" : "false");
+    ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
+    if (!old) {
+        ignis__text_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
+                        model->layer[0].up_bias.id ? "true" : "false");
+        ignis__model_write_number(text, "rope_theta", model->theta);
+    }
+    if (model->bos >= 0)
+        ignis__text_add(text, ",\n  \"bos_token_id\": %d", (int)model->bos);
+    if (model->stop_count)
+        ignis__text_add(text, ",\n  \"eos_token_id\": %s%d", model->stop_count > 1 ? "[" : "", (int)model->stops[0]);
+    for (i = 1; i < model->stop_count; i++)
+        ignis__text_add(text, ", %d", (int)model->stops[i]);
+    ignis__text_add(text, "%s", model->stop_count > 1 ? "]" : "");
+    if (model->stretch) {
+        ignis__text_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
+        ignis__model_write_number(text, "factor", model->factor);
+        if (model->stretch != IGNIS__STRETCH_LINEAR) {
+            bool yarn = model->stretch == IGNIS__STRETCH_YARN;
+            ignis__model_write_number(text, yarn ? "beta_slow" : "low_freq_factor", model->low);
+            ignis__model_write_number(text, yarn ? "beta_fast" : "high_freq_factor", model->high);
+            ignis__text_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
+            if (yarn)
+                ignis__model_write_number(text, "attention_factor", model->attention_factor);
+            if (yarn && model->uncut)
+                ignis__text_add(text, ",\n  \"truncate\": false");
+        }
+        ignis__text_add(text, "}");
+    }
+    ignis__text_add(text, "\n}\n");
+}
+
+/*  Writes a file: a text, or where that is null `size` bytes of the file `from`, which is closed in any case. */
+static bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size)
+{
+    char *chunk = content ? NULL : (char *)ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
+    ignis__replacement to;
+    int64_t done, some;
+    bool ok = (content || chunk) && ignis__replace_begin(&to, call, path), begun = ok;
+    for (done = 0; ok && done < size; done += some) {
+        some = content ? size : ignis__clamp(size - done, 0, IGNIS__CONVERT_CHUNK);
+        if (!content && ignis__file_read_at(from, done, chunk, some) != some)
+            ok = ignis__file_fail(call, path, "copied whole");
+        ok = ok && ignis__save_write(call, path, to.file, content ? content : chunk, some);
+    }
+    if (from >= 0)
+        ignis__file_close(from);
+    ignis__free(chunk);
+    return begun && ignis__replace_end(&to, ok);
+}
+
+static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)
+{
+    char config[4096];
+    ignis__text text;
+    ignis__text_begin(&text, config, sizeof config);
+    ignis__model_write_config(model, &text);
+    return ignis__model_write(call, path, config, -1, (int64_t)text.length);
+}
+
+/*  Copies what the folder of a model has beside its weights. What it lacks is left out. */
+static bool ignis__model_save_rest(const char *call, const ignis__model *model, const char *folder)
+{
+    static const char *const names[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                        "chat_template.jinja", "chat_template.json",    "generation_config.json",  "vocab.json",
+                                        "merges.txt",          "tokenizer.model"};
+    int64_t size, time;
+    bool ok = true;
+    int i;
+    if (!ignis__path_is_special(model->path)) /* a GGUF file, or nothing any more */
+        return true;
+    for (i = 0; ok && i < IGNIS__COUNT(names); i++) {
+        char *from = ignis__model_path(call, model->path, names[i]), *to = from ? ignis__model_path(call, folder, names[i]) : NULL;
+        int file = -1;
+        ok = to != NULL;
+        if (ok && ignis__file_info(from, &size, &time)) {
+            file = ignis__file_open(from, &size);
+            ok = file >= 0 ? ignis__model_write(call, to, NULL, file, size) : ignis__file_fail(call, from, "opened");
+        }
+        ignis__free(from);
+        ignis__free(to);
+    }
+    return ok;
+}
+
+/*  The weights as a folder has them: rows apart, and GPT-2's the other way round, in the current scope. */
+static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path, const ignis__model_part *parts, int count)
+{
+    ignis__model_name *names = (ignis__model_name *)ignis__alloc(((size_t)count + 1) * sizeof *names);
+    const char **texts = (const char **)ignis__alloc(((size_t)count + 1) * sizeof *texts);
+    ignis_tensor *tensors = (ignis_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *tensors);
+    bool ok = names && texts && tensors;
+    int i;
+    if (!ok)
+        ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
+    for (i = 0; ok && i < count; i++) {
+        names[i] = ignis__model_name_of(NULL, model, parts[i].row, parts[i].layer);
+        texts[i] = names[i].text;
+        tensors[i] = ignis__model_rows_of(call, *parts[i].to, parts[i].first, parts[i].rows, model->dtype);
+        if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
+            tensors[i] = ignis_transpose(tensors[i], 0, 1);
+        ok = tensors[i].id != 0;
+    }
+    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}") == IGNIS_OK;
+    ignis__free(names);
+    ignis__free((void *)texts);
+    ignis__free(tensors);
+    return ok;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const char *folder)
+{
+    static const char call[] = "ignis_model_save";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model_part *parts = NULL;
+    char *weights = NULL, *config = NULL;
+    ignis_scope scope;
+    bool ok = false;
+    int count = 0;
+    if (!model)
+        return ignis__failed();
+    if (!folder)
+        ignis__fail_null(call, "folder");
+    else if (model->stretch == IGNIS__STRETCH_TABLE)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the frequencies of the model are a GGUF file's own, which config.json has no words for");
+    else if (ignis__model_whole(call, model) && !ignis__capture_refuses(call))
+        ok = (weights = ignis__model_path(call, folder, "model.safetensors")) != NULL &&
+             (config = ignis__model_path(call, folder, "config.json")) != NULL &&
+             (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
+    if (ok) {
+        (void)ignis__folder_make_all(folder); /* what is written to it tells */
+        scope = ignis_scope_begin();
+        (void)ignis_no_grad_begin();
+        ok = ignis__model_save_weights(call, model, weights, parts, count) && ignis__model_save_config(call, model, config) &&
+             ignis__model_save_rest(call, model, folder);
+        (void)ignis_no_grad_end();
+        (void)ignis_scope_end(scope);
+    }
+    ignis__free(weights);
+    ignis__free(config);
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+

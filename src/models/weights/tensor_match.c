@@ -1,0 +1,108 @@
+/*  Whether a tensor that no weight is made of changes nothing: tables that follow from the description, as older versions of transformers have
+    written them, and a head beside a table that serves as one. ignis_model_open's manual has the list. */
+static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model, const ignis__model_source *source)
+{
+    static const struct {
+        const char *end; /* of the name */
+        unsigned families;
+        int ndim; /* -1: any */
+    } rows[] = {{"rotary_emb.inv_freq", IGNIS__MODEL_ROTARY, 1},
+                {".attn.bias", 1u << IGNIS_MODEL_GPT2, 4},
+                {".attn.masked_bias", 1u << IGNIS_MODEL_GPT2, -1}};
+    size_t size = strlen(source->name), end;
+    int i;
+    if (files->is_gguf)
+        return false;
+    for (i = 0; i < IGNIS__COUNT(rows); i++) {
+        end = strlen(rows[i].end);
+        if (rows[i].families >> model->family & 1 && size >= end && strcmp(source->name + size - end, rows[i].end) == 0 &&
+            (rows[i].ndim < 0 || rows[i].ndim == source->shape.ndim))
+            return true;
+    }
+    return model->tied && strcmp(source->name, "lm_head.weight") == 0;
+}
+
+/*  False, and reported: the files have a tensor that the model has no use for. Without it the model would be another one than the files'. */
+static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__model *model)
+{
+    int64_t i;
+    for (i = 0; i < files->source_count; i++) {
+        const ignis__model_source *source = &files->sources[i];
+        if (source->used || ignis__model_harmless(files, model, source))
+            continue;
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use",
+                    files->path, ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
+                    ignis__model_families[model->family], model->layers - 1);
+        return false;
+    }
+    return true;
+}
+
+/*  Finds the tensor of every part, and checks that it can become it. */
+IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__model *model, ignis__model_part *parts, int count)
+{
+    int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised ones */
+    int i, k;
+    for (i = 0; i < count; i++) {
+        ignis__model_part *part = &parts[i];
+        ignis__model_name name = ignis__model_name_of(files, model, part->row, part->layer);
+        ignis__model_source *source = ignis__model_source_find(files, name.text);
+        ignis_shape wanted;
+        memset(&wanted, 0, sizeof wanted);
+        wanted.ndim = part->row->columns ? 2 : 1;
+        wanted.dim[0] = part->file_rows;
+        if (wanted.ndim == 2)
+            wanted.dim[1] = part->file_columns;
+        if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
+            wanted.dim[0] = part->file_columns;
+            wanted.dim[1] = part->file_rows;
+        }
+        if (!source) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no tensor %s, %s, which its description asks for", files->path,
+                        ignis__name_write(name.text).text, ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (!source->quant && !ignis__dtype_is_float(source->dtype)) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
+                        ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text);
+            return false;
+        }
+        if (!ignis__shape_same(&source->shape, &wanted)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s; its description makes it %s",
+                        ignis__name_write(name.text).text, files->path, ignis__shape_write(&source->shape).text,
+                        ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (source->quant && wanted.ndim == 1) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is %s, though it has one dimension",
+                        ignis__name_write(name.text).text, files->path, source->type);
+            return false;
+        }
+        if (part->columns % source->elements != 0) {
+            ignis__fail(
+                IGNIS_DIAG_UNSUPPORTED, files->call,
+                "tensor %s of '%s' is %s, in blocks of %d elements of a row; shares of %d ranks have %lld of its %lld, which cuts a block",
+                ignis__name_write(name.text).text, files->path, source->type, source->elements, model->parallel.size,
+                (long long)part->columns, (long long)part->file_columns);
+            return false;
+        }
+        part->from = source;
+        source->used = true;
+        numel = part->rows * part->columns;                                                  /* of the file's own shape: it fits */
+        elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* the same on all ranks */
+        model->parameters += numel;
+        model->file_bytes += numel / source->elements * source->bytes;
+    }
+    if (!ignis__model_uses_all(files, model))
+        return false;
+    if (!model->dtype) {
+        for (k = 0, i = 0; i < IGNIS_DTYPE_COUNT; i++)
+            k = elements[i] > elements[k] ? i : k;
+        model->dtype = k ? (ignis_dtype)k : IGNIS_BF16;
+    }
+    if (!model->cache_dtype)
+        model->cache_dtype = model->dtype;
+    ignis__model_choose(model, parts, count);
+    return true;
+}
+

@@ -1,0 +1,214 @@
+static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    ignis__attention_variant variant;
+    int64_t blocks =
+        ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
+    void *params[] = {p};
+    p->delta = ignis__op_write(op, ignis__attention_stat(op, p, dtype, 1));
+    if (!op->ok)
+        return;
+    variant = ignis__attention_choose(op, dtype, p);
+    ignis__attention_cost(p, dtype, 2, 0, 0);
+    ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
+    if (p->grad_k.data) {
+        ignis__attention_cost(p, dtype, 2, 4, 4);
+        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, p);
+    }
+    if (p->grad_q.data) {
+        ignis__attention_cost(p, dtype, 3, 2, 3);
+        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
+    }
+    if (p->grad_bias.data) {
+        blocks = ignis__ceil_div(p->sk, variant.bias.walk) * (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) *
+                 (p->bias.head ? p->heads : 1) * (p->bias.batch ? p->batches : 1);
+        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads, 1,
+                         (size_t)variant.bias.shared, params);
+    }
+}
+
+/*  Makes the gradient of the bias, an input of the backward function, where it is needed. */
+static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
+{
+    ignis__array *grad;
+    if (!p->bias_dtype || !needed)
+        return NULL;
+    grad = ignis__op_new_like(op, op->in[input]);
+    p->grad_bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_write(op, grad));
+    return grad;
+}
+
+/*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
+typedef struct ignis__attention_scratch {
+    ignis__address lse, delta, grad_q, turns, next, sums;
+    int rows, section;
+} ignis__attention_scratch;
+
+/*  What q and k were turned by, for the kernel that turns their gradients back. */
+typedef struct ignis__rotation {
+    int64_t offset;
+    ignis__address own; /* frequencies on the device; 0: those behind it */
+    float frequencies[IGNIS__ROPE_HALF];
+} ignis__rotation;
+
+/*  Whether a block has queries and walks over keys, not the other way round: all queries of a head fit a tile, and keys are far more. Nobody else
+    has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
+static bool ignis__attention_is_few(const ignis__attention *p)
+{
+    return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads && (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
+}
+
+/*  Tiles of the kernels: keys that a block has, queries that it walks over at a time; or the other way round. */
+static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
+static int ignis__attention_backward_queries(const ignis__attention *p)
+{
+    return p->head_dim == 64 || ignis__attention_is_few(p) ? 128 : 64;
+}
+
+/*  Whether threads add to grad_q, not copies: turns are shorter, where few tiles of queries make blocks wait for them. */
+static bool ignis__attention_is_direct(const ignis__attention *p)
+{
+    return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_is_few(p);
+}
+
+/*  Blocks of a cluster, which have keys next to each other. */
+static int ignis__attention_backward_cluster(const ignis__attention *p) { return p->head_dim <= 128 || ignis__attention_is_few(p) ? 1 : 2; }
+
+/*  A tile with few queries would be mostly room for what is kept in float. */
+static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    int least = p->head_dim == 64 ? 32 : 16;
+    bool clustered;
+    ignis__attention_request(op, dtype, p, true);
+    if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
+        return false;
+    clustered = ignis__attention_backward_cluster(p) == 1 || op->work.device->clusters;
+    if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
+                    op->work.call, least);
+    else if (!clustered && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
+                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
+    return p->sq >= least && clustered;
+}
+
+/*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way or what comes from the cluster's
+    other block, statistics, barriers. */
+static int ignis__attention_backward_shared(const ignis__attention *p)
+{
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
+    int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
+    if (ignis__attention_is_few(p)) {
+        stages = slabs == 1 ? 4 : slabs == 4 ? 1 : 2; /* of keys and values */
+        return slabs * 128 * (2 * stages * keys + 2 * queries) + (wide ? 2 : 1) * 2 * keys * queries + 2 * 4 * queries +
+               8 * (1 + 2 * stages);
+    }
+    return slabs * 128 * (2 * keys + stages * queries) + (wide ? 6 : 2) * 2 * keys * queries +
+           (wide ? 2 * 128 * keys : 2 * 4 * queries * columns) + stages * 4 * queries + 104;
+}
+
+/*  Tiles of keys of a part, where queries are few: so that there are about 256 blocks. */
+static int ignis__attention_backward_part(const ignis__attention *p)
+{
+    int64_t tiles = ignis__ceil_div(p->sk, ignis__attention_backward_keys(p));
+    return (int)ignis__ceil_div(tiles, ignis__clamp(ignis__ceil_div(256, (int64_t)p->batches * p->heads), 1, tiles));
+}
+
+/*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. The more of them, the fewer blocks wait for turns at one tile. With
+    a causal mask two sections at least: the last goes the other way. */
+static int ignis__attention_backward_section(const ignis__attention *p)
+{
+    int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
+    while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
+        section *= 2;
+    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
+}
+
+/*  sums: room for those of 64 rows of each column, which the kernels' source describes; 0: nobody wants them. rotation: by which the gradients of q
+    and k turn back, which have as many rows then; null: they do not turn, and may have sums. */
+static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sums,
+                                            ignis__rotation *rotation)
+{
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
+    int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; whole ones */
+    bool few = ignis__attention_is_few(p), direct = ignis__attention_is_direct(p);
+    int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
+    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
+    int64_t blocks = cluster * ignis__ceil_div(p->sk, cluster * keys) * p->kv_heads * p->batches;
+    int64_t finish = tiles, floats = rows * columns;                  /* of grad_q */
+    int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
+    ignis__attention_scratch scratch;
+    ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
+    void *params[] = {p, &scratch, rotation}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
+    char define[96];
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries, slabs);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys, cluster > 1 ? 1 : slabs);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys, slabs);
+    ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries, slabs);
+    ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys, slabs);
+    ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys, slabs);
+    scratch.section = few ? ignis__attention_backward_part(p) : ignis__attention_backward_section(p);
+    if (few) {
+        blocks = ignis__ceil_div(ignis__ceil_div(p->sk, keys), scratch.section) * p->heads * p->batches;
+        floats = blocks * p->sq * columns;
+        finish = ignis__ceil_div((int64_t)p->heads * p->batches * p->sq * columns, 8 * 256);
+    }
+    scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, floats + 2 * rows + turns + 1, IGNIS_F32));
+    scratch.lse = scratch.grad_q + (ignis__address)(floats * 4);
+    scratch.delta = scratch.lse + (ignis__address)(rows * 4);
+    scratch.turns = scratch.delta + (ignis__address)(rows * 4);
+    scratch.next = scratch.turns + (ignis__address)(turns * 4);
+    scratch.sums = sums;
+    scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
+             ignis__attention_backward_forms[few + 2 * direct]); /* one at most */
+    ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
+    ignis__attention_cost(p, dtype, 2, 0, 0);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0,
+                     params);
+    ignis__attention_cost(p, dtype, 2, 4, 5);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
+                     (size_t)ignis__attention_backward_shared(p), maps);
+    if (rotation)
+        finish += finish / p->heads * p->kv_heads;
+    ignis__op_launch(op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_TURNED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define,
+                     finish, 1, 1, 256, 1, 0, params);
+}
+
+static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
+{
+    ignis__attention p;
+    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */
+    ignis__array *gradients[4] = {NULL, NULL, NULL, NULL};
+    ignis_dtype dtype;
+    bool wgmma;
+    if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
+        return ignis__failed();
+    memcpy(&p, args->params, sizeof p);
+    dtype = op.in[1]->dtype;
+    p.q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_read(&op, op.in[1]));
+    p.k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_read(&op, op.in[2]));
+    p.v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_read(&op, op.in[3]));
+    p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
+    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p.lse = ignis__op_read(&op, op.in[5]);
+    ignis__attention_extras(&op, 6, &p);
+    wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
+    if (args->needed[0] || wgmma) {
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
+        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, gradients[0]));
+    }
+    if (args->needed[1] || args->needed[2] || wgmma) { /* they come together */
+        gradients[1] = ignis__op_new_like(&op, op.in[2]);
+        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, gradients[1]));
+        gradients[2] = ignis__op_new_like(&op, op.in[3]);
+        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_write(&op, gradients[2]));
+    }
+    if (p.bias_dtype)
+        gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &p);
+    if (wgmma)
+        ignis__attention_backward_wgmma(&op, dtype, &p, 0, NULL);
+    else
+        ignis__attention_backward_run(&op, dtype, &p);
+    return ignis__op_give(&op, args, p.bias_dtype ? 4 : 3, gradients);
+}
+

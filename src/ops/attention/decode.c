@@ -1,0 +1,110 @@
+/*  How a cache is shared among blocks. */
+typedef struct ignis__decode_variant {
+    char define[96];
+    ignis__builtin kernel, combine_kernel;
+    int heads;                   /* query heads that a block does: it reads the keys once for all of them */
+    int keys;                    /* that a block walks over at a time */
+    int threads, shared, blocks; /* of a block; blocks that a multiprocessor should have */
+} ignis__decode_variant;
+
+/*  Geometry of kernels/attention_decode_mma.cu and kernels/attention_decode.cu. */
+static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    ignis__decode_variant variant = IGNIS__ZERO;
+    int head_dim = 64, group = p->heads / p->kv_heads, warps;
+    while (head_dim < p->head_dim)
+        head_dim *= 2;
+    snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
+    if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
+        warps = head_dim <= 128 ? 4 : 2;
+        variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
+        variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
+        variant.heads = 16;
+        variant.keys = 16 * warps;
+        variant.threads = 32 * warps;
+        variant.shared = 2 * variant.keys * 3 * 2 * head_dim;
+        variant.blocks = head_dim <= 64 ? 4 : 2;
+    } else {
+        group = group > 2 && dtype == IGNIS_F64 && head_dim > 256 ? 2 : group;
+        variant.kernel = group == 1   ? IGNIS__BUILTIN_SDPA_DECODE_1
+                         : group == 2 ? IGNIS__BUILTIN_SDPA_DECODE_2
+                                      : IGNIS__BUILTIN_SDPA_DECODE_4;
+        variant.combine_kernel = IGNIS__BUILTIN_SDPA_DECODE_COMBINE;
+        variant.heads = group < 3 ? group : 4;
+        variant.keys = 64;
+        variant.threads = 256;
+        variant.blocks = 2;
+    }
+    return variant;
+}
+
+/*  While programs are recorded: those that devices of every kind choose, of rows that a window shows whole, or not. */
+IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given)
+{
+    ignis__attention p = *given;
+    int major, turn;
+    for (turn = 0; op->ok && ignis__requests.path[0] && turn < (p.windowed && !p.has_lengths ? 2 : 1); turn++) {
+        for (major = 7; major <= 8; major++) {
+            ignis__decode_variant variant;
+            op->as_major = major;
+            variant = ignis__decode_choose(op, dtype, &p);
+            ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
+        }
+        p.window = ignis__attention_ranged(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+    }
+    op->as_major = 0;
+}
+
+/*  One block for each key head and split of its keys, then one for each query head. */
+static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dtype)
+{
+    ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
+    int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
+    int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
+    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
+    int splits = (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
+    int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
+    ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
+    void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
+    ignis__decode_request(op, dtype, p);
+    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches, (unsigned)variant.threads, 1,
+                     (size_t)variant.shared, parts);
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, combine);
+}
+
+static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+{
+    ignis_tensor inputs[5] = {q, k, v};
+    ignis__attention p;
+    ignis__op op;
+    ignis__array *out;
+    if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 3), inputs))
+        return ignis__no_tensor();
+    if (ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_DECODE, &p) && (p.sq != 1 || p.sk < 1))
+        ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
+                       ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
+    out = ignis__op_new_like(&op, op.in[0]);
+    ignis__attention_operands(&op, out, &p);
+    if (op.ok && p.batches > 0)
+        ignis__decode_run(&op, &p, out->dtype);
+    return ignis__op_end(&op, out, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads)
+{
+    static const char call[] = "ignis_decode_sdpa";
+    ignis_sdpa_desc desc = IGNIS__ZERO;
+    desc.num_heads = num_heads;
+    if (num_heads >= 1)
+        return ignis__decode_sdpa(call, q, k, v, &desc);
+    if (ignis__enter(call))
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "num_heads is %d, below 1", num_heads);
+    return ignis__no_tensor();
+}
+
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+{
+    return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
+}
+

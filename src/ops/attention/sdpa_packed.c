@@ -1,0 +1,149 @@
+/*  What the backward of q, k and v in one tensor needs beside what was saved. */
+typedef struct ignis__sdpa_packed {
+    ignis__attention attention;
+    ignis__rope rope; /* of q and k, no heads: they do not turn */
+} ignis__sdpa_packed;
+
+/*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
+static void ignis__attention_parts(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
+                                   ignis__attention_rows *k, ignis__attention_rows *v)
+{
+    ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
+    *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
+    k->data += head * (ignis__address)p->heads;
+    v->data += head * (ignis__address)(p->heads + p->kv_heads);
+}
+
+/*  q, k and v for the kernels; turned: q and k that have turned, null where they do not. */
+static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
+{
+    ignis__attention_rows behind;
+    ignis__attention_parts(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
+    if (turned)
+        ignis__attention_parts(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
+}
+
+/*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
+    Returns those sums, or null. */
+static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed, ignis__rotation *rotation)
+{
+    int parts = (int)(ignis__ceil_div(p->sk, 64) * p->batches);
+    int64_t n = (int64_t)(p->heads + 2 * p->kv_heads) * p->head_dim;
+    ignis__address partial = 0, to[3] = {0, 0, 0};
+    ignis__array *sums;
+    if (summed)
+        partial = ignis__op_write(op, ignis__op_new_row(op, parts * n, IGNIS_F32));
+    ignis__attention_backward_wgmma(op, dtype, p, partial, rotation);
+    if (!summed)
+        return NULL;
+    to[0] = ignis__op_write(op, sums = ignis__op_new_row(op, n, dtype));
+    ignis__sum_partials(op, dtype, to, 1, partial, parts, n);
+    return sums;
+}
+
+static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
+{
+    ignis__sdpa_packed packed;
+    ignis__attention *p = &packed.attention;
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, q and k that have turned, their frequencies */
+    ignis__array *gradients[2], *sums = NULL, *own;
+    ignis__address address;
+    ignis__rotation rotation;
+    bool wgmma, turns_alone; /* the gradients, behind the kernels of attention */
+    int next;
+    if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
+        return ignis__failed();
+    memcpy(&packed, args->params, sizeof packed);
+    next = ignis__attention_extras(&op, 4, p);
+    ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
+    p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
+    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p->lse = ignis__op_read(&op, op.in[3]);
+    gradients[0] = ignis__op_new_like(&op, op.in[1]);
+    gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
+    address = ignis__op_write(&op, gradients[0]);
+    if (op.ok)
+        ignis__attention_parts(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
+    own = next + 1 < op.count ? op.in[next + 1] : NULL;
+    rotation.offset = packed.rope.offset;
+    rotation.own = own ? ignis__op_read(&op, own) : 0;
+    ignis__rope_floats(rotation.frequencies, packed.rope.frequencies);
+    wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
+    turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_is_few(p);
+    if (wgmma)
+        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__bias_is_behind(),
+                                        turns_alone || !packed.rope.heads ? NULL : &rotation);
+    else
+        ignis__attention_backward_run(&op, op.in[1]->dtype, p);
+    if (packed.rope.heads && turns_alone) /* back, where they are */
+        ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
+    return ignis__op_give_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
+}
+
+/*  An array for so many heads of each row of qkv. */
+static ignis__array *ignis__sdpa_packed_new(ignis__op *op, const ignis__attention *p, int heads)
+{
+    ignis_shape shape = op->in[0]->shape;
+    shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->head_dim : 0;
+    return ignis__op_new(op, &shape, op->in[0]->dtype);
+}
+
+/*  Turns q and k into an array of their own. */
+static ignis__array *ignis__sdpa_packed_turn(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
+{
+    const ignis__attention *p = &packed->attention;
+    int heads = p->heads + p->kv_heads;
+    ignis__array *turned;
+    ignis__address from, to;
+    if (desc->num_heads != 0 && desc->num_heads != heads)
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads, heads);
+    if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
+        return NULL;
+    turned = ignis__sdpa_packed_new(op, p, heads);
+    from = ignis__op_read(op, op->in[0]);
+    to = ignis__op_write(op, turned);
+    ignis__rope_turn(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
+                     op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
+    return turned;
+}
+
+IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope)
+{
+    static const char call[] = "ignis_sdpa_packed";
+    ignis__sdpa_packed packed = IGNIS__ZERO;
+    ignis__attention *p = &packed.attention;
+    ignis__op op;
+    ignis__array *out, *lse, *own = NULL, *turned = NULL;
+    ignis_tensor result, inputs[3] = {qkv};
+    if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
+        return ignis__no_tensor();
+    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, p);
+    if (rope) {
+        own = ignis__rope_own(&op, rope);
+        turned = ignis__sdpa_packed_turn(&op, rope, own, &packed);
+    }
+    out = ignis__sdpa_packed_new(&op, p, p->heads);
+    if (op.ok)
+        ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
+    if (op.ok)
+        p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
+    if (op.ok)
+        ignis__attention_extras(&op, 1, p);
+    if (op.records) {
+        lse = ignis__attention_stat(&op, p, op.in[0]->dtype, ignis__attention_lses(p));
+        p->lse = ignis__op_write(&op, lse);
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, out);
+        ignis__op_save(&op, lse);
+        ignis__op_save_inputs(&op, 1, op.count);
+        ignis__op_save(&op, turned);
+        if (own) /* through a view: the array itself stays the caller's */
+            ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
+    }
+    ignis__sdpa_run(&op, op.in[0]->dtype, p);
+    result = ignis__op_end_recorded(&op, out, "sdpa_packed", ignis__sdpa_packed_backward, &packed, sizeof packed);
+    if (own)
+        ignis__array_drop(call, own);
+    return result;
+}
+

@@ -1,0 +1,281 @@
+/* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
+
+/*  As in kernels/attention.cuh: rows of the heads of a tensor, as elements from one row, head and batch to the next. */
+typedef struct ignis__attention_rows {
+    ignis__address data;
+    int64_t row, head, batch;
+} ignis__attention_rows;
+
+typedef struct ignis__attention {
+    ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
+    ignis__address lse, delta;
+    int batches, heads, kv_heads, head_dim, sq, sk, causal;
+    double scale, softcap;
+    ignis__attention_rows bias, grad_bias;
+    ignis__address lengths;
+    int window;                  /* max(sq, sk): none */
+    int bias_dtype, has_lengths; /* 0: none. These and the next are the host's: no kernel has them */
+    int windowed;                /* the caller has set a window, which longer rows go beyond */
+} ignis__attention;
+
+/*  For profiles: the next kernel has to do with so many tensors like q, and like k, and computes so many products of [sq, sk, head_dim], of which
+    those count that the mask and the window show; lengths are the device's. */
+static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k, int products)
+{
+    double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
+    int i, place, first, last;
+    if (!ignis__profiling())
+        return;
+    for (i = 0; i < p->sq; i++) {
+        place = i + p->sk - p->sq;
+        first = place >= p->window ? place - p->window + 1 : 0;
+        last = p->causal ? place : p->sk - 1 - place < p->window ? p->sk - 1 : place + p->window - 1;
+        seen += last >= first ? last - first + 1 : 0;
+    }
+    ignis__cost(size * p->head_dim * (like_q * pairs * p->sq + like_k * (double)p->batches * p->kv_heads * p->sk),
+                2.0 * products * pairs * seen * p->head_dim, (int)dtype);
+}
+
+/*  How a kernel is launched: its blocks have so many rows, walk over so many at a time, and have threads and dynamic shared memory. */
+typedef struct ignis__attention_shape {
+    int rows, walk, threads, shared;
+} ignis__attention_shape;
+
+typedef struct ignis__attention_variant {
+    char define[96];
+    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
+    ignis__attention_shape forward, kv, q, bias;
+} ignis__attention_variant;
+
+/*  Whether there is a window, or lengths of sequences. */
+static bool ignis__attention_ranged(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
+
+/*  Adds the options of kernels/attention.cuh that make the variant of a program. */
+static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
+{
+    size_t length = strlen(define);
+    if (ranged)
+        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=1");
+    if (p->softcap > 0)
+        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_SOFTCAP=1");
+    if (p->bias_dtype)
+        snprintf(define + length, size - length, " -DIGNIS_BIAS=%d", p->bias_dtype);
+}
+
+/*  Geometry of kernels/attention_mma.cu for each size of heads that it is compiled for, without the shared memory. */
+static const struct {
+    int head_dim;
+    ignis__attention_shape forward, kv, q;
+} ignis__attention_mma[] = {
+    {32, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}}, {64, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}},
+    {96, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},  {128, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},
+    {192, {64, 32, 128, 0}, {32, 32, 192, 0}, {64, 16, 128, 0}},   {256, {64, 32, 128, 0}, {32, 32, 128, 0}, {64, 16, 128, 0}},
+};
+
+static int ignis__op_major(const ignis__op *op) { return op->as_major ? op->as_major : op->work.device->info.compute_major; }
+
+/*  The one place that chooses tensor cores or plain CUDA C: f16 and bf16 with mma.m16n8k16, where rows are packs of 16 bytes. */
+static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    const ignis__attention_rows *tensors = &p->q;
+    bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
+    int i;
+    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; those that are not there are 0 */
+        takes = takes && tensors[i].data % 16 == 0;
+    return takes;
+}
+
+/*  Geometry of kernels/attention_hopper.cu, by most elements of a head: teams of a block, groups of 64 queries of a team, keys of a tile, and tiles
+    of k, and of v, that are there or on their way. */
+typedef struct ignis__attention_hopper_shape {
+    int head_dim, teams, groups, keys, stages;
+} ignis__attention_hopper_shape;
+
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 2, 2, 64, 4},  {64, 1, 3, 128, 4},  {128, 1, 2, 64, 4},
+                                                                        {128, 1, 3, 80, 2}, {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2},
+                                                                        {256, 1, 2, 80, 2}};
+
+/*  The fastest shape, as measured on an H200. ranged: with a variant of the program, which three groups have no registers for, or do not pay for
+    where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times.
+    Steady: the same one for any number of queries and keys. */
+static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op, const ignis__attention *p, bool ranged)
+{
+    const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
+    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads, multiprocessors = op->work.device->info.multiprocessors;
+    if (p->head_dim <= 64)
+        return ranged || op->steady || p->sq <= (p->causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
+    if (p->head_dim <= 128 && op->steady)
+        return &shapes[4];
+    if (p->head_dim <= 128)
+        return p->sk <= 256 ? &shapes[2] : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3] : &shapes[4];
+    return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
+}
+
+/*  The options of its program, but for those of a variant. */
+static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p, const ignis__attention_hopper_shape *shape)
+{
+    snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d", p->head_dim,
+             p->causal, shape->groups, shape->keys);
+}
+
+/*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
+static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    const ignis__attention_rows *tensors = &p->q;
+    const char *why = NULL;
+    int i;
+    if (ignis__attention_by == IGNIS_ATTENTION_MMA)
+        return false;
+    if (ignis__op_major(op) != 9)
+        why = "the device is not of compute capability 9.0";
+    else if (!op->as_major && !ignis__cuda.cuTensorMapEncodeTiled)
+        why = "the driver is older than CUDA 12.0";
+    else if (!op->as_major && !ignis__wgmma_compiles(op->work.call))
+        why = "NVRTC is older than 12.0, or the bundle has no such kernels";
+    else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
+        why = "the dtype is not f16 or bf16";
+    else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
+        why = "head_dim is not a multiple of 8 from 64 to 256";
+    else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
+        why = "there is no query or no key";
+    else if (p->bias_dtype)
+        why = "there is a bias";
+    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; those that are not there are 0 */
+        if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
+            why = why ? why : "rows are not aligned to 16 bytes";
+    if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
+    return !why;
+}
+
+/*  The map of a tensor, for tiles of so many of its `length` rows, which lie in shared memory as slabs of 64 columns one behind the other. Heads of
+    whole slabs are copied so many slabs at a time, others slab by slab: what the last one lacks is zeros. */
+static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                 const ignis__attention_rows *tensor, int heads, int length, int rows, int slabs)
+{
+    int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
+    int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
+    int box[] = {64, rows, slabs, 1, 1}, rank = 5;
+    if (p->head_dim % 64 != 0) { /* no dimension of slabs */
+        rank = 4;
+        dims[0] = p->head_dim;
+        dims[2] = heads;
+        dims[3] = p->batches;
+        strides[1] = strides[2];
+        strides[2] = strides[3];
+        box[2] = 1;
+    }
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
+}
+
+/*  How many numbers for each query forward leaves for backward in lse: with a bias a bound and a sum. */
+static int ignis__attention_lses(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
+
+static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    ignis__attention_variant variant = IGNIS__ZERO;
+    int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
+    int stats = 1 + ignis__attention_lses(p); /* numbers for a query that backward has in shared memory */
+    if (ignis__attention_takes_mma(op, dtype, p)) {
+        for (i = 0; ignis__attention_mma[i].head_dim < p->head_dim;)
+            i++;
+        head_dim = ignis__attention_mma[i].head_dim;
+        variant.forward_kernel = IGNIS__BUILTIN_SDPA_MMA;
+        variant.delta_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_DELTA;
+        variant.kv_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_KV;
+        variant.q_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_Q;
+        variant.bias_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_BIAS;
+        variant.forward = ignis__attention_mma[i].forward;
+        variant.kv = ignis__attention_mma[i].kv;
+        variant.q = ignis__attention_mma[i].q;
+        variant.forward.shared = 2 * head_dim * (variant.forward.rows + 4 * variant.forward.walk);
+        variant.kv.shared = 2 * head_dim * (2 * variant.kv.rows + 4 * variant.kv.walk) + 8 * stats * variant.kv.walk;
+        variant.q.shared = 2 * head_dim * (2 * variant.q.rows + 4 * variant.q.walk) + 4 * stats * variant.q.rows;
+        variant.bias = variant.q;
+        variant.bias.shared -= 4 * head_dim * variant.q.walk; /* one tile of keys at a time, not two */
+    } else {                                                  /* as computed at the top of kernels/attention.cu */
+        while (head_dim < p->head_dim)
+            head_dim *= 2;
+        bytes = head_dim * size;
+        variant.forward_kernel = IGNIS__BUILTIN_SDPA;
+        variant.delta_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_DELTA;
+        variant.kv_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_KV;
+        variant.q_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_Q;
+        variant.bias_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_BIAS;
+        variant.forward.threads = variant.kv.threads = bytes > 1024 ? 64 : 128;
+        variant.forward.walk = variant.kv.walk = 16384 / bytes < 8 * pack ? 16384 / bytes : 8 * pack;
+        lines = variant.forward.threads / 8;
+        variant.forward.rows = lines * (2048 / bytes < pack ? 2048 / bytes : pack);
+        variant.kv.rows = lines * (bytes > 1024 ? 1 : 1024 / bytes < pack ? 1024 / bytes : pack);
+        variant.forward.shared =
+            (variant.forward.rows + variant.forward.walk) * (bytes + 16) + variant.forward.rows * (variant.forward.walk * size + 16);
+        variant.kv.shared = (2 * variant.kv.rows + variant.kv.walk) * (bytes + 16) + 2 * variant.kv.rows * (variant.kv.walk * size + 16);
+        variant.q = variant.bias = variant.kv;
+    }
+    snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
+    return variant;
+}
+
+/*  Of kernels/attention_hopper_backward.cu; see ignis__attention_is_few and ignis__attention_is_direct. */
+static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
+
+/*  While programs are recorded: those that devices of every kind choose, of one of the two variants. */
+IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p, bool backward)
+{
+    static const struct {
+        int major, first;
+    } kinds[] = {{7, 0}, {8, 80}}; /* the former for rows that are not aligned, too */
+    bool ranged = ignis__attention_ranged(p) || p->softcap > 0;
+    ignis__attention_variant variant;
+    char define[IGNIS__DEFINES];
+    int i, most;
+    for (i = 0; i < IGNIS__COUNT(kinds); i++) {
+        op->as_major = kinds[i].major;
+        variant = ignis__attention_choose(op, dtype, p);
+        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define, kinds[i].first,
+                           IGNIS__EVERY_ARCH);
+    }
+    op->as_major = 9;
+    if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
+        for (i = 0; i < IGNIS__COUNT(ignis__attention_backward_forms); i++) {
+            if ((i == 1 && p->heads != p->kv_heads) || (i == 2 && p->head_dim != 128))
+                continue;
+            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
+                     ignis__attention_backward_forms[i]);
+            ignis__attention_options(define, sizeof define, p, ranged);
+            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
+        }
+    } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
+        for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper); i++) { /* all shapes of the smallest head_dim that holds it */
+            if (ignis__attention_hopper[i].head_dim < p->head_dim || (most && ignis__attention_hopper[i].head_dim > most))
+                continue;
+            most = ignis__attention_hopper[i].head_dim;
+            ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
+            ignis__attention_options(define, sizeof define, p, ranged);
+            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
+        }
+    }
+    op->as_major = 0;
+}
+
+/*  Those for rows as many as these or others, which a window may show whole, or not. */
+IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given, bool backward)
+{
+    ignis__attention p = *given;
+    if (!op->ok || !ignis__requests.path[0])
+        return;
+    ignis__attention_request_variant(op, dtype, &p, backward);
+    p.window = ignis__attention_ranged(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+    if (p.windowed && !p.has_lengths)
+        ignis__attention_request_variant(op, dtype, &p, backward);
+}
+
+static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
+                                    const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads, ignis__attention *p)
+{
+    int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->batches;
+    void *params[] = {p};
+    ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1, (size_t)shape->shared, params);
+}
+

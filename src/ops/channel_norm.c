@@ -1,0 +1,145 @@
+/* >>ops.image - batch_norm, group_norm ----------------------------------------------------------------------------------------- */
+
+/*  The parameter of the kernels: see kernels/channel_norm.cu. */
+typedef struct ignis__channel_sizes {
+    int64_t outer, rows, channels, groups, part_length, parts;
+    int packed;
+} ignis__channel_sizes;
+
+typedef struct ignis__channel_norm {
+    const char *call;
+    bool given; /* mean and variance do not depend on x */
+    ignis__channel_sizes sizes;
+} ignis__channel_norm;
+
+/*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
+static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s, unsigned *threads,
+                                 int64_t *blocks)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs, tiles;
+    s->packed = s->channels % pack == 0 && addresses % 16 == 0;
+    packs = s->packed ? s->channels / pack : s->channels;
+    threads[0] = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
+    threads[1] = 256 / threads[0];
+    tiles = ignis__ceil_div(packs, threads[0]) * s->outer;
+    s->parts =
+        ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1, ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
+    s->part_length = ignis__ceil_div(s->rows, s->parts);
+    s->parts = ignis__ceil_div(s->rows, s->part_length);
+    *blocks = ignis__clamp(tiles * s->parts, 1, INT32_MAX);
+}
+
+/*  Kernels that have a warp for each group. */
+static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__channel_sizes *s,
+                                          void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256, params);
+}
+
+/*  Saved: x, w, means, rstds. */
+static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
+{
+    const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
+    ignis__channel_sizes s = p->sizes;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
+    ignis_dtype dtype, wide;
+    unsigned threads[2];
+    int64_t blocks;
+    ignis__op op;
+    int i;
+    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &s}, *weights[] = {&dw, &db, &grads, &products, &s},
+         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &s},
+         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &s};
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    dtype = op.in[1]->dtype;
+    wide = ignis__wide_dtype(dtype);
+    for (i = 0; i < 3; i++) /* x, w, b */
+        if (args->needed[i])
+            gradients[i] = ignis__op_new_like(&op, op.in[i ? 2 : 1]);
+    if (op.in[1]->numel == 0) {
+        for (i = 1; i < 3; i++)
+            if (gradients[i])
+                ignis__op_zero(&op, gradients[i]);
+        return ignis__op_give(&op, args, 3, gradients);
+    }
+    dy = ignis__op_read(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[1]);
+    w = ignis__op_read(&op, op.in[2]);
+    mean = ignis__op_read(&op, op.in[3]);
+    rstd = ignis__op_read(&op, op.in[4]);
+    dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
+    dw = gradients[1] ? ignis__op_write(&op, gradients[1]) : 0;
+    db = gradients[2] ? ignis__op_write(&op, gradients[2]) : 0;
+    ignis__channels_plan(&op, dtype, dx | dy | x, &s, threads, &blocks);
+    if (gradients[1] || gradients[2] || !p->given) {
+        grads = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+        products = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_SUMS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
+    }
+    if (gradients[1] || gradients[2])
+        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(s.channels, 32), 256, weights);
+    if (gradients[0] && !p->given) {
+        average_g = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
+        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
+        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &s, averages);
+    }
+    if (gradients[0])
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
+    return ignis__op_give(&op, args, 3, gradients);
+}
+
+/*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
+static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum, double eps,
+                                            ignis__array *const *running)
+{
+    static const char *const names[] = {"x", "w", "b"};
+    ignis__channel_sizes s = p->sizes;
+    ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
+    ignis__array *out = NULL, *means = NULL, *rstds = NULL;
+    ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
+    unsigned threads[2];
+    int64_t blocks;
+    int i;
+    void *statistics[] = {&part_means, &squares, &x, &s}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &s},
+         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &s, &x};
+    for (i = 1; i < 3 && op->ok; i++)
+        if (ignis__op_same_dtype(op, i, names[i]))
+            ignis__op_is_row(op, i, names[i], s.channels);
+    if (op->ok && s.channels >= IGNIS__IMAGE_LIMIT)
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more", ignis__shape_write(&op->in[0]->shape).text);
+    ignis__op_eps(op, &eps);
+    out = ignis__op_new_like(op, op->in[0]);
+    means = ignis__op_new_rows(op, s.outer, s.groups, wide);
+    rstds = ignis__op_new_rows(op, s.outer, s.groups, wide);
+    x = ignis__op_read(op, op->in[0]);
+    w = ignis__op_read(op, op->in[1]);
+    b = ignis__op_read(op, op->in[2]);
+    y = ignis__op_write(op, out);
+    mean = ignis__op_write(op, means);
+    rstd = ignis__op_write(op, rstds);
+    if (running) {
+        running_mean = ignis__op_read(op, running[0]);
+        running_var = ignis__op_read(op, running[1]);
+        if (!p->given) {
+            running_mean = ignis__op_write(op, running[0]);
+            running_var = ignis__op_write(op, running[1]);
+        }
+    }
+    if (op->ok && out->numel > 0) {
+        ignis__channels_plan(op, dtype, x | y, &s, threads, &blocks);
+        if (!p->given) {
+            part_means = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+            squares = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, statistics);
+        }
+        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &s, finish);
+        ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
+    }
+    ignis__op_save_inputs(op, 0, 2);
+    ignis__op_save(op, means);
+    ignis__op_save(op, rstds);
+    return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, p, sizeof *p);
+}
+

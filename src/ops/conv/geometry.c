@@ -1,0 +1,180 @@
+/* >>ops.conv - convolutions: products of patches ------------------------------------------------------------------------------- */
+
+/*  A convolution along the rows or the columns of its images. */
+typedef struct ignis__conv_side {
+    int64_t in, out, kernel, stride, padding, dilation;
+} ignis__conv_side;
+
+/*  A convolution; channels and outs are a group's. It is patches of x, [images * out * out, kernel * kernel * channels], times weights. */
+typedef struct ignis__conv {
+    int64_t images, channels, outs, groups;
+    ignis__conv_side side[2];
+    ignis_dtype dtype;
+    int sides; /* 1: of rows of points */
+} ignis__conv;
+
+/*  How a grid of pixels and the taps of its patches walk along a side of an array, as in kernels/gemm.cuh: and along the taps of the weights. */
+typedef struct ignis__conv_walk {
+    int64_t grid, taps, first, stride, step, weight, weight_step;
+} ignis__conv_walk;
+
+static ignis__conv_walk ignis__conv_forward_walk(const ignis__conv_side *side)
+{
+    ignis__conv_walk walk;
+    walk.grid = side->out;
+    walk.taps = side->kernel;
+    walk.first = -side->padding;
+    walk.stride = side->stride;
+    walk.step = side->dilation;
+    walk.weight = 0;
+    walk.weight_step = 1;
+    return walk;
+}
+
+/*  From one tap to the next one that is on the same pixels of x, from those of another patch. */
+static int64_t ignis__conv_tap_step(const ignis__conv_side *side)
+{
+    int64_t common = side->stride, rest = side->dilation;
+    while (rest) { /* greatest common divisor */
+        int64_t next = common % rest;
+        common = rest;
+        rest = next;
+    }
+    return side->stride / common;
+}
+
+/*  How many phases patches meet: those of the first few taps, which differ. So as many as there are taps, however long the stride is. */
+static int64_t ignis__conv_phases(const ignis__conv_side *side)
+{
+    int64_t step = ignis__conv_tap_step(side);
+    return step < side->kernel ? step : side->kernel;
+}
+
+/*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
+    pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for the phase of one of the first taps those are every
+    few taps, and from one to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
+static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, int64_t tap, int64_t *phase)
+{
+    ignis__conv_walk walk = IGNIS__ZERO;
+    int64_t step = ignis__conv_tap_step(side), at = (tap * side->dilation - side->padding) % side->stride;
+    *phase = at < 0 ? at + side->stride : at;
+    walk.grid = *phase < side->in ? ignis__ceil_div(side->in - *phase, side->stride) : 0;
+    walk.taps = ignis__ceil_div(side->kernel - tap, step);
+    walk.stride = 1;
+    walk.step = side->dilation / (side->stride / step);
+    walk.weight = tap + (walk.taps - 1) * step;
+    walk.weight_step = -step;
+    walk.first = (*phase + side->padding - walk.weight * side->dilation) / side->stride;
+    return walk;
+}
+
+/*  Whether there are pixels of x that no patch meets. */
+static bool ignis__conv_skips(const ignis__conv_side *side)
+{
+    int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
+    for (tap = 0; tap < phases; tap++) {
+        ignis__conv_backward_walk(side, tap, &phase);
+        met += phase < side->in;
+    }
+    return met < (side->stride < side->in ? side->stride : side->in);
+}
+
+/*  Whether a grid is one that the copy engine walks through: corners of a box of pixels are bytes, as is what taps add. */
+static bool ignis__conv_takes_pixels(const ignis__conv_walk *walk, int64_t size)
+{
+    int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
+    return walk->first >= -128 && walk->first <= 127 && upper >= -128 && upper <= 127 && walk->stride <= 8 &&
+           (walk->taps - 1) * walk->step <= 255;
+}
+
+static int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
+
+/*  A convolution that is a product of matrices as they are: x [rows, channels] w^T. */
+static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
+{
+    int i;
+    if (c->groups != 1)
+        return false;
+    for (i = 0; i < 2; i++)
+        if (c->side[i].kernel != 1 || c->side[i].stride != 1 || c->side[i].padding != 0)
+            return false;
+    *product = ignis__product_of(c->dtype, c->images * c->side[0].in * c->side[1].in, c->outs, c->channels, 1);
+    return true;
+}
+
+/*  Each channel of the result is that of one channel of x. */
+static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 1 && c->channels == 1 && c->outs == 1; }
+
+/*  An array of pixels, or weights, that is an operand: rows of so many channels. */
+typedef struct ignis__conv_operand {
+    ignis__address at;
+    int64_t channels; /* as they lie there */
+    int packed;       /* they are whole packs: 1: of 16 bytes, 2: of 8 */
+} ignis__conv_operand;
+
+/*  Reads two operands. For tensor cores, channels that are no packs are copied to where they are; packs of few channels are half as large. */
+static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2], ignis__array *const arrays[2],
+                                 const int64_t channels[2])
+{
+    bool tensor_cores = op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
+                        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
+    ignis__gemm_copy copies[2] = IGNIS__ZERO;
+    int64_t none = 0;
+    int i;
+    for (i = 0; i < 2; i++) {
+        int64_t whole = ignis__pack_elements(c->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
+        operand[i].at = ignis__op_read(op, arrays[i]);
+        operand[i].channels = channels[i];
+        if (channels[i] % pack == 0 && operand[i].at % (uint64_t)(pack * ignis__dtypes[c->dtype].size) == 0)
+            operand[i].packed = (int)(whole / pack);
+        else
+            operand[i].packed = 0;
+        if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
+            ignis__gemm_move(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
+                             &operand[i].packed, pack);
+    }
+    if (op->ok && (copies[0].to || copies[1].to))
+        ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
+}
+
+/*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
+static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_walk walk[2], int64_t height, int64_t width,
+                                const ignis__conv_operand *pixels, int64_t channels)
+{
+    ignis__patches *q = &p->patches;
+    int64_t whole = ignis__ceil_div(channels, 64) * 64;
+    int i;
+    p->patches_of = of;
+    p->images = c->images;
+    q->rows = ignis__divisor_of(walk[0].grid);
+    q->columns = ignis__divisor_of(walk[1].grid);
+    q->channels = ignis__divisor_of(channels);
+    q->across = ignis__divisor_of(walk[1].taps);
+    q->height = (int)height;
+    q->width = (int)width;
+    q->pixel = c->groups * pixels->channels;
+    for (i = 0; i < 2; i++) {
+        q->first[i] = (int)walk[i].first;
+        q->stride[i] = (int)walk[i].stride;
+        q->step[i] = (int)walk[i].step;
+    }
+    q->weight = (int)(walk[0].weight * c->side[1].kernel + walk[1].weight);
+    q->weight_step[0] = (int)(walk[0].weight_step * c->side[1].kernel);
+    q->weight_step[1] = (int)walk[1].weight_step;
+    p->wgmma_k = 0;
+    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_takes_pixels(&walk[0], height) &&
+        ignis__conv_takes_pixels(&walk[1], width) && (of == 1 || channels == whole))
+        p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
+}
+
+/*  The weights as the second operand of a product with patches. */
+static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
+{
+    p->b = w->at;
+    p->batch_b = c->outs * ignis__conv_taps(c) * w->channels;
+    p->weights = w->channels;
+    p->patches.weight_row = ignis__conv_taps(c) * w->channels;
+    p->patches.weight_channels = (int)c->outs;
+    p->packed_b = w->packed;
+}
+

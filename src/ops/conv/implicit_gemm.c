@@ -1,0 +1,183 @@
+/*  A product with patches, whose first operand has so many channels, with all groups. */
+static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64_t n, int64_t k, int64_t channels)
+{
+    ignis__product p = ignis__product_of(c->dtype, m, n, k, 0);
+    p.batch = c->groups;
+    p.batch_a = channels;
+    p.batch_b = 0;
+    return p;
+}
+
+/*  Runs a product with patches. False: row sums are left to the caller. */
+static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums, const ignis__epilogue *epilogue)
+{
+    ignis__grouped plan;
+    if (!op->ok)
+        return false;
+    if (p->packed_a != 1 || p->packed_b != 1)
+        p->wgmma_k = 0;
+    if (ignis__conv_is_depthwise(c)) {
+        ignis__depthwise(op, c, p, sums);
+        return false;
+    }
+    if ((c->groups == 1 && !p->folded) || !ignis__grouped_plan(c, p, sums != NULL, &plan) ||
+        !ignis__grouped_exists(op, c->dtype, p, &plan, sums != NULL))
+        return ignis__gemm_compute(op, c->dtype, p, epilogue);
+    ignis__grouped_run(op, c, p, &plan, sums);
+    return false;
+}
+
+static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x, ignis__array *w,
+                                ignis__array *bias)
+{
+    ignis__array *const arrays[2] = {x, w};
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__product product;
+    ignis__gemm p;
+    const int64_t channels[2] = {c->channels, c->channels};
+    epilogue.bias = bias;
+    if (!op->ok || out->numel == 0)
+        return;
+    if (ignis__conv_is_product(c, &product)) {
+        ignis__matmul_run(op, &product, out, x, w, &epilogue);
+        return;
+    }
+    ignis__conv_operands(op, c, operand, arrays, channels);
+    walk[0] = ignis__conv_forward_walk(&c->side[0]);
+    walk[1] = ignis__conv_forward_walk(&c->side[1]);
+    product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs, ignis__conv_taps(c) * operand[0].channels,
+                                  operand[0].channels);
+    product.transpose_b = 1;
+    p = ignis__gemm_params(op, &product, out, &epilogue);
+    p.a = operand[0].at;
+    p.packed_a = operand[0].packed;
+    ignis__conv_patches(&p, c, 1, walk, c->side[0].in, c->side[1].in, &operand[0], operand[0].channels);
+    ignis__conv_weights(&p, c, &operand[1]);
+    p.patches.out_column = c->groups * c->outs;
+    p.patches.out_row = p.patches.out_column * c->side[1].out;
+    p.patches.out_image = p.patches.out_row * c->side[0].out;
+    ignis__conv_compute(op, c, &p, NULL, &epilogue);
+}
+
+/*  dx: for each phase of the strides a product of patches of g and those weights that meet there. */
+static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array *dx, ignis__array *g, ignis__array *w)
+{
+    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis__array *const arrays[2] = {g, w};
+    const int64_t channels[2] = {c->outs, c->channels};
+    int64_t size = ignis__dtypes[c->dtype].size, phases[2], tap[2], phase[2];
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__product product;
+    ignis__gemm p;
+    if (!op->ok || dx->numel == 0)
+        return;
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips(&c->side[0]) || ignis__conv_skips(&c->side[1]))
+        ignis__op_zero(op, dx);
+    if (!op->ok || g->numel == 0 || w->numel == 0)
+        return;
+    ignis__conv_operands(op, c, operand, arrays, channels);
+    phases[0] = ignis__conv_phases(&c->side[0]);
+    phases[1] = ignis__conv_phases(&c->side[1]);
+    for (tap[0] = 0; tap[0] < phases[0] && op->ok; tap[0]++) {
+        walk[0] = ignis__conv_backward_walk(&c->side[0], tap[0], &phase[0]);
+        for (tap[1] = 0; walk[0].grid && tap[1] < phases[1] && op->ok; tap[1]++) {
+            int made = op->made_count;
+            walk[1] = ignis__conv_backward_walk(&c->side[1], tap[1], &phase[1]);
+            if (walk[1].grid == 0)
+                continue;
+            product = ignis__conv_product(c, c->images * walk[0].grid * walk[1].grid, c->channels,
+                                          walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
+            p = ignis__gemm_params(op, &product, dx, &nothing);
+            p.a = operand[0].at;
+            p.packed_a = operand[0].packed;
+            ignis__conv_patches(&p, c, 1, walk, c->side[0].out, c->side[1].out, &operand[0], operand[0].channels);
+            ignis__conv_weights(&p, c, &operand[1]);
+            p.row_b = operand[1].channels;
+            p.patches.apart = c->side[0].stride > 1 || c->side[1].stride > 1;
+            p.patches.out_column = c->groups * c->channels * c->side[1].stride;
+            p.patches.out_row = c->groups * c->channels * c->side[1].in * c->side[0].stride;
+            p.patches.out_image = c->groups * c->channels * c->side[1].in * c->side[0].in;
+            p.out += (uint64_t)((phase[0] * c->side[1].in + phase[1]) * c->groups * c->channels * size);
+            ignis__conv_compute(op, c, &p, NULL, &nothing);
+            ignis__op_unmake(op, made);
+        }
+    }
+}
+
+/*  Whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, of few channels and every other pixel. */
+static bool ignis__conv_folds(const ignis__op *op, const ignis__conv *c, const ignis__conv_operand operand[2])
+{
+    const ignis__conv_side *side = &c->side[1];
+    return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 &&
+           operand[1].packed == 2 && operand[1].channels == 4 && operand[1].at % 16 == 0 && operand[0].packed == 1 && side->stride == 2 &&
+           side->dilation == 1 && side->in % 2 == 0;
+}
+
+/*  dw = g^T times the patches of x, db (null: none) = the sum of g over its rows, inside that product where it can be. */
+static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g, ignis__array *x)
+{
+    ignis__array *const arrays[2] = {g, x};
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__product product;
+    ignis__array *out = dw;
+    ignis__spread rows = {1, c->images * c->side[0].out * c->side[1].out, c->groups * c->outs};
+    ignis__gemm p;
+    const int64_t channels[2] = {c->outs, c->channels};
+    int64_t taps, width = c->side[1].in, skipped = 0;
+    bool summed = false, folded;
+    epilogue.row_sums = c->groups == 1 ? db : NULL;
+    if (op->ok && dw && dw->numel > 0 && (g->numel == 0 || x->numel == 0)) {
+        ignis__op_zero(op, dw);
+    } else if (op->ok && dw && dw->numel > 0) {
+        ignis__conv_operands(op, c, operand, arrays, channels);
+        walk[0] = ignis__conv_forward_walk(&c->side[0]);
+        walk[1] = ignis__conv_forward_walk(&c->side[1]);
+        folded = ignis__conv_folds(op, c, operand);
+        if (folded) { /* pairs of pixels: the first of them may belong to no tap */
+            skipped = c->side[1].padding % 2;
+            walk[1].first = -(c->side[1].padding + skipped) / 2;
+            walk[1].stride = 1;
+            walk[1].taps = ignis__ceil_div(walk[1].taps + skipped, 2);
+            operand[1].channels *= 2;
+            operand[1].packed = 1;
+            width /= 2;
+        }
+        taps = walk[0].taps * walk[1].taps;
+        if (operand[1].channels != c->channels)
+            out = ignis__op_new_row(op, c->groups * c->outs * taps * operand[1].channels, c->dtype);
+        product = ignis__conv_product(c, c->outs, taps * operand[1].channels, rows.n, operand[0].channels);
+        product.batch_b = operand[1].channels;
+        product.transpose_a = 1;
+        p = ignis__gemm_params(op, &product, out, &epilogue);
+        p.a = operand[0].at;
+        p.b = operand[1].at;
+        p.row_a = c->groups * operand[0].channels;
+        p.packed_a = operand[0].packed;
+        p.packed_b = operand[1].packed;
+        ignis__conv_patches(&p, c, 2, walk, c->side[0].in, width, &operand[1], operand[1].channels);
+        p.folded = folded;
+        summed = ignis__conv_compute(op, c, &p, out, &epilogue);
+        if (op->ok && out != dw) { /* without the channels that were added */
+            ignis__strides s = IGNIS__ZERO;
+            s.rank = 3;
+            s.size[0] = c->groups * c->outs * c->side[0].kernel;
+            s.size[1] = c->side[1].kernel;
+            s.size[2] = c->channels;
+            s.from[1] = operand[1].channels / (folded ? 2 : 1);
+            s.from[0] = walk[1].taps * operand[1].channels;
+            s.to[1] = c->channels;
+            s.to[0] = s.size[1] * s.to[1];
+            s.from[2] = s.to[2] = 1;
+            s.from_offset = skipped * s.from[1];
+            ignis__op_strided(op, dw, out, &s);
+        }
+    }
+    if (db && !summed)
+        ignis__op_sum(op, db, g, NULL, 1.0, &rows);
+}
+

@@ -1,0 +1,242 @@
+/* >>ops.index - gather, index_select, scatter_add ------------------------------------------------------------------------------ */
+
+/*  How elements of a shape belong to an array indexed along a dimension: strides.from leads to a place, strides.to to the index. */
+typedef struct ignis__indexing {
+    const char *call;
+    ignis_shape shape; /* of what is indexed */
+    int64_t size, dim_stride;
+    int dim;
+    ignis__strides strides;
+} ignis__indexing;
+
+/*  strides.to is left to the caller. */
+static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim, const ignis_shape *shape)
+{
+    memset(x, 0, sizeof *x);
+    x->call = call;
+    x->shape = *indexed;
+    x->dim = dim;
+    x->size = indexed->dim[dim];
+    x->strides.rank = shape->ndim;
+    memcpy(x->strides.size, shape->dim, sizeof shape->dim);
+    ignis__shape_strides(indexed, x->strides.from);
+    x->dim_stride = x->strides.from[dim];
+    x->strides.from[dim] = 0;
+}
+
+/*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where
+    no two places are the same. */
+static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from, ignis__array *ids,
+                              const ignis__indexing *x, int nan)
+{
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to);
+    ignis__strided k;
+    int64_t pack, size = x->size, dim_stride = x->dim_stride;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packs, last;
+    void *params[] = {&target, &source, &indices, &id_bytes, &k, &size, &dim_stride, &nan, &packs};
+    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+        return;
+    pack = ignis__pack_elements(to->dtype);
+    last = k.rank - 1;
+    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && k.from[last] == 1 && k.to[last] == 0 &&
+            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 && ignis__strides_packed(k.from, k.rank, last, pack);
+    if (packs) {
+        k.size[last] /= pack;
+        k.from[last] *= pack;
+    }
+    ignis__strided_finish(&k);
+    ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
+}
+
+/*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
+static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, const ignis__indexing *x, int64_t *n)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    int64_t rows = x->size ? to->numel / x->size : 0;
+    int i;
+    *n = x->dim == x->shape.ndim - 1 ? x->strides.size[x->dim] : 0;
+    for (i = 0; i < x->dim; i++)
+        if (x->strides.size[i] != x->shape.dim[i])
+            return 0;
+    return *n && (*n <= 8192 || rows >= info->multiprocessors) && rows <= INT32_MAX &&
+                   x->size * ignis__dtypes[ignis__sum_dtype(to->dtype)].size <= info->shared_per_block
+               ? rows
+               : 0;
+}
+
+/*  to[place of i] += from[i], in a fixed order */
+static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
+{
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
+    ignis__strided k;
+    ignis__radix sort;
+    int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
+    ignis_dtype dtype;
+    uint32_t none;
+    void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
+    void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none}, *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
+    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+        return;
+    dtype = to->dtype;
+    rows = ignis__scatter_rows(op, to, x, &n);
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* where it takes another way */
+    if (rows) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
+                         (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
+        return;
+    }
+    if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
+                       (long long)to->numel);
+        return;
+    }
+    none = (uint32_t)to->numel;
+    ignis__strided_finish(&k);
+    blocks = ignis__ceil_div(k.count, 256);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count, 2);
+    partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
+}
+
+static ignis_status ignis__gather_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+    if (gradient) {
+        ignis__op_zero(&op, gradient);
+        ignis__op_scatter_add(&op, gradient, op.in[0], op.in[1], x);
+    }
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    if (args->needed[0])
+        args->grad_inputs[0] = args->grad_output;
+    if (!args->needed[2])
+        return IGNIS_OK;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradients[2] = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
+    if (gradients[2])
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[2], op.in[0], op.in[1], x, 0);
+    return ignis__op_give(&op, args, 3, gradients);
+}
+
+/*  A sum of rows by index, as the embedding's; what is before the dimension is moved behind it, and back. */
+static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient, *moved, *sums;
+    int64_t outer = ignis__shape_product(&x->shape, 0, x->dim), inner = x->dim_stride, count;
+    ignis__exchange there = {1, outer, 1, 1, inner}, back = {1, x->size, 1, outer, inner};
+    ignis_shape shape;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    there.n = count = op.in[1]->numel;
+    if (outer * inner >= (int64_t)1 << 30 || x->size > INT32_MAX || count > INT32_MAX)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
+                       "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
+                       ignis__shape_write(&x->shape).text, x->dim);
+    if (x->dim > 0) /* also where those before it are 1 */
+        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
+    if (outer == 1) {
+        gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+        if (gradient)
+            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner, 0);
+        return ignis__op_give(&op, args, 1, &gradient);
+    }
+    shape = IGNIS_SHAPE(op.in[0]->numel);
+    moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
+    sums = ignis__op_new_row(&op, outer * x->size * inner, op.in[0]->dtype);
+    if (sums)
+        ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner, 0);
+    gradient = op.ok ? ignis__op_exchange(&op, sums, &x->shape, &back) : NULL;
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+typedef struct ignis__index_kind {
+    const char *call, *name;
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    bool row, adds; /* index_select; scatter_add */
+} ignis__index_kind;
+
+/*  The index has as many dimensions as the tensor, along dim of any size, along others of its size at most; or is a row. src is added. */
+static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor tensor, int dim, ignis_tensor index,
+                                    const ignis_tensor *src)
+{
+    ignis_tensor inputs[] = {tensor, index, src ? *src : index};
+    ignis__indexing x = IGNIS__ZERO;
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis_shape shape, ids;
+    int i;
+    bool fits;
+    if (!ignis__op_begin(&op, kind->call, src ? 3 : 2, inputs))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    ids = op.in[1]->shape;
+    fits = ids.ndim == (kind->row ? 1 : shape.ndim);
+    if (ignis__op_dim(&op, &dim, "dim") && ignis__op_is_index(&op, 1, "index"))
+        for (i = 0; fits && i < ids.ndim && !kind->row; i++)
+            fits = i == dim || ids.dim[i] <= shape.dim[i];
+    if (op.ok && !fits)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       kind->row ? "index is %s, and not one row; the tensor is %s, and dim %d"
+                                 : "index is %s, the tensor is %s; it may be larger in dimension %d only",
+                       ignis__shape_write(&ids).text, ignis__shape_write(&shape).text, dim);
+    if (src && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&ids, &op.in[2]->shape))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(&op.in[2]->shape).text,
+                       ignis__shape_write(&ids).text);
+    if (op.ok) {
+        int64_t count = ids.dim[0];
+        if (kind->row)
+            ids = shape, ids.dim[dim] = count;
+        ignis__indexing_make(&x, kind->call, &shape, dim, &ids);
+        if (kind->row)
+            x.strides.to[dim] = 1;
+        else
+            ignis__shape_strides(&ids, x.strides.to);
+        out = ignis__op_new(&op, kind->adds ? &shape : &ids, op.in[0]->dtype);
+    }
+    if (out && kind->adds) {
+        ignis__op_copy(&op, out, op.in[0]);
+        ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &x);
+    } else if (out) {
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &x, 1);
+    }
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &x, sizeof x);
+}
+
+IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index)
+{
+    static const ignis__index_kind kind = {"ignis_gather", "gather", ignis__gather_backward, false, false};
+    return ignis__index_op(&kind, tensor, dim, index, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index)
+{
+    static const ignis__index_kind kind = {"ignis_index_select", "index_select", ignis__index_select_backward, true, false};
+    return ignis__index_op(&kind, tensor, dim, index, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src)
+{
+    static const ignis__index_kind kind = {"ignis_scatter_add", "scatter_add", ignis__scatter_add_backward, false, true};
+    return ignis__index_op(&kind, tensor, dim, index, &src);
+}
+

@@ -1,0 +1,131 @@
+static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
+{
+    ignis__address size = (ignis__address)(count * work->n * ignis__dtypes[wide].size);
+    work->partial_w = ignis__op_write(op, ignis__op_new_row(op, (2 + work->sums_dx) * count * work->n, wide));
+    work->partial_b = work->partial_w + size;
+    work->partial_dx = work->sums_dx ? work->partial_b + (rms ? 0 : size) : 0;
+}
+
+/*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
+    over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
+    every row, then all columns. work->before becomes 0 where it is not in dx, and work->sums_dx false where there are no sums of that. */
+static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
+{
+    int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype), turn = ignis__norm_turn(dtype, work->n);
+    int64_t count, across;
+    unsigned threads = 128;
+    ignis_dtype wide = ignis__wide_dtype(dtype);
+    ignis__address average_g, average_gh;
+    ignis__norm_plan plan = IGNIS__ZERO;
+    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,     &work->x,         &work->w, &work->mean,
+                    &work->rstd, &work->rows,      &work->n,         &work->before, &work->partial_dx}; /* the last of even rows */
+    void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
+                        &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
+    void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
+                       &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
+    ignis__request_builtin(norm->rows_backward, dtype); /* what other devices choose */
+    ignis__request_builtin(norm->averages, dtype);
+    work->before = work->before % 16 ? 0 : work->before;
+    if ((work->dx | work->dy | work->x) % 16 == 0)
+        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
+    work->sums_dx = work->sums_dx && plan.even;
+    if (plan.threads) {
+        ignis__norm_partials(op, norm->rms, work, wide, plan.blocks);
+        ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);
+        return plan.blocks;
+    }
+    work->before = 0;
+    if (!work->packed && (work->dx - work->x) % 16 == 0 && (work->dx - work->dy) % 16 == 0)
+        work->packed = IGNIS__NORM_ANYWHERE;
+    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_ANYWHERE ? 2 * pack : 0) : work->n, threads);
+    count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
+    count = work->packed == IGNIS__NORM_ANYWHERE ? ignis__ceil_div(count, turn) * turn : count;
+    ignis__norm_partials(op, norm->rms, work, wide, count);
+    average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
+    average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
+    ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS), 256, averages);
+    ignis__op_launch(op, norm->columns, dtype, NULL, across, count, 1, threads, 1, 0, columns);
+    return count;
+}
+
+/*  Whether a tensor is the result of a layer whose bias needs a gradient: the sums of the columns of its own. */
+static bool ignis__bias_is_in(ignis__tensor *tensor)
+{
+    const ignis__node *node = ignis__walk_maker(tensor);
+    const ignis__mlp *mlp;
+    int bias = 0;
+    if (node && node->backward_fn == ignis__linear_backward && node->input_count > 2) {
+        bias = 2;
+    } else if (node && node->backward_fn == ignis__mlp_backward) {
+        mlp = (const ignis__mlp *)node->params;
+        bias = mlp->bias[mlp->count - 1];
+    }
+    return bias > 0 && node->needed[bias];
+}
+
+/*  For a backward function that is running: whether the gradient that it gives for its first input is that of such a result, on its own or where it
+    is added to something. */
+static bool ignis__bias_is_behind(void)
+{
+    ignis__tensor *tensor = ignis__tensor_thread_now()->walk->at->inputs[0];
+    const ignis__node *node = ignis__walk_maker(tensor);
+    int i;
+    if (!node || node->backward_fn != ignis__add_backward)
+        return ignis__bias_is_in(tensor);
+    for (i = 0; i < 2; i++)
+        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) && ignis__bias_is_in(node->inputs[i]))
+            return true;
+    return false;
+}
+
+/*  The sums of the columns of one to three matrices of the wide type, one behind the other, of so many rows each. */
+static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices, ignis__address partial, int rows,
+                                int64_t n)
+{
+    void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
+    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0, params);
+}
+
+/*  Saved: x, w, rstd, and mean of layer_norm. */
+static ignis_status ignis__norm_backward(const ignis_backward_args *args)
+{
+    const ignis__norm *norm = *(const ignis__norm *const *)args->params;
+    ignis__op op;
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL, *sums = NULL;
+    ignis__norm_backward_work work = IGNIS__ZERO;
+    ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
+    int64_t n;
+    ignis_dtype dtype;
+    int partial_count, count = norm->rms ? 1 : 2, i;
+    if (!ignis__op_begin_backward(&op, norm->call, args))
+        return ignis__failed();
+    dtype = op.in[1]->dtype;
+    ignis__op_rows(&op, op.in[1], &work.rows, &work.n);
+    n = work.n;
+    for (i = 0; i < args->input_count; i++) /* x, w, b */
+        gradients[i] = ignis__op_new_like(&op, op.in[i ? 2 : 1]);
+    if (op.in[1]->numel == 0) {
+        for (i = 1; i < args->input_count; i++)
+            ignis__op_zero(&op, gradients[i]);
+    } else {
+        work.dy = ignis__op_read(&op, op.in[0]);
+        work.x = ignis__op_read(&op, op.in[1]);
+        work.w = ignis__op_read(&op, op.in[2]);
+        work.rstd = ignis__op_read(&op, op.in[3]);
+        work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
+        work.dx = ignis__op_write(&op, gradients[0]);
+        work.before = before ? ignis__op_read(&op, before) : 0;
+        work.sums_dx = args->needed[0] && ignis__bias_is_behind();
+        work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
+        partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
+        if (work.before)
+            ignis__walk_sum_taken(0);
+        for (i = 0; i < count; i++)
+            to[i] = ignis__op_write(&op, gradients[1 + i]);
+        if (work.sums_dx)
+            to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
+        ignis__sum_partials(&op, dtype, to, count, work.partial_w, partial_count, n);
+    }
+    return ignis__op_give_with_sums(&op, args, args->input_count, gradients, sums);
+}
+

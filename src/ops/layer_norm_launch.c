@@ -1,0 +1,130 @@
+/* >>ops.norm - layer_norm, rms_norm ---------------------------------------------------------------------------------------- */
+
+/*  The kernels of one of the two; those of rms_norm take the same parameters, and leave out what they do not need. */
+typedef struct ignis__norm {
+    const char *call, *name;
+    bool rms;
+    ignis__builtin warp, add_warp, averages, columns, rows, rows_backward; /* but for averages and columns each the first of four */
+} ignis__norm;
+
+#define IGNIS__NORM_KERNELS(NAME)                                                                              \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+
+/*  The kernels of norm.cu and norm_add.cu, counted from that named _warp. */
+enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
+
+static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
+static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
+
+/*  What the backward kernels work on. The partial sums of dw come first, then those of db, but of rms_norm, and of the columns of dx. */
+typedef struct ignis__norm_backward_work {
+    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
+    bool sums_dx;
+    int64_t rows, n;
+    int packed;
+} ignis__norm_backward_work;
+
+/*  How the kernels of norm_odd.cuh are launched. No threads: they cannot be. */
+typedef struct ignis__norm_plan {
+    ignis__builtin builtin;
+    bool even; /* that is one of those named _even */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__norm_plan;
+
+#define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
+#define IGNIS__NORM_ANYWHERE 2   /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
+#define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row that a thread has */
+
+/*  How many blocks a multiprocessor holds at a time, 1 at least. */
+static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads, size_t shared)
+{
+    void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
+    int resident = 0;
+    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                             (&resident, function, (int)threads, shared));
+    return resident > 1 ? resident : 1;
+}
+
+/*  After how many rows one begins at the same address modulo 16 again. */
+static int64_t ignis__norm_turn(ignis_dtype dtype, int64_t n)
+{
+    int64_t pack = ignis__pack_elements(dtype), turn = pack;
+    while (turn > 1 && n * turn / 2 % pack == 0)
+        turn /= 2;
+    return turn;
+}
+
+/*  Whether rows of whole packs are for the kernels named _even, whose threads have one pack of a row: where those are faster. */
+static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs = n / pack;
+    return n % pack == 0 && packs > (backward ? 32 : 128) && packs <= (backward ? 512 : 256);
+}
+
+/*  builtin: the first of the four kernels; arrays: of rows, which are read. Rows of a team begin at the same
+    address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. What a block may have of
+    shared memory decides for the most arrays that there can be: the same rows have the same kernel, and its bits. */
+static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
+                                              bool backward)
+{
+    static const struct {
+        int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
+    } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
+    const ignis_device_info *info = &op->work.device->info;
+    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
+    ignis__norm_plan plan = IGNIS__ZERO;
+    int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
+    plan.threads = ignis__row_threads(packs, 1, 512);
+    if (ignis__norm_is_even(dtype, n, backward) &&
+        (int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (backward ? 3 : 2) <= info->shared_per_block - 2048) {
+        plan.builtin = (ignis__builtin)((int)builtin + count);
+        plan.even = true;
+        plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
+        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks together, which are to have equally many */
+        plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
+                                   info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+        plan.blocks = ignis__ceil_div(turn, ignis__ceil_div(turn, plan.blocks));
+        return plan;
+    }
+    while (i < count && packs > (int64_t)shapes[i].packs * shapes[i].threads)
+        i++;
+    plan.threads = i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams : 0;
+    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
+        plan.threads = 0;
+    if (plan.threads == 0)
+        return plan;
+    plan.builtin = (ignis__builtin)((int)builtin + i);
+    plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
+    turn = ignis__ceil_div(ignis__norm_turn(dtype, n), shapes[i].teams);
+    plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
+                               info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+    plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
+    return plan;
+}
+
+/*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
+static bool ignis__norm_is_odd(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
+{
+    return (!packed || ignis__norm_is_even(dtype, n, false)) && addresses % 16 == 0;
+}
+
+/*  Which kernel of norm.cu, or norm_add.cu, and how it is launched. */
+static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, bool anywhere,
+                              ignis__rows *plan)
+{
+    int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
+    int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
+    *plan = ignis__rows_plan(op, dtype, rows, n, packed || anywhere, 1, 2);
+    plan->packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
+    if (plan->warp)
+        return IGNIS__NORM_WARP;
+    if (!packed || packs > 512 * share)
+        return IGNIS__NORM_BLOCK;
+    plan->threads = ignis__row_threads(packs, share, 512);
+    plan->shared = 0;
+    return share == IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
+}
+

@@ -1,0 +1,248 @@
+/* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
+
+#define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
+#define IGNIS__CHUNK_ROWS 4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
+
+typedef struct ignis__linear_entropy {
+    ignis__cross_entropy entropy; /* of all rows */
+    ignis__product product;       /* logits = hidden w^T, of all rows */
+    int64_t chunk;                /* rows of one, but for the last */
+} ignis__linear_entropy;
+
+/*  What the chunks of one call share. Null: not wanted, or not needed. */
+typedef struct ignis__chunks {
+    ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
+    ignis__array *dhidden, *dw;
+    ignis__array *part, *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
+} ignis__chunks;
+
+static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
+{
+    return ignis__clamp(ignis__ceil_div(p->entropy.rows, p->chunk), 1, INT64_MAX);
+}
+
+/*  Rows of [rows, n] as an array. */
+static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_t first, int64_t rows, int64_t n)
+{
+    ignis_shape shape = IGNIS_SHAPE(rows, n);
+    return ignis__op_view(op, of, &shape, rows * n, first * n);
+}
+
+/*  The arrays for the gradients that are wanted. */
+static void ignis__chunks_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
+{
+    ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
+    if (hidden)
+        c->dhidden = ignis__op_new_like(op, c->hidden);
+    if (w)
+        c->dw = ignis__op_new_like(op, c->w);
+    if (w && dtype != wide && ignis__chunk_count(p) > 1) {
+        c->part = ignis__op_new_like(op, c->w);
+        c->sum = ignis__op_new_row(op, c->w->numel, wide);
+    }
+    if (c->dw && p->entropy.rows == 0)
+        ignis__op_zero(op, c->dw);
+}
+
+/*  The product of a chunk's rows, which begin at `first`. */
+static ignis__product ignis__chunk_product(const ignis__linear_entropy *p, int64_t first)
+{
+    ignis__product q = p->product;
+    q.m = ignis__clamp(p->entropy.rows - first, 0, p->chunk);
+    q.batch_a = q.m * q.k;
+    return q;
+}
+
+static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+{
+    ignis__product q = ignis__chunk_product(p, first);
+    ignis__array *rows = op->ok && q.m ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    if (rows)
+        ignis__matmul_run(op, &q, c->logits, rows, c->w, NULL);
+}
+
+/*  From the gradient of a chunk's logits to its rows of dhidden, and its part of dw: chunks are added up in their order. */
+static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+{
+    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q), of_hidden = ignis__matmul_product_a(&q);
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__address dw, sum, part;
+    int is_first = first == 0, is_last = first + q.m >= p->entropy.rows;
+    ignis__array *rows;
+    if (!op->ok || q.m == 0)
+        return;
+    if (c->dhidden) {
+        rows = ignis__op_view_rows(op, c->dhidden, first, q.m, q.k);
+        if (rows)
+            ignis__matmul_run(op, &of_hidden, rows, c->gradient, c->w, NULL);
+    }
+    rows = c->dw ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    if (!rows)
+        return;
+    epilogue.accumulate = !c->sum && !is_first;
+    ignis__matmul_run(op, &of_w, c->sum ? c->part : c->dw, c->gradient, rows, &epilogue);
+    if (c->sum) {
+        void *params[] = {&dw, &sum, &part, &is_first, &is_last, &c->dw->numel};
+        part = ignis__op_read(op, c->part);
+        if (!is_first)
+            (void)ignis__op_read(op, c->sum);
+        sum = ignis__op_write(op, c->sum);
+        dw = ignis__op_write(op, c->dw);
+        ignis__op_map(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
+    }
+}
+
+/*  The loss of a chunk, and the gradient of its logits where there is an array for it. */
+static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, const ignis__cross_entropy_work *all,
+                              int64_t first)
+{
+    ignis__cross_entropy entropy = p->entropy;
+    ignis__cross_entropy_work work = *all;
+    ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
+    entropy.rows = ignis__chunk_product(p, first).m;
+    work.part = true;
+    work.loss += (ignis__address)(first / p->chunk * ignis__dtypes[wide].size);
+    work.log_sums += (ignis__address)(2 * first * ignis__dtypes[wide].size);
+    work.targets += (ignis__address)(first * entropy.target_bytes);
+    work.logits = entropy.rows ? ignis__op_read(op, c->logits) : 0;
+    work.gradient = c->gradient ? ignis__op_write(op, c->gradient) : 0;
+    if (op->ok)
+        ignis__cross_entropy_plan(op, &entropy, &work, dtype);
+    if (op->ok)
+        work.losses = ignis__op_write(op, ignis__op_new_row(op, 2 * work.plan.blocks, wide));
+    if (op->ok)
+        ignis__cross_entropy_launch(op, &entropy, &work, dtype);
+}
+
+/*  Saved: hidden, w, targets, log_sums, scale. Makes the logits once more. */
+static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *args)
+{
+    enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
+    ignis__op op;
+    ignis__linear_entropy p;
+    ignis__chunks c = IGNIS__ZERO;
+    ignis__array *gradients[2];
+    int64_t first;
+    int kept;
+    memcpy(&p, args->params, sizeof p);
+    if (!ignis__op_begin_backward(&op, "ignis_linear_cross_entropy", args))
+        return ignis__failed();
+    c.hidden = op.in[HIDDEN];
+    c.w = op.in[W];
+    c.logits = c.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, c.w->dtype);
+    ignis__chunks_gradients(&op, &p, args->needed[0], args->needed[1], &c);
+    kept = op.made_count;
+    for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
+        int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
+        ignis__cross_entropy entropy = p.entropy;
+        ignis__address logits;
+        entropy.rows = ignis__chunk_product(&p, first).m;
+        ignis__chunk_logits(&op, &p, &c, first);
+        logits = ignis__op_write(&op, c.logits);
+        ignis__cross_entropy_launch_backward(&op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
+                                             ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
+                                             ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
+                                             ignis__op_read(&op, op.in[SCALE]));
+        ignis__chunk_backward(&op, &p, &c, first);
+        ignis__op_unmake(&op, kept);
+    }
+    gradients[0] = c.dhidden;
+    gradients[1] = c.dw;
+    return ignis__op_give(&op, args, 2, gradients);
+}
+
+/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of 16 bits and its sum. */
+static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
+{
+    int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);
+    return ignis__dtypes[w->dtype].size == 2 && rows <= chunk + 3 * w->shape.dim[1] ? rows : chunk;
+}
+
+/*  Checks the inputs, and describes what is to be done. */
+static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
+{
+    const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
+    int64_t rows, n;
+    memset(p, 0, sizeof *p);
+    if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") || !ignis__op_rows(op, op->in[0], &rows, &n))
+        return false;
+    if (w->ndim != 2 || w->dim[1] != n || w->dim[0] == 0 || n == 0)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
+                              "hidden is %s, weight %s; [..., n] and [classes, n] are needed, neither of them 0",
+                              ignis__shape_write(hidden).text, ignis__shape_write(w).text);
+    if (w->dim[0] >= (int64_t)1 << 30)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+    if (ignis__cross_entropy_is_soft(desc))
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
+    if (desc && desc->chunk < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
+    if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
+        return false;
+    p->chunk = desc && desc->chunk ? desc->chunk : ignis__linear_entropy_rows(rows, op->in[1]);
+    p->chunk = ignis__clamp(rows, 1, p->chunk);
+    p->product = ignis__product_of(op->in[0]->dtype, rows, w->dim[0], n, 1);
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                  const ignis_cross_entropy_desc *desc)
+{
+    ignis__op op;
+    ignis__linear_entropy p;
+    ignis__chunks c = IGNIS__ZERO;
+    ignis_tensor inputs[] = {hidden, weight, targets};
+    ignis__array *loss = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__cross_entropy_work work = IGNIS__ZERO;
+    ignis_dtype dtype, wide;
+    int64_t first;
+    bool fused;
+    int kept;
+    if (!ignis__op_begin(&op, "ignis_linear_cross_entropy", 3, inputs))
+        return ignis__no_tensor();
+    c.hidden = op.in[0];
+    c.w = op.in[1];
+    dtype = c.w->dtype;
+    wide = ignis__wide_dtype(dtype);
+    fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.knows_one = fused;
+    op.ok = ignis__linear_entropy_prepare(&op, desc, &p);
+    if (op.ok) {
+        loss = ignis__op_new_row(&op, 1, wide);
+        losses = ignis__chunk_count(&p) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&p), wide) : loss;
+        scale = ignis__op_new_row(&op, 1, wide);
+        log_sums = ignis__op_new_row(&op, 2 * p.entropy.rows, wide);
+        c.logits = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, dtype);
+        work.loss = ignis__op_write(&op, losses);
+        work.scale = ignis__op_write(&op, scale);
+        work.log_sums = ignis__op_write(&op, log_sums);
+        work.targets = ignis__op_read(&op, op.in[2]);
+        work.count = ignis__op_write(&op, ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64));
+        ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
+    }
+    if (op.ok && fused) {
+        c.gradient = c.logits; /* takes their place */
+        ignis__chunks_gradients(&op, &p, op.standing[0].requires_grad, op.standing[1].requires_grad, &c);
+    }
+    kept = op.made_count;
+    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
+        ignis__chunk_logits(&op, &p, &c, first);
+        ignis__chunk_loss(&op, &p, &c, &work, first);
+        if (fused)
+            ignis__chunk_backward(&op, &p, &c, first);
+        ignis__op_unmake(&op, kept);
+    }
+    if (op.ok && losses != loss) {
+        ignis__spread spread = {1, losses->numel, 1};
+        ignis__op_sum(&op, loss, losses, NULL, 1.0, &spread);
+    }
+    ignis__op_save(&op, c.dhidden);
+    ignis__op_save(&op, c.dw);
+    if (!fused) {
+        ignis__op_save_inputs(&op, 0, 3);
+        ignis__op_save(&op, log_sums);
+        ignis__op_save(&op, scale);
+    }
+    return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,
+                                  &p, sizeof p);
+}
+

@@ -1,0 +1,102 @@
+/*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
+static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
+                                     ignis_shape *out)
+{
+    uint32_t dims = 0;
+    int i, d;
+    *kept = *shape;
+    memset(out, 0, sizeof *out);
+    if (desc && (desc->dim_count < 0 || desc->dim_count > IGNIS_MAX_DIMS))
+        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dim_count is %d, outside 0 to %d", desc->dim_count, IGNIS_MAX_DIMS);
+    for (i = 0; desc && i < desc->dim_count; i++) {
+        d = desc->dims[i] < 0 ? desc->dims[i] + shape->ndim : desc->dims[i];
+        if (d < 0 || d >= shape->ndim || dims >> d & 1)
+            return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dims[%d] is %d, %s %s", i, desc->dims[i],
+                                  d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of", ignis__shape_write(shape).text);
+        dims |= (uint32_t)1 << d;
+    }
+    for (d = 0; d < shape->ndim; d++) {
+        bool is = !desc || desc->dim_count == 0 || (dims >> d & 1);
+        if (is)
+            kept->dim[d] = 1;
+        if (!is || (desc && desc->keepdim))
+            out->dim[out->ndim++] = kept->dim[d];
+    }
+    if (out->ndim == 0) {
+        out->ndim = 1;
+        out->dim[0] = 1;
+    }
+    return true;
+}
+
+static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
+                                       const ignis_reduce_desc *desc, ignis__loss_kind loss)
+{
+    ignis_shape kept, shape;
+    ignis__map_rule rule;
+    ignis__map_run run;
+    ignis__array *out = NULL, *aside;
+    ignis_dtype dtype;
+    ignis__op op;
+    int64_t numel;
+    double none = 0;
+    char type;
+    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+        return ignis__no_tensor();
+    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule, loss))
+        return ignis__no_tensor();
+    if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
+        type = run.formula->term[run.formula->result[0]].type;
+        dtype = ignis__map_dtype(&run, 0);
+        dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
+                : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
+                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__map_reduces_wide((int)reducer))
+                    ? IGNIS_I64
+                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__map_reduces_wide((int)reducer)) ? IGNIS_F32
+                : loss                                                                                   ? ignis__wide_dtype(dtype)
+                                                                                                         : dtype;
+        out = ignis__op_new(&op, &shape, dtype);
+        numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+        run.out[0] = dtype;
+        run.reduced = 1;
+        run.reduction = reducer;
+        run.to_shape = &kept;
+        if (reducer == IGNIS_REDUCE_MEAN && numel)
+            run.factor = (double)(numel / ignis__shape_product(&kept, 0, kept.ndim));
+        rule.given = kept;
+        rule.factor = 1 / run.factor;
+        if (op.records && ignis__dtype_is_float(dtype) &&
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__map_reduces_wide((int)reducer))) {
+            aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1, ignis__shape_product(&kept, 0, kept.ndim),
+                                       ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
+            run.kept = rule.kept = (int)reducer;
+            run.kept_to = ignis__op_write(&op, aside);
+            rule.kept_saved = 1 + op.saved_count;
+            ignis__op_save(&op, aside);
+        }
+        if (op.ok && numel == 0 && out->numel > 0) {
+            op.ok = ignis__map_reduce_none(call, reducer, &none);
+            ignis__op_fill(&op, out, none);
+        } else {
+            run.to[0] = ignis__op_write(&op, out);
+            op.ok = op.ok && ignis__map_reduce(&op.work, &run);
+        }
+    }
+    return ignis__map_end(&op, out, ignis__map_reductions[reducer].name, &rule);
+}
+
+IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL, IGNIS__LOSS_NONE);
+}
+
+IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
+}
+
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
+{
+    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
+}
+

@@ -1,0 +1,248 @@
+/*  A tiny product that waits for another one, to be launched with it. */
+typedef struct ignis__gemm_held {
+    ignis__gemm p;
+    ignis_dtype dtype;
+    int64_t blocks; /* 0: there is none */
+} ignis__gemm_held;
+
+static double ignis__gemm_flops(const ignis__gemm *p) { return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch; }
+
+/*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
+static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p, int64_t blocks, bool ends)
+{
+    ignis__gemm_held *held = p->patches_of ? NULL : op->held;
+    ignis__gemm both[2] = IGNIS__ZERO;
+    double flops = ignis__gemm_flops(p);
+    unsigned first_blocks = (unsigned)blocks;
+    void *params[] = {both, &first_blocks};
+    if (held && !held->blocks && ends) {
+        held->p = *p;
+        held->dtype = dtype;
+        held->blocks = blocks;
+        return;
+    }
+    both[0] = *p;
+    if (held && held->blocks) { /* of plain products kernels have what is before the patches */
+        memcpy((char *)both + offsetof(ignis__gemm, patches), &held->p, offsetof(ignis__gemm, patches));
+        blocks += held->blocks;
+        flops += ignis__gemm_flops(&held->p);
+        op->held = NULL;
+    }
+    ignis__cost(-1, flops, (int)dtype);
+    ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
+}
+
+/*  Two products follow that do not depend on each other, the second perhaps by other means, and then ignis__gemm_join_end: where both are tiny they
+    are one launch. Products that are measured run many times, and are not joined. */
+static void ignis__gemm_join(ignis__op *op, ignis__gemm_held *held)
+{
+    held->blocks = 0;
+    op->held = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : held;
+}
+
+static void ignis__gemm_join_end(ignis__op *op)
+{
+    const ignis__gemm_held *held = op->held;
+    op->held = NULL;
+    if (held && held->blocks) /* there was no other one */
+        ignis__gemm_launch_tiny(op, held->dtype, NULL, &held->p, held->blocks, false);
+}
+
+/*  Rows of an operand that the copy engine loads at a time: 128 of a tile in one piece, where its last tile has more than 64, so that nothing is
+    loaded of what does not exist. */
+static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 > 64 ? 128 : 64; }
+
+/*  The same of both, where the variant is known: tiles of more than 128 columns and of patches are loaded whole; of a single tile just what there
+    is of a, in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
+static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
+{
+    bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums, shares_a = p->pairs == IGNIS__SHARE_A;
+    p->box_a = p->transpose_a      ? 64
+               : whole             ? rows
+               : few && p->m <= 64 ? (int)p->m
+               : few && shares_a   ? (int)ignis__ceil_div(p->m, 16) * 8
+               : shares_a          ? 64
+               : rows == 192       ? p->m % 192 == 0 || p->m % 192 > 128 ? 192 : 64
+                                   : ignis__gemm_box(p->m);
+    p->box_b = !p->transpose_b                                              ? 64
+               : whole || rows == 192                                       ? columns
+               : columns == 64 || p->activation == IGNIS__ACTIVATION_PAIRED ? 64
+                                                                            : ignis__gemm_box(p->n);
+}
+
+/*  Launches the product itself; ends: as above. */
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
+{
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits, processors = op->work.device->info.multiprocessors;
+    ignis__tensor_map a, b, out, other;
+    ignis__address another = ignis__gemm_other(p);
+    bool direct = ignis__gemm_direct(p, kernel->columns), gated = ignis__gemm_gates(p);
+    void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
+    if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
+        ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
+        return;
+    }
+    if (kernel->stays) { /* kernels/gemm_hopper.cu */
+        p->rows = kernel->rows;
+        p->pairs = ignis__gemm_shares_a(kernel->rows, kernel->columns, kernel->blocks)     ? IGNIS__SHARE_A
+                   : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
+                                                                                           : 0;
+        ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+        if (p->pairs == IGNIS__SHARE_B && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
+            p->pairs = 0;
+            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+        }
+        if (direct && !p->patches.apart && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
+            direct = false; /* nobody recorded just this one */
+            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+        }
+        if (p->pairs) {
+            blocks = 2 * p->splits *
+                     (p->pairs == IGNIS__SHARE_A ? ignis__gemm_tiles(p, kernel->rows, 2 * kernel->columns)
+                                                 : ignis__gemm_tiles(p, 2 * kernel->rows, kernel->columns));
+            processors &= ~(int64_t)1;
+        }
+        blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
+        ignis__gemm_boxes(p, kernel->rows, kernel->columns);
+        if (p->patches_of == 1)
+            ignis__patches_map(op, &a, dtype, p, kernel->rows);
+        else
+            ignis__gemm_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch,
+                            p->batch_a, p->box_a);
+        if (p->patches_of == 1) /* weights: a tap is a matrix */
+            ignis__gemm_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
+                            p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights, p->weights, p->box_b);
+        else if (p->patches_of == 2)
+            ignis__patches_map(op, &b, dtype, p, 64);
+        else
+            ignis__gemm_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch,
+                            p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
+        other = out = a; /* where they are not used */
+        if (direct && p->patches.apart)
+            ignis__patches_out_map(op, &out, dtype, p);
+        else if (direct)
+            ignis__gemm_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
+                            gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
+        if (direct && another)
+            ignis__gemm_map(op, &other, dtype, false, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch,
+                            p->m * p->n, 64);
+    }
+    ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
+                     kernel->shared, kernel->stays ? mapped : plain);
+}
+
+/*  A copy of an operand, as in kernels/gemm.cu. */
+typedef struct ignis__gemm_copy {
+    ignis__address to, from;
+    int64_t row, stride, rows;
+} ignis__gemm_copy;
+
+/*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
+static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
+                             int64_t count, int64_t *batch, int *packed, int64_t pack)
+{
+    int64_t whole = ignis__pack_elements(dtype);
+    memset(copy, 0, sizeof *copy);
+    if (*packed)
+        return;
+    copy->from = *at;
+    copy->row = *row;
+    copy->stride = ignis__ceil_div(*row, pack) * pack;
+    copy->rows = *batch ? rows * count : rows;
+    copy->to = ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
+    *at = copy->to;
+    *row = copy->stride;
+    *batch = *batch ? rows * copy->stride : 0;
+    *packed = (int)(whole / pack);
+}
+
+/*  Makes one or two copies. */
+static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
+{
+    void *params[] = {a, b};
+    int64_t pack = ignis__pack_elements(dtype),
+            packs = ignis__ceil_div(a->rows * a->stride, pack) + ignis__ceil_div(b->rows * b->stride, pack);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype, ignis__ceil_div(packs, 256), 256, params);
+}
+
+/*  Copies operands whose rows are no packs to where they are. */
+static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
+{
+    ignis__gemm_copy a, b;
+    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
+                     ignis__pack_elements(dtype));
+    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
+                     ignis__pack_elements(dtype));
+    ignis__gemm_copies(op, dtype, &a, &b);
+}
+
+/*  Gives an operand, matrices [k, rows], room of its own where they are [rows, k]. */
+static void ignis__gemm_turn(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows, int64_t count, int64_t *batch)
+{
+    int64_t matrices = *batch ? count : 1, one = 1;
+    ignis__address from = *at;
+    void *params[] = {at, &from, &matrices, &k, &one, &rows, &one};
+    *at = ignis__op_write(op, ignis__op_new_row(op, matrices * k * rows, dtype));
+    *batch = *batch ? k * rows : 0;
+    ignis__op_launch_row(op, IGNIS__BUILTIN_TRANSPOSE_TILES, dtype,
+                         ignis__clamp(matrices * ignis__ceil_div(k, 64) * ignis__ceil_div(rows, 64), 1, INT32_MAX), 256, params);
+}
+
+/*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
+static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+{
+    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p, epilogue);
+    bool row_sums = epilogue->row_sums && kernel.sums_rows;
+    int64_t shares = kernel.stays ? ignis__ceil_div(p->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
+    ignis__gemm_request(dtype, p, epilogue);
+    if (kernel.packs)
+        ignis__gemm_pack(op, p->operands, p);
+    if (kernel.turns && p->transpose_a)
+        ignis__gemm_turn(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
+    if (kernel.turns && !p->transpose_b)
+        ignis__gemm_turn(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
+    if (kernel.turns)
+        *p = ignis__gemm_by_wgmma(p);
+    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
+        p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
+        p->k = p->split_k = p->wgmma_k;
+    }
+    if (kernel.splits > 1) {
+        int64_t whole = ignis__dtype_is_f8(p->operands) ? 128 : 64;
+        p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), whole) * whole;
+        p->splits = (int)ignis__ceil_div(p->k, p->split_k);
+    }
+    if (p->splits > 1)
+        p->partial = ignis__gemm_room(op, p->splits * p->batch * p->m * p->n, dtype);
+    else if (epilogue->column_sums)
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+    if (row_sums)
+        p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits * shares, dtype);
+    ignis__gemm_launch(op, &kernel, dtype, p, p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
+    if (p->splits > 1)
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
+    else if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
+    if (row_sums)
+        ignis__gemm_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
+    return row_sums;
+}
+
+/*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
+static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                            const ignis__epilogue *epilogue)
+{
+    ignis_dtype dtype = (ignis_dtype)product->dtype;
+    ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
+    if (p.k > 0) {
+        p.a = ignis__op_read(op, a);
+        p.b = ignis__op_read(op, b);
+    }
+    if (!op->ok)
+        return false;
+    p.packed_a = p.k == 0 || ignis__gemm_packed(p.operands, p.a, p.row_a, p.batch_a);
+    p.packed_b = p.k == 0 || ignis__gemm_packed(p.operands, p.b, p.row_b, p.batch_b);
+    return ignis__gemm_compute(op, dtype, &p, epilogue);
+}
+

@@ -1,0 +1,178 @@
+/*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows; rounds: f32 to tf32, when it is
+    loaded. */
+static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds, ignis__address at, int64_t row,
+                            int64_t row_stride, int64_t rows, int64_t batch, int64_t stride, int box_rows)
+{
+    int64_t size = ignis__dtypes[dtype].size;
+    int64_t dims[] = {row, rows, stride ? batch : 1}, strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
+    int box[] = {(int)(128 / size), box_rows, 1};
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, at, 3, dims, strides, box, NULL);
+}
+
+/*  A map of the array that has patches: so many pixels of the grid, for a tap. */
+static void ignis__patches_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p, int count)
+{
+    const ignis__patches *q = &p->patches;
+    int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
+    int64_t strides[] = {2 * q->pixel, 2 * row, 2 * row * q->height};
+    ignis__tensor_pixels pixels;
+    int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size}, i;
+    pixels.count = count;
+    for (i = 0; i < 2; i++) {
+        pixels.lower[i] = q->first[1 - i];
+        pixels.step[i] = q->stride[1 - i];
+        pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
+    }
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->a : p->b, 4, dims, strides, &box, &pixels);
+}
+
+/*  A map of the pixels of out that are those of the grid. */
+static void ignis__patches_out_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
+{
+    const ignis__patches *q = &p->patches;
+    int64_t dims[] = {p->n, q->columns.size, q->rows.size, p->images};
+    int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_image};
+    ignis__tensor_pixels pixels = IGNIS__ZERO;
+    int box = 64;
+    pixels.step[0] = pixels.step[1] = 1;
+    pixels.count = 64;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->out, 4, dims, strides, &box, &pixels);
+}
+
+/*  Whether all rows of so many elements, from these addresses on, are whole packs. */
+static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
+{
+    int64_t pack = ignis__pack_elements(dtype);
+    return addresses % 16 == 0 && row % pack == 0 && batch % pack == 0;
+}
+
+/*  Adds [count, n] up, in the order of the rows. */
+static void ignis__gemm_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
+{
+    ignis__address to = ignis__op_write(op, out);
+    void *params[] = {&to, &from, &count, &out->numel};
+    if (from == to) /* there was one */
+        return;
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
+}
+
+static ignis__address ignis__gemm_room(ignis__op *op, int64_t count, ignis_dtype dtype)
+{
+    return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
+}
+
+/*  Where a kernel puts so many rows of sums for ignis__gemm_sums: a single one of the same type is the result. */
+static ignis__address ignis__gemm_sums_room(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
+{
+    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out) : ignis__gemm_room(op, count * out->numel, dtype);
+}
+
+/*  The parameters but for sums over parts; out and what goes with it has elements. */
+static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out, const ignis__epilogue *epilogue)
+{
+    ignis__gemm p = IGNIS__ZERO;
+    p.dtype = (ignis_dtype)product->dtype;
+    p.operands = product->operands ? (ignis_dtype)product->operands : p.dtype;
+    p.m = product->m;
+    p.n = product->n;
+    p.k = product->k;
+    p.batch = product->batch;
+    p.batch_a = product->batch_a;
+    p.batch_b = product->batch_b;
+    p.transpose_a = product->transpose_a;
+    p.transpose_b = product->transpose_b;
+    p.row_a = p.transpose_a ? p.m : p.k;
+    p.row_b = p.transpose_b ? p.k : p.n;
+    p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
+    p.splits = 1;
+    p.split_k = p.k;
+    p.activation = epilogue->activation;
+    p.gradient = epilogue->gradient;
+    p.accumulate = epilogue->accumulate;
+    p.keeps = epilogue->keeps;
+    if (epilogue->bias)
+        p.bias = ignis__op_read(op, epilogue->bias);
+    if (epilogue->scale_a) {
+        p.scale_a = ignis__op_read(op, epilogue->scale_a);
+        p.scales_a = epilogue->scale_a->numel > 1;
+    }
+    if (epilogue->scale_b) {
+        p.scale_b = ignis__op_read(op, epilogue->scale_b);
+        p.scales_b = epilogue->scale_b->numel > 1;
+    }
+    if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&p)))
+        p.pre = ignis__op_read(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->keeps || !p.pre))
+        p.pre = ignis__op_write(op, epilogue->pre);
+    if (epilogue->residual)
+        p.residual = ignis__op_read(op, epilogue->residual);
+    p.out = ignis__op_write(op, out);
+    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual, ignis__gemm_out_columns(&p), 0);
+    return p;
+}
+
+/*  Launches a kernel that does what comes behind a product: 128 columns of so many rows a block. */
+static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype, ignis__gemm *p,
+                            const ignis__epilogue *epilogue)
+{
+    void *params[] = {p};
+    int64_t sums = ignis__ceil_div(p->m, rows);
+    if (epilogue->column_sums)
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, sums, dtype);
+    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL, ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0,
+                     params);
+    if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, sums);
+}
+
+/*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
+IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
+{
+    bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_rounds(product->operands),
+         by_k = ignis__dtypes[product->operands].size != 2;
+    static const int widths[] = {64, 128, 192, 256};
+    ignis__gemm p = *product;
+    char define[IGNIS__DEFINES];
+    int i, direct;
+    if (!ignis__requests.path[0] || p.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_pairs */
+        return;
+    p.row_sums = epilogue->row_sums != NULL;
+    p.column_sums = epilogue->column_sums != NULL;
+    ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+    define[0] = 0;
+    if (p.patches_of)
+        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    if (!eights) {
+        ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
+        ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
+    }
+    ignis__gemm_mma_define(define, sizeof define, &p);
+    if (rounds)
+        ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
+    if (rounds && by_k && !eights && !p.patches_of) {
+        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
+        p = ignis__gemm_by_wgmma(&p);
+    }
+    for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
+        for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
+            p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256) : 64; /* as many columns as such a tile has */
+            if (p.pairs == IGNIS__SHARE_A
+                    ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
+                    : ignis__gemm_columns(&p, widths[i]) != widths[i] || (widths[i] == 192 && !ignis__gemm_ahead(product, epilogue)) ||
+                          (p.pairs && !ignis__gemm_shares_b(&p, widths[i])))
+                continue;
+            for (direct = widths[i] == 192; direct <= ignis__gemm_direct(&p, widths[i]); direct++) {
+                ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
+                ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+            }
+        }
+    p.n = product->n;
+    p.rows = 192; /* with some of the columns that such tiles may have */
+    for (i = 0; rounds && ignis__gemm_large(product, epilogue) && i < 3; i++)
+        for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0); p.pairs += IGNIS__SHARE_B) {
+            ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
+            ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+        }
+}
+

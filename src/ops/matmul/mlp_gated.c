@@ -1,0 +1,86 @@
+/* >>ops.matmul - gated layers, whose gate and what is times it stand in one array -------------------------------------------- */
+
+typedef struct ignis__mlp_gated {
+    ignis__product up, down; /* that of the gate is as up */
+} ignis__mlp_gated;
+
+static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
+{
+    const ignis__mlp_gated *p = (const ignis__mlp_gated *)args->params;
+    enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* what is saved */
+    const ignis_shape shape = IGNIS_SHAPE(p->up.m, p->up.n);
+    ignis__array *gradients[4] = {NULL}, *both = NULL, *of, *dx[2] = {NULL, NULL};
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin_backward(&op, "ignis_mlp_gated", args))
+        return ignis__failed();
+    for (i = 1; i < 4; i++)
+        if (args->needed[i])
+            gradients[i] = ignis__op_new_like(&op, op.in[X + i]);
+    if (args->needed[0] || args->needed[1] || args->needed[2])
+        both = ignis__op_new_like(&op, op.in[BOTH]);
+    epilogue.activation = IGNIS__ACTIVATION_GATED;
+    epilogue.gradient = true;
+    epilogue.pre = op.in[BOTH];
+    ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3], NULL);
+    memset(&epilogue, 0, sizeof epilogue);
+    for (i = 0; both && i < 2; i++) { /* of the gate, of up */
+        of = ignis__op_view(&op, both, &shape, p->up.m * p->up.n, i * p->up.m * p->up.n);
+        epilogue.residual = dx[0];
+        if (args->needed[0])
+            dx[i] = ignis__op_new_like(&op, op.in[X]);
+        ignis__linear_gradients(&op, &p->up, of, op.in[X], op.in[GATE + i], dx[i], &epilogue, gradients[1 + i], NULL);
+    }
+    gradients[0] = dx[1];
+    return ignis__op_give(&op, args, 4, gradients);
+}
+
+IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down)
+{
+    enum { X, GATE, UP, DOWN, INPUTS };
+    ignis_tensor inputs[] = {x, w_gate, w_up, w_down};
+    ignis__array *out = NULL, *hidden = NULL, *both = NULL, *first;
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    const ignis_shape *gate, *up, *down;
+    ignis__mlp_gated p = IGNIS__ZERO;
+    ignis_shape shape, pair;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_mlp_gated", INPUTS, inputs))
+        return ignis__no_tensor();
+    gate = &op.in[GATE]->shape, up = &op.in[UP]->shape, down = &op.in[DOWN]->shape;
+    if (ignis__op_is_float(&op, X, "x") && ignis__op_same_dtype(&op, GATE, "w_gate") && ignis__op_same_dtype(&op, UP, "w_up") &&
+        ignis__op_same_dtype(&op, DOWN, "w_down")) {
+        if (gate->ndim != 2)
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_gate is %s; [hidden, in] is needed", ignis__shape_write(gate).text);
+        else if (ignis__matmul_shapes(&op, 1, &p.up, &shape) && !ignis__shape_same(gate, up))
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_up is %s; that of w_gate is needed, %s", ignis__shape_write(up).text,
+                           ignis__shape_write(gate).text);
+        else if (op.ok && (down->ndim != 2 || down->dim[1] != p.up.n))
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_down is %s; [out, %lld] is needed", ignis__shape_write(down).text,
+                           (long long)p.up.n);
+    }
+    if (op.ok) {
+        p.down = ignis__product_of(op.in[X]->dtype, p.up.m, down->dim[0], p.up.n, 1);
+        hidden = ignis__op_new(&op, &shape, op.in[X]->dtype);
+        shape.dim[shape.ndim - 1] = p.down.n;
+        out = ignis__op_new(&op, &shape, op.in[X]->dtype);
+        pair = IGNIS_SHAPE(op.records ? 2 : 1, p.up.m, p.up.n);
+        both = ignis__op_new(&op, &pair, op.in[X]->dtype);
+    }
+    if (op.ok) {
+        pair = IGNIS_SHAPE(p.up.m, p.up.n);
+        first = ignis__op_view(&op, both, &pair, p.up.m * p.up.n, 0);
+        ignis__matmul_run(&op, &p.up, first, op.in[X], op.in[GATE], NULL);
+        epilogue.activation = IGNIS__ACTIVATION_GATED;
+        epilogue.pre = both;
+        epilogue.keeps = op.records;
+        ignis__matmul_run(&op, &p.up, hidden, op.in[X], op.in[UP], &epilogue);
+        ignis__matmul_run(&op, &p.down, out, hidden, op.in[DOWN], NULL);
+    }
+    ignis__op_save_inputs(&op, 0, INPUTS);
+    ignis__op_save(&op, hidden);
+    ignis__op_save(&op, both);
+    return ignis__op_end_recorded(&op, out, "mlp_gated", ignis__mlp_gated_backward, &p, sizeof p);
+}
+

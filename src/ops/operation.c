@@ -1,0 +1,409 @@
+/* ===============================================================================================================
+   >>ops - the operations: checks, forward, backward rule.
+   =============================================================================================================== */
+
+/*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
+    false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
+#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
+#define IGNIS__OP_MADE 160
+
+typedef struct ignis__op {
+    ignis__work work;
+    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the device that it is */
+    bool ok;
+    bool records;   /* an input requires a gradient, and recording is on */
+    bool knows_one; /* its backward function takes no grad_output for one that is 1 */
+    bool steady;    /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
+    int count, made_count, saved_count;
+    ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
+    struct ignis__gemm_held *held;            /* between ignis__gemm_join and ignis__gemm_join_end; else null */
+    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
+    ignis__array *in[IGNIS__OP_INPUTS];
+    ignis__standing standing[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
+    ignis__array *made[IGNIS__OP_MADE];         /* which nobody else sees, until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_INPUTS];      /* what its backward function is given */
+} ignis__op;
+
+/*  Reports a failure, if it is the operation's first. */
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    ignis__record cause = IGNIS__ZERO;
+    va_list args;
+    if (!op->ok)
+        return false;
+    cause.diagnostic = diagnostic;
+    cause.call = op->work.call;
+    va_start(args, format);
+    ignis__failv(cause, format, args);
+    va_end(args);
+    return op->ok = false;
+}
+
+IGNIS__ONE_COPY static void ignis__op_drop_inputs(ignis__op *op)
+{
+    int i;
+    for (i = 0; i < op->count; i++) {
+        ignis__array_drop(op->work.call, op->in[i]);
+        if (op->tensors[i])
+            ignis__tensor_drop(op->work.call, op->tensors[i]);
+    }
+}
+
+/*  Enters the device that all inputs are on. On failure nothing is held. */
+static bool ignis__op_enter(ignis__op *op)
+{
+    const char *call = op->work.call;
+    ignis__device *device = op->in[0]->storage->device;
+    int i;
+    for (i = 1; i < op->count; i++)
+        if (op->in[i]->storage->device != device)
+            break;
+    if (i < op->count)
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "input 0 is on device %d, input %d is on device %d", ignis__device_ordinal(device), i,
+                    ignis__device_ordinal(op->in[i]->storage->device));
+    else if (ignis__work_begin(call, device, &op->work))
+        return op->ok = true;
+    ignis__op_drop_inputs(op);
+    return false;
+}
+
+/*  Begins an operation on tensors. On failure it is over. */
+static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
+{
+    memset(op, 0, offsetof(ignis__op, standing));
+    op->work.call = call;
+    for (; op->count < count; op->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
+        ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->standing[op->count]) : NULL;
+        if (!array || !ignis__watch_read(call, array)) {
+            if (array)
+                ignis__array_drop(call, array);
+            if (tensor)
+                ignis__tensor_drop(call, tensor);
+            ignis__op_drop_inputs(op);
+            return false;
+        }
+        op->tensors[op->count] = tensor;
+        op->in[op->count] = array;
+        op->records = op->records || op->standing[op->count].requires_grad;
+    }
+    if (op->records)
+        ignis__tensor_thread_now()->saw_trainable = true;
+    op->records = op->records && ignis__recording();
+    return ignis__op_enter(op);
+}
+
+/*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
+static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
+{
+    memset(op, 0, offsetof(ignis__op, standing));
+    op->work.call = call;
+    for (; op->count < 1 + args->saved_count; op->count++) {
+        op->in[op->count] = ignis__array_hold(call, op->count ? args->saved[op->count - 1] : args->grad_output);
+        if (!op->in[op->count]) {
+            ignis__op_drop_inputs(op);
+            return false;
+        }
+    }
+    return ignis__op_enter(op);
+}
+
+/*  A new array on the operation's device. Null after a failure. */
+static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
+{
+    const char *call = op->work.call;
+    ignis__storage *storage;
+    ignis__array *array;
+    int64_t numel;
+    if (!op->ok)
+        return NULL;
+    IGNIS_ASSERT(op->made_count < IGNIS__OP_MADE);
+    op->ok = false;
+    if (!ignis__shape_check(call, shape, dtype, &numel) ||
+        (storage = ignis__storage_make(call, op->work.device, numel * ignis__dtypes[dtype].size)) == NULL)
+        return NULL;
+    array = ignis__array_make(call, storage, shape, dtype, numel);
+    if (!array) {
+        ignis__storage_destroy(storage);
+        return NULL;
+    }
+    op->made[op->made_count++] = array;
+    op->ok = true;
+    return array;
+}
+
+IGNIS__ONE_COPY static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like)
+{
+    return ignis__op_new(op, &like->shape, like->dtype);
+}
+
+IGNIS__ONE_COPY static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
+{
+    ignis_shape shape = IGNIS_SHAPE(n);
+    return ignis__op_new(op, &shape, dtype);
+}
+
+static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype)
+{
+    ignis_shape shape = IGNIS_SHAPE(rows, n);
+    return ignis__op_new(op, &shape, dtype);
+}
+
+/*  A new view of an input's elements from `offset` on. Null after a failure. */
+static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel, int64_t offset)
+{
+    ignis__array *view = NULL;
+    if (op->ok)
+        view = ignis__array_view_make(op->work.call, from, shape, numel, offset * ignis__dtypes[from->dtype].size);
+    op->ok = view != NULL;
+    if (view)
+        op->made[op->made_count++] = view;
+    return view;
+}
+
+/*  Lets others see an array, with so many references. False: the operation has not made it, or has handed it over before. */
+static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
+{
+    int i;
+    for (i = op->made_count - 1; i >= 0; i--) {
+        if (op->made[i] != array)
+            continue;
+        op->made[i] = op->made[--op->made_count];
+        array->owned_by_refs = true;
+        array->ref_count = references;
+        ignis__array_publish(array);
+        return true;
+    }
+    return false;
+}
+
+/*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
+IGNIS__ONE_COPY static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
+{
+    ignis__address address = 0;
+    op->ok = op->ok && array && ignis__work_read(&op->work, array, &address);
+    return op->ok ? address : 0;
+}
+
+IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
+{
+    ignis__address address = 0;
+    op->ok = op->ok && array && ignis__work_write(&op->work, array, &address);
+    return op->ok ? address : 0;
+}
+
+/*  Launches one of Ignis' kernels, in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; null: none). No blocks: runs nothing. */
+static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define, int64_t grid_x, int64_t grid_y,
+                             int64_t grid_z, unsigned block_x, unsigned block_y, size_t shared_bytes, void **params)
+{
+    unsigned grid[] = {(unsigned)grid_x, (unsigned)grid_y, (unsigned)grid_z}, block[] = {block_x, block_y, 1};
+    void *function;
+    if (!op->ok || grid_x == 0 || grid_y == 0 || grid_z == 0)
+        return;
+    if (grid_x > INT32_MAX || grid_y > 65535 || grid_z > 65535) {
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_OVERFLOW, "the tensors are larger than one launch can cover");
+        return;
+    }
+    function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
+                      : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
+    op->ok = function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
+}
+
+/*  A kernel of one row of threads in one row of blocks. */
+IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t blocks, unsigned threads,
+                                                 void **params)
+{
+    ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
+}
+
+/*  The kernels of elements: 256 threads do 4096 of them. */
+IGNIS__ONE_COPY static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
+}
+
+/*  Copies bytes on the device. */
+IGNIS__ONE_COPY static void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
+{
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
+    op->ok = op->ok && ignis__copy_on_device(&op->work, target, source, ignis__array_bytes(from));
+}
+
+IGNIS__ONE_COPY static void ignis__op_zero(ignis__op *op, ignis__array *array)
+{
+    ignis__address target = ignis__op_write(op, array);
+    if (op->ok && array->numel > 0)
+        op->ok = ignis__copy_zeros(&op->work, target, ignis__array_bytes(array));
+}
+
+static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
+{
+    op->ok = op->ok && ignis__work_fill(&op->work, array, value);
+}
+
+/*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
+static ignis__address ignis__op_zeroed(ignis__op *op)
+{
+    if (op->ok && !op->zeroed) {
+        op->zeroed = ignis__memory_take_zeroed(op->work.call, op->work.device, op->work.stream);
+        op->ok = op->zeroed != NULL;
+    }
+    return op->ok ? op->zeroed->address : 0;
+}
+
+/*  Lets the arrays go that an operation has made but for the first so many, and has not handed over. */
+static void ignis__op_unmake(ignis__op *op, int count)
+{
+    while (op->made_count > count)
+        ignis__array_destroy(op->work.call, op->made[--op->made_count]);
+}
+
+/*  Ends an operation. Arrays that it made and has not handed over go; the failure status, or IGNIS_OK. */
+static ignis_status ignis__op_leave(ignis__op *op)
+{
+    const char *call = op->work.call;
+    if (op->zeroed && op->ok)
+        ignis__memory_give_zeroed(call, op->work.device, op->zeroed);
+    else if (op->zeroed)
+        ignis__memory_give(call, op->work.device, op->zeroed);
+    ignis__op_unmake(op, 0);
+    ignis__op_drop_inputs(op);
+    ignis__work_end(&op->work);
+    return op->ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The same of one with two results, of which the second one (null, or no handle: there is none) is not left alone behind a failure. */
+static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
+{
+    if (ignis__op_leave(op) != IGNIS_OK && second && second->id) {
+        (void)ignis_tensor_release(*second);
+        *second = ignis__no_tensor();
+    }
+}
+
+/*  The entry of an operation on tensors, with what it saves. standings: as for ignis__node_make. Null after a failure. */
+static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+                                     const ignis_rule *rule)
+{
+    const char *call = op->work.call;
+    ignis__node *node = ignis__node_make(call, count, inputs, standings, rule);
+    int i;
+    for (i = 0; node && i < rule->saved_count; i++) {
+        ignis__array *array = op->saved[i];
+        if (ignis__node_save(node, ignis__op_hand_over(op, array, 1) ? array : ignis__array_keep(call, array)))
+            continue;
+        ignis__node_discard(call, node);
+        return NULL;
+    }
+    return node;
+}
+
+/*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
+static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
+                                     const ignis__standing *standings, const ignis_rule *rule)
+{
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__tensor *made;
+    ignis__node *node = NULL;
+    if (!op->ok)
+        return result;
+    if (!ignis__op_hand_over(op, output, 1))
+        ignis__array_claim(output);
+    made = ignis__tensor_make(op->work.call, output, false);
+    if (!made) {
+        ignis__array_unclaim(op->work.call, output);
+    } else if (rule && (node = ignis__op_record(op, count, inputs, standings, rule)) == NULL) {
+        ignis__tensors_bury(op->work.call, made);
+        made = NULL;
+    }
+    if (node) {
+        node->knows_one = op->knows_one;
+        ignis__tensor_result(made, node);
+        ignis__tape_append(node);
+    }
+    op->ok = made != NULL;
+    return made ? ignis__tensor_publish(made) : result;
+}
+
+/*  Ends an operation with its result, recorded by the rule (null: never) where a gradient is wanted. No handle after a failure. */
+static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+{
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->standing, op->records ? rule : NULL);
+    ignis__op_leave(op);
+    return result;
+}
+
+/*  Saves an array for the backward function (null: nothing). */
+IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, ignis__array *array)
+{
+    if (op->ok && array)
+        op->saved[op->saved_count++] = array;
+}
+
+/*  The same for inputs from a first to before a last one. */
+static void ignis__op_save_inputs(ignis__op *op, int first, int last)
+{
+    for (; first < last; first++)
+        ignis__op_save(op, op->in[first]);
+}
+
+/*  A rule whose backward function needs what the operation has saved, and params. */
+IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                 ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                 size_t params_size)
+{
+    ignis_rule rule = IGNIS__ZERO;
+    rule.name = name;
+    rule.backward_fn = backward_fn;
+    rule.saved_count = op->saved_count;
+    rule.params = params;
+    rule.params_size = params_size;
+    return rule;
+}
+
+/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                           size_t params_size)
+{
+    ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
+    return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
+}
+
+/*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none), where it is needed. */
+IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count,
+                                                   ignis__array *const *gradients)
+{
+    int i;
+    for (i = 0; op->ok && i < count; i++) {
+        if (!gradients[i] || !args->needed[i])
+            continue;
+        ignis__op_hand_over(op, gradients[i], 0);
+        args->grad_inputs[i].id = gradients[i]->slot.handle;
+    }
+    return ignis__op_leave(op);
+}
+
+/*  The same, where the sums of the columns of the first gradient are known, for ignis__walk_sums_leave; null: they are not. */
+static ignis_status ignis__op_give_with_sums(ignis__op *op, const ignis_backward_args *args, int count, ignis__array *const *gradients,
+                                             ignis__array *sums)
+{
+    ignis_array known = IGNIS__ZERO;
+    ignis_status status;
+    if (op->ok && sums) {
+        ignis__op_hand_over(op, sums, 0);
+        known.id = sums->slot.handle;
+    }
+    status = ignis__op_give(op, args, count, gradients);
+    if (known.id)
+        ignis__walk_sums_leave(args->grad_inputs[0], known);
+    return status;
+}
+
+/*  The same for a single input. */
+static ignis_status ignis__op_give_one(ignis__op *op, const ignis_backward_args *args, ignis__array *gradient)
+{
+    return ignis__op_give(op, args, 1, &gradient);
+}
+

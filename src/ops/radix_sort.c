@@ -1,0 +1,79 @@
+/* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
+
+/*  Rows [rows, n] of elements, with their positions: lists in pairs, of which each pass reads one and writes the other. See kernels/sort.cu. */
+typedef struct ignis__radix {
+    ignis_dtype dtype;
+    int64_t rows, n;
+    ignis__address keys[2], positions[2];
+} ignis__radix;
+
+/*  Makes so many of the lists. */
+static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
+{
+    int i;
+    memset(sort, 0, sizeof *sort);
+    sort->dtype = dtype;
+    sort->rows = rows;
+    sort->n = n;
+    for (i = 0; i < lists; i++) {
+        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, dtype));
+        sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, IGNIS_I32));
+    }
+}
+
+/*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
+    from == keys[0], all of them are in keys[0] and positions[0] then. */
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending, ignis__address values,
+                             ignis__address positions, int64_t k)
+{
+    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass, shift, tiles, parts;
+    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
+    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
+    ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
+    void *count[] = {&counts, &from, &sort->n, &parts, &passes, &descending};
+    if (!zeros || blocks == 0)
+        return;
+    ignis__op_zero(op, zeros);
+    counts = ignis__op_write(op, zeros);
+    said = counts + 4 * (uint64_t)(passes * digits);
+    next = said + 4 * (uint64_t)(passes * 256 * blocks);
+    tiles = (int)ignis__ceil_div(sort->n, tile);
+    parts = (int)ignis__ceil_div(sort->n, 4 * tile);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, sort->rows * parts, 512, count);
+    for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
+        bool is_last = pass == passes - 1 && values;
+        int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
+        void *params[] = {is_last ? &values : &sort->keys[out],
+                          &sort->positions[out],
+                          is_last ? &positions : &none,
+                          in,
+                          in_positions,
+                          &counts,
+                          &stride,
+                          &said,
+                          &next,
+                          &sort->n,
+                          &k,
+                          &tiles,
+                          &shift,
+                          &descending};
+        shift = 8 * pass;
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1, (size_t)tile * (size_t)(size + 4), params);
+        in = &sort->keys[out];
+        in_positions = &sort->positions[out];
+    }
+    if (!values && passes % 2) {
+        sort->keys[0] = sort->keys[1];
+        sort->positions[0] = sort->positions[1];
+    }
+}
+
+/*  How many bytes numbers of up to this have, at least 1. */
+static int ignis__radix_passes(uint64_t highest)
+{
+    int passes = 1;
+    while (passes < 8 && highest >> (8 * passes))
+        passes++;
+    return passes;
+}
+

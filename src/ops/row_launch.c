@@ -1,0 +1,60 @@
+/* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
+
+/*  The tensor as rows of its last dimension. */
+IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
+{
+    *n = array->shape.dim[array->shape.ndim - 1];
+    *rows = *n ? array->numel / *n : 0;
+    if (*n >= (int64_t)1 << 30)
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "the last dimension has %lld elements, 2^30 or more", (long long)*n);
+    return op->ok;
+}
+
+/*  Rows shared out as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a block 8 elements a thread. */
+#define IGNIS__ROW_PACKS 4
+#define IGNIS__ROW_ELEMENTS 8
+#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* which take turns, where there are more rows */
+
+typedef struct ignis__rows {
+    bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
+    int packed, kept; /* the kernels' parameters */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__rows;
+
+/*  What a thread of a block has in a round. */
+static int64_t ignis__row_share(ignis_dtype dtype, bool packed)
+{
+    return packed ? IGNIS__ROW_PACKS * ignis__pack_elements(dtype) : IGNIS__ROW_ELEMENTS;
+}
+
+static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
+{
+    return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
+}
+
+/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
+{
+    ignis__rows plan = IGNIS__ZERO;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
+    plan.packed = packed;
+    plan.warp = packed && n <= 32 * share;
+    plan.threads = plan.warp ? 128 : ignis__row_threads(n, share, 512);
+    plan.blocks = ignis__clamp(plan.warp ? ignis__ceil_div(rows, 4) : rows, 0, IGNIS__ROW_BLOCKS);
+    if (packed && !plan.warp && arrays) {
+        rounds = ignis__ceil_div(n, plan.threads * share);
+        round_bytes = (int64_t)plan.threads * IGNIS__ROW_PACKS * 16 * arrays;
+        plan.kept = (int)(rounds - 1 < room / round_bytes ? rounds - 1 : room / round_bytes);
+        plan.shared = (size_t)(plan.kept * round_bytes);
+    }
+    return plan;
+}
+
+static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp, ignis__builtin block, ignis_dtype dtype,
+                               void **params)
+{
+    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
+}
+

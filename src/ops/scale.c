@@ -1,0 +1,21 @@
+/* >>ops.pointwise - scale, cast, dropout ----------------------------------------------------------------------------------- */
+
+static ignis_status ignis__scale_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, "ignis_scale", args))
+        return ignis__failed();
+    return ignis__op_give_one(&op, args, ignis__op_scaled(&op, op.in[0], *(const double *)args->params));
+}
+
+IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
+{
+    ignis__op op;
+    ignis__array *out = NULL;
+    if (!ignis__op_begin(&op, "ignis_scale", 1, &tensor))
+        return ignis__no_tensor();
+    if (ignis__op_is_float(&op, 0, "the tensor"))
+        out = ignis__op_scaled(&op, op.in[0], factor);
+    return ignis__op_end_recorded(&op, out, "scale", ignis__scale_backward, &factor, sizeof factor);
+}
+

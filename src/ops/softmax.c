@@ -1,0 +1,92 @@
+/* >>ops.norm - softmax ----------------------------------------------------------------------------------------------------- */
+
+static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *dx;
+    ignis__address to, grad, y;
+    ignis__rows plan;
+    int64_t rows, n;
+    void *params[] = {&to, &grad, &y, &rows, &n, &plan.packed, &plan.kept};
+    if (!ignis__op_begin_backward(&op, "ignis_softmax", args))
+        return ignis__failed();
+    ignis__op_rows(&op, op.in[1], &rows, &n);
+    dx = ignis__op_new_like(&op, op.in[1]);
+    grad = ignis__op_read(&op, op.in[0]);
+    y = ignis__op_read(&op, op.in[1]);
+    to = ignis__op_write(&op, dx);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
+    return ignis__op_give(&op, args, 1, &dx);
+}
+
+IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
+{
+    ignis__op op;
+    ignis__array *out;
+    ignis__address x, y;
+    ignis__rows plan;
+    int64_t rows, n;
+    void *params[] = {&y, &x, &rows, &n, &plan.packed, &plan.kept};
+    if (!ignis__op_begin(&op, "ignis_softmax", 1, &tensor))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "x");
+    ignis__op_rows(&op, op.in[0], &rows, &n);
+    out = ignis__op_new_like(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[0]);
+    y = ignis__op_write(&op, out);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK,
+                       op.in[0]->dtype, params);
+    ignis__op_save(&op, out);
+    return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
+}
+
+/*  Saved: x, log_sums. */
+static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *dx;
+    ignis__address to, grad, x, log_sums;
+    ignis__rows plan;
+    int64_t rows, n;
+    void *params[] = {&to, &grad, &x, &log_sums, &rows, &n, &plan.packed, &plan.kept};
+    if (!ignis__op_begin_backward(&op, "ignis_log_softmax", args))
+        return ignis__failed();
+    ignis__op_rows(&op, op.in[1], &rows, &n);
+    dx = ignis__op_new_like(&op, op.in[1]);
+    grad = ignis__op_read(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[1]);
+    log_sums = ignis__op_read(&op, op.in[2]);
+    to = ignis__op_write(&op, dx);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == x % 16 && to % 16 == grad % 16, 2, 1);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype,
+                       params);
+    return ignis__op_give(&op, args, 1, &dx);
+}
+
+IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
+{
+    ignis__op op;
+    ignis__array *out, *sums = NULL;
+    ignis__address x, y, log_sums;
+    ignis__rows plan;
+    int64_t rows, n;
+    void *params[] = {&y, &log_sums, &x, &rows, &n, &plan.packed, &plan.kept};
+    if (!ignis__op_begin(&op, "ignis_log_softmax", 1, &tensor))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "x");
+    if (ignis__op_rows(&op, op.in[0], &rows, &n))
+        sums = ignis__op_new_rows(&op, 2, rows, ignis__wide_dtype(op.in[0]->dtype));
+    out = ignis__op_new_like(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[0]);
+    y = ignis__op_write(&op, out);
+    log_sums = ignis__op_write(&op, sums);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_WARP,
+                       plan.kept ? IGNIS__BUILTIN_LOG_SOFTMAX_LONG : IGNIS__BUILTIN_LOG_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, sums);
+    return ignis__op_end_recorded(&op, out, "log_softmax", ignis__log_softmax_backward, NULL, 0);
+}
+

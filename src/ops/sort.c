@@ -1,0 +1,147 @@
+/* >>ops.sort ------------------------------------------------------------------------------------------------------------------- */
+
+/*  As ignis__op_sort_rows, for a k of at most 1024. A block selects from a row; where rows are too few to keep the device busy, blocks select
+    from parts of 4096 elements first, and what they leave, a row of k elements for each part, takes the row's place until it is short. */
+static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions, ignis__address from,
+                             int64_t rows, int64_t n, int k, int descending)
+{
+    bool few_rows = rows < op->work.device->info.multiprocessors;
+    ignis__builtin builtin = few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT;
+    int items = (int)ignis__power_of_2_up(k > 64 ? k : 64), parts;
+    ignis__address to, to_positions, from_positions = 0;
+    void *params[] = {&to, &to_positions, &from, &from_positions, &n, &parts, &k, &items, &descending};
+    size_t shared = (ignis__dtypes[dtype].size == 8 ? 16 : 8) * (size_t)items;
+    for (; few_rows && n > 8192 && op->ok; n = (int64_t)parts * k, from = to, from_positions = to_positions) {
+        parts = (int)ignis__ceil_div(n, 4096);
+        to = ignis__op_write(op, ignis__op_new_row(op, rows * parts * k, dtype));
+        to_positions = ignis__op_write(op, ignis__op_new_row(op, rows * parts * k, IGNIS_I64));
+        ignis__op_launch(op, builtin, dtype, NULL, rows * parts, 1, 1, 512, 1, shared, params);
+    }
+    to = values;
+    to_positions = positions;
+    parts = 1;
+    ignis__op_launch(op, builtin, dtype, NULL, rows, 1, 1, few_rows ? 512 : 256, 1, shared, params);
+}
+
+/*  values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
+static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from, int64_t rows, int64_t n,
+                                int64_t k, int descending)
+{
+    ignis_dtype dtype = from->dtype;
+    int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
+    size_t item = size == 8 ? 16 : size == 4 ? 8 : 4; /* bytes */
+    int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
+    ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
+    ignis__radix sort;
+    void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
+    void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
+    if (!op->ok || rows * k == 0)
+        return;
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, dtype);
+    if (n <= 256) {
+        width = (int)ignis__power_of_2_up(n);
+        items = 1024;
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
+                         item * (size_t)items, few);
+    } else if (n > 4096 && k <= 1024) {
+        ignis__op_select(op, dtype, to, places, source, rows, n, k_int, descending);
+    } else if (n <= most) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
+                         row);
+    } else {
+        ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
+        ignis__radix_run(op, &sort, source, size, descending, to, places, k);
+    }
+}
+
+/*  The first k of each row along a dimension; `positions` becomes where they come from. Null after a failure. */
+static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int descending, ignis__array **positions)
+{
+    ignis__array *from = op->in[0], *values, *places;
+    ignis_shape shape = from->shape, rows;
+    ignis__spread s = ignis__spread_along(&shape, dim);
+    ignis__exchange there = {s.outer, s.n, 1, s.inner, 1}, back = {s.outer, s.inner, 1, k, 1};
+    *positions = NULL;
+    if (s.n > INT32_MAX - 8192) {
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of %s is sorted; 2^31 elements are too many", dim,
+                       ignis__shape_write(&shape).text);
+        return NULL;
+    }
+    shape.dim[dim] = k;
+    rows = IGNIS_SHAPE(from->numel);
+    if (dim + 1 < shape.ndim) { /* also where the dimensions behind it are 1 */
+        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
+        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
+    }
+    if (s.inner != 1)
+        from = ignis__op_exchange(op, from, &rows, &there);
+    rows = s.inner == 1 ? shape : IGNIS_SHAPE(s.outer * k * s.inner);
+    values = ignis__op_new(op, &rows, op->in[0]->dtype);
+    places = ignis__op_new(op, &rows, IGNIS_I64);
+    if (places)
+        ignis__op_sort_rows(op, values, places, from, s.outer * s.inner, s.n, k, descending);
+    if (s.inner != 1 && op->ok) {
+        values = ignis__op_exchange(op, values, &shape, &back);
+        places = ignis__op_exchange(op, places, &shape, &back);
+    }
+    *positions = places;
+    return op->ok ? values : NULL;
+}
+
+static ignis_status ignis__sort_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+    if (gradient && gradient->numel != op.in[0]->numel)
+        ignis__op_zero(&op, gradient);
+    if (gradient)
+        ignis__op_indexed(&op, IGNIS__BUILTIN_SCATTER, gradient, op.in[0], op.in[1], x, 0);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  k null: all. */
+static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim, bool descending,
+                                ignis_tensor *indices)
+{
+    ignis__indexing x = IGNIS__ZERO;
+    ignis__op op;
+    ignis__array *values = NULL, *positions = NULL;
+    ignis_tensor result;
+    ignis_rule rule;
+    if (indices)
+        *indices = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    if (ignis__op_dim(&op, &dim, "dim") && k && (*k < 0 || *k > op.in[0]->shape.dim[dim]))
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "k is %lld, outside 0 to the %lld of dimension %d of %s", (long long)*k,
+                       (long long)op.in[0]->shape.dim[dim], dim, ignis__shape_write(&op.in[0]->shape).text);
+    if (op.ok)
+        values = ignis__op_sort(&op, dim, k ? *k : op.in[0]->shape.dim[dim], descending, &positions);
+    if (values) {
+        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &values->shape);
+        ignis__shape_strides(&values->shape, x.strides.to);
+        ignis__op_save(&op, positions);
+    }
+    if (values && indices)
+        *indices = ignis__op_result(&op, positions, 0, NULL, NULL, NULL);
+    rule = ignis__op_rule(&op, name, ignis__sort_backward, &x, sizeof x);
+    result = ignis__op_result(&op, values, op.count, op.tensors, op.standing, op.records ? &rule : NULL);
+    ignis__op_leave_two(&op, indices);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices)
+{
+    return ignis__sort("ignis_sort", "sort", tensor, NULL, dim, descending, indices);
+}
+
+IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices)
+{
+    return ignis__sort("ignis_topk", "topk", tensor, &k, dim, largest, indices);
+}
+

@@ -1,0 +1,145 @@
+/* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
+
+static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
+
+/*  Geometry of the kernels that sum columns: threads lie side by side along a row of packs, and share its columns out among the rest. */
+static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
+{
+    *x = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
+    *y = (unsigned)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(rows, 4)), 1, 512 / (int64_t)*x);
+}
+
+/*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
+static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__spread *spread)
+{
+    ignis_dtype dtype = out->dtype, wide = ignis__wide_dtype(dtype);
+    int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
+    int64_t outer = spread->outer, n = spread->n, inner = spread->inner, count = outer * inner, part_length, parts, packs, grid;
+    unsigned x, y;
+    bool rows = inner == 1;
+    ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
+                             : b  ? IGNIS__BUILTIN_DOT_COLUMNS
+                                  : IGNIS__BUILTIN_SUM_COLUMNS;
+    ignis__address to, to_partial = 0, from_a, from_b = 0;
+    void *params[10], *finish[] = {&to, &to_partial, &factor, &count, &parts};
+    int used = 0;
+    if (!op->ok || count == 0)
+        return;
+    if (n == 0) {
+        ignis__op_zero(op, out);
+        return;
+    }
+    if (rows && (n <= 4096 && outer >= 8)) { /* a warp does a row */
+        x = 32;
+        y = 8;
+        parts = 1;
+        grid = ignis__ceil_div(outer, 8);
+    } else if (rows) { /* a block does a part of a row */
+        x = (unsigned)ignis__power_of_2_up(ignis__clamp(n / per_pack, 32, 512));
+        y = 1;
+        parts = ignis__clamp(blocks / outer, 1, ignis__ceil_div(n, 8192));
+        grid = outer * parts;
+    } else {
+        packs = inner % per_pack == 0 ? inner / per_pack : inner;
+        ignis__column_threads(packs, n, &x, &y);
+        grid = outer * ignis__ceil_div(packs, (int64_t)x);
+        parts = ignis__clamp(blocks / grid, 1, ignis__ceil_div(n, 4 * (int64_t)y));
+        grid *= parts;
+    }
+    part_length = ignis__ceil_div(n, parts);
+    if (rows && parts > 1)
+        part_length = ignis__ceil_div(part_length, 64) * 64; /* parts begin with packs if rows do */
+    parts = ignis__ceil_div(n, part_length);
+    from_a = ignis__op_read(op, a);
+    if (b)
+        from_b = ignis__op_read(op, b);
+    if (parts > 1)
+        to_partial = ignis__op_write(op, ignis__op_new_row(op, parts * count, wide));
+    to = ignis__op_write(op, out);
+    params[used++] = &to;
+    params[used++] = &to_partial;
+    params[used++] = &from_a;
+    if (b)
+        params[used++] = &from_b;
+    params[used++] = &factor;
+    params[used++] = &outer;
+    params[used++] = &n;
+    if (!rows)
+        params[used++] = &inner;
+    params[used++] = &part_length;
+    params[used++] = &parts;
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
+    if (parts == 1)
+        return;
+    per_pack = ignis__pack_elements(wide);
+    packs = count % per_pack == 0 ? count / per_pack : count;
+    ignis__column_threads(packs, parts, &x, &y);
+    grid = ignis__clamp(ignis__ceil_div(packs, (int64_t)x), 1, INT32_MAX);
+    ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, grid, 1, 1, x, y, 0, finish);
+}
+
+/*  What a sum's gradient needs to know. */
+typedef struct ignis__sum_params {
+    ignis__spread spread;
+    double factor;
+    ignis_shape shape; /* of the input */
+} ignis__sum_params;
+
+static ignis_status ignis__sum_backward(const ignis_backward_args *args)
+{
+    ignis__sum_params p = *(const ignis__sum_params *)args->params;
+    int64_t span = p.spread.n * p.spread.inner, numel = p.spread.outer * span;
+    ignis__address from, to;
+    void *params[] = {&to, &from, &p.factor, &span, &p.spread.inner, &numel};
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, "ignis_sum", args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p.shape, op.in[0]->dtype);
+    from = ignis__op_read(&op, op.in[0]);
+    to = ignis__op_write(&op, gradient);
+    ignis__op_map(&op, IGNIS__BUILTIN_SPREAD_SCALED, op.in[0]->dtype, numel, params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  The sum along a dimension, or of all elements where whole; divided by how many they are where mean. */
+static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
+{
+    ignis__sum_params p = IGNIS__ZERO;
+    ignis__spread all = {1, 1, 1};
+    ignis__op op;
+    ignis__array *out;
+    ignis_shape shape;
+    int i;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    all.n = op.in[0]->numel;
+    ignis__op_is_float(&op, 0, "the tensor");
+    if (!whole)
+        ignis__op_dim(&op, &dim, "dim");
+    if (op.ok) {
+        p.shape = op.in[0]->shape;
+        p.spread = whole ? all : ignis__spread_along(&p.shape, dim);
+        p.factor = mean && p.spread.n ? 1.0 / (double)p.spread.n : 1.0;
+    }
+    shape = op.in[0]->shape;
+    if (whole || shape.ndim == 1) {
+        shape = IGNIS_SHAPE(1);
+    } else if (op.ok) {
+        shape.ndim--;
+        for (i = dim; i < shape.ndim; i++)
+            shape.dim[i] = shape.dim[i + 1];
+    }
+    out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+    if (out && mean && p.spread.n == 0)
+        ignis__op_fill(&op, out, ignis__nan());
+    else if (out)
+        ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.spread);
+    return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &p, sizeof p);
+}
+
+IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis_sum", tensor, true, 0, false); }
+IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("ignis_mean", tensor, true, 0, true); }
+IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
+IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
+

@@ -1,0 +1,67 @@
+/* ===============================================================================================================
+   >>profile - reports of what was written down.
+   =============================================================================================================== */
+
+/*  Text of the caller in JSON: bytes that are no UTF-8, as where a tag was cut, become '?'. */
+IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
+{
+    size_t left = strlen(text);
+    fputc('"', file);
+    while (left > 0) {
+        int length = ignis__utf8_length(text, left);
+        if ((unsigned char)*text < 0x20)
+            fprintf(file, "\\u%04x", (unsigned)*text);
+        else if (*text == '"' || *text == '\\')
+            fprintf(file, "\\%c", *text);
+        else if (length == 0)
+            fputc('?', file);
+        else
+            fwrite(text, 1, (size_t)length, file);
+        length = length ? length : 1;
+        text += length;
+        left -= (size_t)length;
+    }
+    fputc('"', file);
+}
+
+/*  The same in XML. */
+IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
+{
+    for (; *text; text++)
+        if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
+            fprintf(file, "&#%d;", *text);
+        else
+            fputc((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x80 ? '?' : *text, file);
+}
+
+/*  A number with a decimal: fprintf goes by the program's locale, which may write 1,5. */
+typedef struct ignis__point_text {
+    char text[32];
+} ignis__point_text;
+
+IGNIS__COLD static ignis__point_text ignis__point_write(double value)
+{
+    ignis__point_text out;
+    int64_t thousandths = (int64_t)(value * 1000 + (value < 0 ? -0.5 : 0.5)), whole = thousandths / 1000, rest = thousandths % 1000;
+    snprintf(out.text, sizeof out.text, "%s%lld.%03d", thousandths < 0 ? "-" : "", (long long)(whole < 0 ? -whole : whole),
+             (int)(rest < 0 ? -rest : rest));
+    return out;
+}
+
+/*  A report takes the place of one that is there; null, and reported: it cannot be written. */
+IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
+{
+    FILE *file = ignis__file_create(path, IGNIS__FILE_REPLACE);
+    if (!file)
+        ignis__fail_file(IGNIS_DIAG_REPORT_IO, call, path, "opened to write a report");
+    return file;
+}
+
+IGNIS__COLD static bool ignis__report_close(const char *call, const char *path, FILE *file)
+{
+    bool failed = ferror(file) != 0;
+    if (fclose(file) == 0 && !failed)
+        return true;
+    return ignis__refuse(IGNIS_DIAG_REPORT_IO, call, "cannot write to %s: the report is not whole", path);
+}
+

@@ -1,0 +1,200 @@
+/*  Calls a function of the caller's for a call. No handle: it has failed, or did not end what it began. */
+static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs, int count,
+                                          void *user_data)
+{
+    const uint64_t failures = ignis__failures();
+    ignis__frame frame;
+    ignis_tensor output;
+    ignis__frame_begin(&frame, call, NULL, no_grad);
+    output = fn(inputs, count, user_data);
+    if (!ignis__frame_end(&frame))
+        return ignis__no_tensor();
+    if (!output.id && ignis__failures() == failures)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "the function returned no tensor, and says no reason; it has to return one");
+    return output;
+}
+
+/* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__checkpoint {
+    ignis_tensor_fn fn;
+    void *user_data;
+    uint64_t seed, random_used;
+    bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
+} ignis__checkpoint;
+
+/*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
+IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
+{
+    static const char call[] = "ignis_checkpoint";
+    const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__tensor_thread before = *thread;
+    ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
+    ignis_tensor_info info;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_status status = IGNIS_OK;
+    int i;
+    if (!scope.id)
+        return ignis__failed();
+    thread->seed = checkpoint->seed;
+    thread->random_used = checkpoint->random_used;
+    thread->random_again = true;
+    thread->random_launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
+    for (i = 0; i < args->input_count; i++) {
+        ignis__array *saved = ignis__array_hold(call, args->saved[i]);
+        inputs[i].id = 0;
+        if (!saved)
+            break;
+        inputs[i] = ignis__tensor_over(call, saved, args->needed[i]);
+        ignis__array_drop(call, saved);
+        if (!inputs[i].id)
+            break;
+    }
+    output.id = 0;
+    if (i == args->input_count)
+        output = ignis__tensor_fn_call(call, 0, checkpoint->fn, inputs, args->input_count, checkpoint->user_data);
+    if (!output.id || ignis_tensor_query(output, &info) != IGNIS_OK)
+        status = ignis__failed();
+    else if (info.requires_grad)
+        status = ignis_backward(output, args->grad_output);
+    thread->seed = before.seed;
+    thread->random_used = before.random_used;
+    thread->random_again = before.random_again;
+    thread->random_launches = before.random_launches;
+    for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
+        ignis__array *grad;
+        ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
+        if (!args->needed[i] || !handle.id) /* fn did not use the input */
+            continue;
+        grad = ignis__array_hold(call, handle);
+        args->grad_inputs[i] = ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* which outlives the leaf */
+        ignis__array_drop(call, grad);
+        if (!args->grad_inputs[i].id)
+            status = ignis__failed();
+    }
+    ignis_scope_end(scope);
+    return status;
+}
+
+/*  Runs the function of a checkpoint unrecorded, in a scope of its own. Returns a tensor over what it gave, which may be an input. */
+IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs,
+                                                      int count)
+{
+    ignis_tensor output, result = IGNIS__ZERO;
+    ignis__tensor *tensor = NULL;
+    ignis__array *array = NULL;
+    ignis_scope scope = ignis_scope_begin();
+    if (!scope.id)
+        return result;
+    output = ignis__tensor_fn_call(call, ignis__tensor_thread_now()->no_grad + 1, checkpoint->fn, inputs, count, checkpoint->user_data);
+    if (output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
+        array = ignis__tensor_array(call, tensor);
+        ignis__tensor_drop(call, tensor);
+    }
+    (void)ignis_scope_end(scope);
+    if (array) {
+        result = ignis__tensor_over(call, array, false);
+        ignis__array_drop(call, array);
+    }
+    return result;
+}
+
+/*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
+IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
+                                                 ignis__tensor *const *inputs, int count, ignis__watch *watch)
+{
+    ignis_array launches = ignis__random_launches();
+    ignis__tensor *made = ignis__tensor_hold(call, result);
+    ignis__node *node;
+    ignis_rule rule = IGNIS__ZERO;
+    int i, alive = count;
+    if (!made || !ignis__dtype_is_float(made->dtype)) {
+        if (made)
+            ignis__tensor_drop(call, made);
+        return made != NULL;
+    }
+    rule.name = "checkpoint";
+    rule.backward_fn = ignis__checkpoint_backward;
+    for (i = count; i < watch->count; i++) { /* what fn itself has freed it cannot read again */
+        if (ignis_array_is_live(watch->arrays[i])) {
+            watch->arrays[alive] = watch->arrays[i];
+            watch->versions[alive++] = watch->versions[i];
+        }
+    }
+    checkpoint->counts = launches.id != 0;
+    if (watch->arrays)
+        watch->arrays[alive] = launches;
+    rule.saved = watch->arrays ? watch->arrays : &launches;
+    rule.saved_count = alive + checkpoint->counts;
+    rule.params = checkpoint;
+    rule.params_size = sizeof *checkpoint;
+    node = ignis__tape_add(call, made, count, inputs, &rule);
+    if (node) {
+        node->nests = true;
+        if (alive)
+            memcpy(node->versions, watch->versions, sizeof *watch->versions * (size_t)alive);
+    } else {
+        ignis__tensor_end_handle(call, made);
+    }
+    ignis__tensor_drop(call, made);
+    return node != NULL;
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
+{
+    static const char call[] = "ignis_checkpoint";
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__watch watch, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
+    ignis__checkpoint checkpoint = IGNIS__ZERO;
+    ignis__tensor_thread *thread;
+    ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
+    bool saw_before, wanted = false, ok = true;
+    int i = 0;
+    if (!ignis__enter(call))
+        return result;
+    if (!fn || (count > 0 && !inputs)) {
+        ignis__fail_null(call, fn ? "inputs" : "fn");
+        return result;
+    }
+    if (count < 0 || count > IGNIS__MAX_INPUTS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 0 to %d", count, IGNIS__MAX_INPUTS);
+        return result;
+    }
+    thread = ignis__tensor_thread_now();
+    memset(&watch, 0, sizeof watch);
+    checkpoint.fn = fn;
+    checkpoint.user_data = user_data;
+    checkpoint.seed = thread->seed;
+    checkpoint.random_used = thread->random_used;
+    for (; ok && i < count; i += ok) {
+        ignis__array *array;
+        held[i] = ignis__tensor_hold(call, inputs[i]);
+        array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
+        ok = array && ignis__watch_add(call, &watch, array);
+        if (ok)
+            wanted = wanted || ignis__tensor_requires_grad(held[i]);
+        if (array)
+            ignis__array_drop(call, array);
+        if (!ok && held[i])
+            ignis__tensor_drop(call, held[i]);
+    }
+    watch.newest = ignis__atomic_load(&ignis__array_ids);
+    before = thread->watch;
+    if (ignis__recording()) /* else an outer checkpoint may watch, whose function this is part of */
+        thread->watch = &watch;
+    saw_before = thread->saw_trainable;
+    thread->saw_trainable = wanted;
+    if (ok)
+        result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
+    thread->watch = before;
+    wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
+    thread->saw_trainable = saw_before || wanted;
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &watch))
+        result.id = 0;
+    ignis__free(watch.arrays);
+    while (i > 0)
+        ignis__tensor_drop(call, held[--i]);
+    return result;
+}
+

@@ -1,0 +1,331 @@
+/* ===============================================================================================================
+   >>tape - recording, backward, checkpoints. Knows no operation.
+   =============================================================================================================== */
+
+/*  Another hold of what the caller holds already. */
+static void ignis__tensor_rehold(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
+
+/*  The calling thread's tape, made at its first use. */
+static ignis__tape *ignis__tape_now(const char *call)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__tape *tape = thread->tape;
+    if (tape)
+        return tape;
+    tape = (ignis__tape *)ignis__alloc_for(call, sizeof *tape);
+    if (!tape)
+        return NULL;
+    ignis__mutex_init(&tape->lock);
+    ignis__mutex_lock(&ignis__tapes.lock);
+    tape->number = ++ignis__tapes.numbers;
+    tape->next = ignis__tapes.first;
+    ignis__tapes.first = tape;
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    thread->tape = tape;
+    ignis__this_thread.tape = tape->number;
+    ignis__tensors_at_exit();
+    return tape;
+}
+
+static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
+
+/*  What an entry keeps of a held array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
+    through a view: he may free it at any time, or use it for ever. Null, and reported: there is no memory. */
+static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
+{
+    bool kept;
+    ignis__mutex_lock(&array->slot.lock);
+    kept = array->owned_by_refs && ignis__pool_live(array);
+    if (kept) {
+        array->ref_count++;
+        ignis__atomic_add(&array->slot.state, 1);
+    }
+    ignis__array_unlock(array);
+    return kept ? array : ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
+}
+
+/*  Takes an entry apart that did not get onto the tape. */
+IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
+{
+    ignis__tensor *dead = NULL;
+    ignis__node_destroy(call, node, &dead);
+    ignis__tensors_bury(call, dead);
+}
+
+/*  An entry for an operation on held inputs, whose standings may be null: to be asked for. It is on no tape yet, and has room for what the rule
+    saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
+static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+                                     const ignis_rule *rule)
+{
+    ignis__tape *tape = ignis__tape_now(call);
+    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
+    size_t size = sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
+    ignis__node *node = tape ? (ignis__node *)ignis__alloc_for(call, size) : NULL;
+    int i;
+    if (!node)
+        return NULL;
+    node->tape = tape;
+    node->name = rule->name;
+    node->backward_fn = rule->backward_fn;
+    node->user_data = rule->user_data;
+    node->inputs = (ignis__tensor **)(void *)(node + 1);
+    node->saved = (ignis__array **)(void *)(node->inputs + count);
+    node->versions = (uint64_t *)(void *)(node->saved + rule->saved_count);
+    node->params = node->versions + rule->saved_count;
+    node->needed = (bool *)node->params + rule->params_size;
+    if (rule->params_size)
+        memcpy(node->params, rule->params, rule->params_size);
+    for (i = 0; i < count; i++) {
+        ignis__standing standing = standings ? standings[i] : ignis__tensor_standing(inputs[i]);
+        if (standing.node && standing.tape != tape) {
+            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                        "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
+            ignis__node_discard(call, node);
+            return NULL;
+        }
+        ignis__tensor_rehold(inputs[i]);
+        if (!ignis__atomic_load(&inputs[i]->read))
+            ignis__atomic_store(&inputs[i]->read, 1);
+        node->inputs[node->input_count++] = inputs[i];
+        node->needed[i] = standing.requires_grad;
+    }
+    return node;
+}
+
+/*  Lets an entry have a claim of an array; false for none. */
+static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
+{
+    if (!claimed)
+        return false;
+    node->versions[node->saved_count] = ignis__array_version(claimed);
+    node->saved[node->saved_count++] = claimed;
+    return true;
+}
+
+/*  Makes a tensor, which is locked or seen by nobody else, the result of an entry. */
+static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
+{
+    output->requires_grad = true;
+    output->leaf = false;
+    output->node = node;
+    node->output = output;
+}
+
+/*  Puts an entry at the end of its tape. */
+static void ignis__tape_append(ignis__node *node)
+{
+    ignis__tape *tape = node->tape;
+    ignis__mutex_lock(&tape->lock);
+    node->serial = ++tape->serials;
+    node->before = tape->last;
+    if (tape->last)
+        tape->last->after = node;
+    else
+        tape->first = node;
+    tape->last = node;
+    tape->length++;
+    ignis__mutex_unlock(&tape->lock);
+}
+
+/*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is not new. */
+static bool ignis__tape_claims(const char *call, ignis__tensor *output, ignis__node *node)
+{
+    const char *what = NULL;
+    bool read;
+    ignis__mutex_lock(&output->slot.lock);
+    read = ignis__atomic_load(&output->read) != 0;
+    if (output->node || output->walked || output->requires_grad)
+        what = output->node ? output->node->name : "an operation";
+    else if (!read)
+        ignis__tensor_result(output, node);
+    ignis__mutex_unlock(&output->slot.lock);
+    if (what)
+        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
+    else if (read)
+        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call, "output is an input of an operation that is recorded; record a new tensor");
+    else
+        ignis__tape_append(node);
+    return !what && !read;
+}
+
+/*  Writes an operation on held tensors down that the caller has done; he has found that one of them requires a gradient, and that recording is on.
+    Returns the entry, which is good as long as the output is held; null after a failure. */
+static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
+                                    const ignis_rule *rule)
+{
+    ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule);
+    bool ok = true;
+    int i;
+    for (i = 0; node && ok && i < rule->saved_count; i++) {
+        ignis__array *array = ignis__array_hold(call, rule->saved[i]);
+        ok = array && ignis__node_save(node, ignis__array_keep(call, array));
+        if (array)
+            ignis__array_drop(call, array);
+    }
+    if (node && ok && ignis__tape_claims(call, output, node))
+        return node;
+    if (node)
+        ignis__node_discard(call, node);
+    return NULL;
+}
+
+/*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
+typedef struct ignis__watch {
+    uint64_t newest;     /* array that was there, by id */
+    ignis_array *arrays; /* there is always room for one more */
+    uint64_t *versions;  /* when they were read first; in the same block */
+    int count, capacity;
+} ignis__watch;
+
+static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis__array *array)
+{
+    if (watch->count + 1 >= watch->capacity) {
+        int capacity = watch->capacity ? 2 * watch->capacity : 64;
+        size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
+        ignis_array *arrays = (ignis_array *)ignis__alloc_for(call, size);
+        uint64_t *versions;
+        if (!arrays)
+            return false;
+        versions = (uint64_t *)(void *)(arrays + capacity);
+        if (watch->count) {
+            memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
+            memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
+        }
+        ignis__free(watch->arrays);
+        watch->arrays = arrays;
+        watch->versions = versions;
+        watch->capacity = capacity;
+    }
+    watch->arrays[watch->count].id = array->slot.handle;
+    watch->versions[watch->count++] = ignis__array_version(array);
+    return true;
+}
+
+/*  An operation is about to read an array. */
+static bool ignis__watch_read(const char *call, const ignis__array *array)
+{
+    ignis__watch *watch = ignis__tensor_thread_now()->watch;
+    int i;
+    if (!watch || array->id > watch->newest)
+        return true;
+    for (i = 0; i < watch->count; i++)
+        if (watch->arrays[i].id == array->slot.handle)
+            return true;
+    return ignis__watch_add(call, watch, array);
+}
+
+#define IGNIS__MAX_INPUTS 64
+
+IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
+{
+    static const char call[] = "ignis_tape_record";
+    ignis__tensor *output, *inputs[IGNIS__MAX_INPUTS];
+    bool wanted = false, ok = true;
+    int i, held = 0;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!rule || !rule->backward_fn || !rule->name)
+        return ignis__fail_null(call, !rule ? "rule" : !rule->name ? "rule->name" : "rule->backward_fn");
+    if (count < 0 || count > IGNIS__MAX_INPUTS)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 0 to %d", count, IGNIS__MAX_INPUTS);
+    if (rule->saved_count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "rule->saved_count is %d, below 0", rule->saved_count);
+    if ((count > 0 && !handles) || (rule->saved_count > 0 && !rule->saved) || (rule->params_size > 0 && !rule->params))
+        return ignis__fail_null(call, count > 0 && !handles                   ? "inputs"
+                                      : rule->saved_count > 0 && !rule->saved ? "rule->saved"
+                                                                              : "rule->params");
+    if ((output = ignis__tensor_hold(call, output_handle)) == NULL)
+        return ignis__failed();
+    for (; ok && held < count; held += ok) {
+        inputs[held] = ignis__tensor_hold(call, handles[held]);
+        ok = inputs[held] != NULL;
+        if (ok && inputs[held] == output) {
+            ok = ignis__refuse(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor", held);
+            ignis__tensor_drop(call, inputs[held]);
+        }
+        wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
+    }
+    for (i = 0; ok && i < held; i++) {
+        ignis__array *array = ignis__tensor_array(call, inputs[i]);
+        ok = array && ignis__watch_read(call, array);
+        if (array)
+            ignis__array_drop(call, array);
+    }
+    if (ok && wanted)
+        ignis__tensor_thread_now()->saw_trainable = true;
+    if (ok && wanted && ignis__recording()) {
+        if (!ignis__dtype_is_float(output->dtype))
+            ok = ignis__refuse(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
+                               ignis__dtypes[output->dtype].name);
+        ok = ok && ignis__tape_add(call, output, count, inputs, rule);
+    }
+    for (i = 0; i < held; i++)
+        ignis__tensor_drop(call, inputs[i]);
+    ignis__tensor_drop(call, output);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_no_grad_begin(void)
+{
+    if (!ignis__enter("ignis_no_grad_begin"))
+        return IGNIS_ERROR_NOT_SETUP;
+    ignis__tensor_thread_now()->no_grad++;
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_no_grad_end(void)
+{
+    static const char call[] = "ignis_no_grad_end";
+    ignis__tensor_thread *thread;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    thread = ignis__tensor_thread_now();
+    if (thread->no_grad == thread->no_grad_floor) {
+        thread->unbalanced = true;
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_no_grad_begin%s",
+                           thread->no_grad ? " in the function that is running now" : "");
+    }
+    thread->no_grad--;
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
+{
+    static const char call[] = "ignis_detach";
+    ignis_tensor detached = IGNIS__ZERO;
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__array *array;
+    if (!tensor)
+        return detached;
+    array = ignis__tensor_array(call, tensor);
+    if (array) {
+        detached = ignis__tensor_over(call, array, false);
+        ignis__array_drop(call, array);
+    }
+    ignis__tensor_drop(call, tensor);
+    return detached;
+}
+
+/*  Adds the entries that have saved an array to a text; returns how often. */
+IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
+{
+    ignis__tape *tape;
+    const ignis__node *node;
+    int count = 0, i;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    for (tape = ignis__tapes.first; tape; tape = tape->next) {
+        ignis__mutex_lock(&tape->lock);
+        for (node = tape->first; node; node = node->after) {
+            int before = count;
+            for (i = 0; i < node->saved_count; i++)
+                count += node->saved[i] == array;
+            if (count > before)
+                ignis__text_add(text, ", the gradient of '%s' needs it", node->name);
+        }
+        ignis__mutex_unlock(&tape->lock);
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    return count;
+}
+

@@ -1,0 +1,136 @@
+/*  New memory for the gradient of a held tensor, claimed; null, and reported, on failure. */
+static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *data = ignis__tensor_array(call, tensor), *made;
+    if (!data)
+        return NULL;
+    made = ignis__array_adopt(call, ignis__array_create_like(call, data, data->dtype));
+    ignis__array_drop(call, data);
+    return made;
+}
+
+/*  The values of an array (null: zeros) become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
+{
+    ignis__array *grad;
+    ignis_array handle;
+    bool ok, fresh;
+    ignis__leaf_enter(tensor);
+    fresh = !tensor->grad;
+    grad = fresh ? ignis__gradient_make(call, tensor) : tensor->grad;
+    ok = grad && (fresh || ignis__gradient_follow(call, grad));
+    if (ok && !values) {
+        handle.id = grad->slot.handle;
+        ok = ignis__array_set_zero(call, handle) == IGNIS_OK;
+    } else if (ok && values != grad) {
+        ok = ignis__array_copy_bytes(call, grad, 0, values);
+    }
+    if (ok && fresh)
+        ignis__gradient_install(call, tensor, grad);
+    ignis__leaf_leave(tensor);
+    if (grad && fresh && !ok)
+        ignis__array_unclaim(call, grad);
+    return ok;
+}
+
+static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
+{
+    if (!ignis__tensor_requires_grad(tensor))
+        return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
+    return ignis__gradient_set(call, tensor, NULL) ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
+{
+    static const char call[] = "ignis_zero_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis_status status;
+    if (!tensor)
+        return ignis__failed();
+    status = ignis__zero_grad(call, tensor);
+    ignis__tensor_drop(call, tensor);
+    return status;
+}
+
+/*  Takes the gradient from a held tensor; false where it lies in memory that others read at the end of each backward, and stays. */
+static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *before = NULL;
+    bool grouped;
+    ignis__leaf_enter(tensor);
+    ignis__mutex_lock(&tensor->slot.lock);
+    grouped = tensor->group != NULL;
+    if (!grouped) {
+        before = tensor->grad;
+        tensor->grad = NULL;
+    }
+    ignis__mutex_unlock(&tensor->slot.lock);
+    ignis__leaf_leave(tensor);
+    if (before)
+        ignis__array_unclaim(call, before);
+    return !grouped;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array grad)
+{
+    static const char call[] = "ignis_tensor_set_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__array *values = NULL;
+    bool ok;
+    if (!tensor)
+        return ignis__failed();
+    ok = ignis__tensor_requires_grad(tensor);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
+    if (ok && grad.id)
+        ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
+    if (ok && values)
+        ok = ignis__gradient_set(call, tensor, values);
+    else if (ok && !(ok = ignis__gradient_drop(call, tensor)))
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+                    ignis__shape_write(&tensor->shape).text);
+    if (values)
+        ignis__array_drop(call, values);
+    ignis__tensor_drop(call, tensor);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
+{
+    ignis__node *node;
+    while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) { /* an output without handle goes with its entry, hence the hold */
+        ignis__tensor *output = node->output;
+        ignis__node_consume(call, node);
+        ignis__tensor_drop(call, output);
+    }
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
+{
+    static const char call[] = "ignis_tape_clear";
+    const uint64_t failures = ignis__failures();
+    ignis__tensor_thread *thread;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    thread = ignis__tensor_thread_now();
+    if (thread->walk)
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+    ignis__tape_clear(call, thread->tape);
+    return ignis__ended(failures, true);
+}
+
+IGNIS_API int64_t ignis_tape_length(void)
+{
+    ignis__tape *tape;
+    int64_t length;
+    if (!ignis__enter("ignis_tape_length"))
+        return -1;
+    tape = ignis__tensor_thread_now()->tape;
+    if (!tape)
+        return 0;
+    ignis__mutex_lock(&tape->lock);
+    length = tape->length;
+    ignis__mutex_unlock(&tape->lock);
+    return length;
+}
+

@@ -1,0 +1,126 @@
+/* --- parameters ------------------------------------------------------------------------------------------------------ */
+
+IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
+{
+    ignis__standing standing = ignis__tensor_standing(tensor);
+    int i;
+    if (!standing.leaf || !standing.requires_grad)
+        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
+                             standing.leaf ? "requires no gradient" : "is the result of an operation");
+    if (tensor->device != optimizer->device)
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
+                             ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
+    if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2)
+        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
+                             ignis__shape_write(&tensor->shape).text);
+    for (i = 0; i < optimizer->count; i++)
+        if (optimizer->parameters[i].tensor == tensor)
+            return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, was added already, as parameter %d",
+                                 ignis__shape_write(&tensor->shape).text, i);
+    return true;
+}
+
+/*  Room for one more parameter. */
+static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
+{
+    int wanted = optimizer->capacity ? 2 * optimizer->capacity : 16;
+    ignis__parameter *parameters;
+    ignis__optim_row *rows;
+    if (optimizer->count < optimizer->capacity)
+        return true;
+    parameters = (ignis__parameter *)ignis__alloc(sizeof *parameters * (size_t)wanted);
+    rows = (ignis__optim_row *)ignis__alloc(sizeof *rows * (size_t)wanted);
+    if (!parameters || !rows) {
+        ignis__free(parameters);
+        ignis__free(rows);
+        ignis__fail_host_memory(call, (sizeof *parameters + sizeof *rows) * (size_t)wanted);
+        return false;
+    }
+    memset(parameters, 0, sizeof *parameters * (size_t)wanted);
+    if (optimizer->count)
+        memcpy(parameters, optimizer->parameters, sizeof *parameters * (size_t)optimizer->count);
+    ignis__free(optimizer->parameters);
+    ignis__free(optimizer->rows);
+    optimizer->parameters = parameters;
+    optimizer->rows = rows;
+    optimizer->row_count = 0;
+    optimizer->is_written = false;
+    optimizer->capacity = wanted;
+    ignis__optimizer_unclaim(call, &optimizer->table); /* made anew, larger, at the next step */
+    return true;
+}
+
+/*  Steps that a new parameter has missed: all until now. */
+static bool ignis__parameter_missed(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    ignis_shape one = IGNIS_SHAPE(1);
+    ignis__array *step;
+    bool ok;
+    desc.shape = one;
+    desc.dtype = IGNIS_F64;
+    desc.device = ignis__device_in_desc(optimizer->device);
+    desc.tag = "optimizer";
+    parameter->missed = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    if (!parameter->missed)
+        return false;
+    step = ignis__array_adopt(call, ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_STEP * (int64_t)sizeof(double)));
+    ok = step && ignis__array_convert(call, parameter->missed, step);
+    ignis__optimizer_unclaim(call, &step);
+    return ok;
+}
+
+/*  Takes a tensor in; what the parameter has got by the time of a failure is the caller's to end. */
+static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+{
+    ignis_dtype dtype = parameter->tensor->dtype, wide = ignis__wide_dtype(dtype);
+    ignis__array *data = ignis__tensor_array(call, parameter->tensor);
+    bool ok;
+    if (!data)
+        return false;
+    ignis__array_claim(data);
+    parameter->data = data;
+    ignis__array_drop(call, data);
+    ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
+    ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
+    ok = ok && (!optimizer->has_missed || ignis__parameter_missed(call, optimizer, parameter));
+    if (ok && dtype != wide && !optimizer->no_master)
+        ok = ignis__optimizer_array(call, data, wide, &parameter->master) && ignis__array_convert(call, parameter->master, data);
+    return ok;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor tensor, bool decay)
+{
+    static const char call[] = "ignis_optimizer_add";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis__parameter *parameter;
+    ignis__tensor *held;
+    bool ok;
+    if (!optimizer)
+        return ignis__failed();
+    held = ignis__capture_refuses(call) ? NULL : ignis__tensor_hold(call, tensor);
+    if (!held) {
+        ignis__optimizer_drop(call, optimizer);
+        return ignis__failed();
+    }
+    ignis__mutex_lock(&optimizer->slot.lock);
+    ok = ignis__parameter_check(call, optimizer, held) && ignis__optimizer_grow(call, optimizer);
+    if (ok) {
+        parameter = &optimizer->parameters[optimizer->count];
+        memset(parameter, 0, sizeof *parameter);
+        parameter->tensor = held;
+        parameter->decay = decay ? optimizer->weight_decay : 0;
+        held = NULL;
+        ok = ignis__parameter_start(call, optimizer, parameter);
+        if (ok)
+            optimizer->count++;
+        else
+            ignis__parameter_end(call, parameter);
+    }
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    if (held)
+        ignis__tensor_drop(call, held);
+    ignis__optimizer_drop(call, optimizer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+

@@ -1,0 +1,188 @@
+/* --- step, clipping, zero -------------------------------------------------------------------------------------------- */
+
+static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
+{
+    unsigned one[3] = {1, 1, 1}, block[3] = {32, 1, 1};
+    int schedule = (int)optimizer->schedule.kind, rows = optimizer->has_missed ? optimizer->row_count : 0;
+    ignis__address table;
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
+    void *params[] = {state,
+                      &table,
+                      &rows,
+                      &optimizer->beta1,
+                      &optimizer->beta2,
+                      &schedule,
+                      &optimizer->schedule.warmup,
+                      &optimizer->schedule.total,
+                      &optimizer->schedule.floor,
+                      &optimizer->scale.growth,
+                      &optimizer->scale.backoff,
+                      &optimizer->scale.lowest,
+                      &optimizer->scale.interval};
+    while (block[0] < 512 && block[0] < 2 * (unsigned)rows) /* two threads a row; kernels/optim.cu has the most, too */
+        block[0] *= 2;
+    ignis__cost(0, 0, 0); /* the arrays are for the kernel behind it */
+    return function && ignis__work_write(work, optimizer->table, &table) &&
+           ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
+}
+
+/*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
+static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer, double max_norm)
+{
+    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__storage *storage;
+    ignis__address state, squares, at, checked = 0;
+    uint64_t base;
+    int64_t blocks = 0;
+    int dtype;
+    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
+    bool ok = false;
+    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+        blocks += optimizer->blocks_of[dtype];
+    if (blocks == 0)
+        return true;
+    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
+    if (!storage)
+        return false;
+    ignis__atomic_add(&storage->users, 1); /* this call */
+    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) && ignis__work_write(work, optimizer->state, &state)) {
+        squares = at = base;
+        checked = max_norm == 0 ? state : 0;
+        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at)
+                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer))
+                       : NULL;
+        ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN_GRAD_CLIP, function, one, block, 0, clip);
+    }
+    ignis__storage_drop(work->call, storage);
+    return ok;
+}
+
+/*  About the nearest orthogonal matrix to `second`, times sqrt(k), in its place: Newton-Schulz, Jordan's coefficients, by the smaller side. */
+static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
+{
+    const ignis_shape *shape = &parameter->data->shape;
+    double rows = (double)shape->dim[0], columns = (double)shape->dim[1];
+    double k = optimizer->like_adamw ? 0.04 * (rows > columns ? rows : columns) : rows > columns ? rows / columns : 1;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_array second;
+    ignis_tensor u, norm, x, y, a, b;
+    int i;
+    bool ok;
+    second.id = parameter->second->slot.handle;
+    u = ignis_tensor_from_array(second, false);
+    norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
+    x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)), parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    if (rows > columns)
+        x = ignis_transpose(x, 0, 1);
+    for (i = 0; i < 5; i++) {
+        a = ignis_matmul_t(x, x);
+        b = ignis_matmul(a, a);
+        b = ignis_map("-4.775*a + 2.0315*b", IGNIS_INPUTS(a, b));
+        y = ignis_matmul(b, x);
+        x = ignis_map("3.4445*x + y", IGNIS_INPUTS(x, y));
+    }
+    if (rows > columns)
+        x = ignis_transpose(x, 0, 1);
+    ok = x.id &&
+         ignis_array_map(second, "sqrt(k)*x", IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(x)), IGNIS_ARRAY_VALUE(k, k))) == IGNIS_OK;
+    return ignis_scope_end(scope) == IGNIS_OK && ok;
+}
+
+/*  All matrices that have a gradient. */
+static bool ignis__muon_orthogonals(const ignis__optimizer *optimizer)
+{
+    const ignis__parameter *parameter;
+    bool ok = true, has;
+    int i;
+    for (i = 0; i < optimizer->count && ok; i++) {
+        parameter = &optimizer->parameters[i];
+        ignis__mutex_lock(&parameter->tensor->slot.lock);
+        has = parameter->tensor->grad != NULL;
+        ignis__mutex_unlock(&parameter->tensor->slot.lock);
+        if (has && parameter->data->numel > 0)
+            ok = ignis__muon_orthogonal(optimizer, parameter);
+    }
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
+{
+    ignis__work work;
+    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
+    ignis__address state;
+    int zero_grad, i;
+    void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
+    bool ok;
+    if (!optimizer)
+        return ignis__failed();
+    zero_grad = optimizer->zero_grad;
+    for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
+        zero_grad |= optimizer->parameters[i].grouped;
+    params[3] = &optimizer->beta1;
+    params[4] = &optimizer->beta2;
+    params[5] = &optimizer->eps;
+    ok = optimizer->row_count == 0 ||
+         ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer, 0)) &&
+          ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
+          ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
+    if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
+        ok = ok && ignis__muon_orthogonals(optimizer) &&
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
+    for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
+        (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
+    return ignis__optimizer_end(optimizer, &work, ok);
+}
+
+IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
+{
+    ignis__work work;
+    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
+    void *params[2];
+    if (!optimizer)
+        return ignis__failed();
+    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_ZERO, 0, params, NULL));
+}
+
+IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
+{
+    static const char call[] = "ignis_clip_grad_norm";
+    ignis__work work;
+    ignis__optimizer *optimizer;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (ignis__is_nan(max_norm) || !(max_norm > 0))
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
+    optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
+    if (!optimizer)
+        return ignis__failed();
+    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_norm(&work, optimizer, max_norm));
+}
+
+IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor loss)
+{
+    static const char call[] = "ignis_scale_loss";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis_tensor scale = ignis__no_tensor(), result = scale;
+    ignis_tensor_info info;
+    ignis_array state, view;
+    if (!optimizer)
+        return result;
+    if (ignis_tensor_query(loss, &info) == IGNIS_OK && info.dtype == IGNIS_F16) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                    "the loss is f16, which does not hold the scale as its gradient; those of >>ops.loss are f32");
+    } else if (info.dtype) {
+        state.id = optimizer->state->slot.handle;
+        view = ignis_array_slice(state, 0, IGNIS__OPTIM_SCALE, 1);
+        if (view.id)
+            scale = ignis_tensor_from_array(view, false);
+        if (scale.id)
+            result = ignis_map("loss * scale", IGNIS_INPUTS(loss, scale));
+        if (view.id)
+            ignis_array_free(view);
+        ignis__tensor_discard(call, scale);
+    }
+    ignis__optimizer_drop(call, optimizer);
+    return result;
+}
+

@@ -1,0 +1,220 @@
+/* --- the table ------------------------------------------------------------------------------------------------------- */
+
+/*  What a call on an optimizer writes to, beside the state. */
+typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
+
+/*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
+static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes, ignis__optim_row *row, bool *ok)
+{
+    ignis__array *grad = NULL;
+    memset(row, 0, sizeof *row);
+    ignis__mutex_lock(&parameter->tensor->slot.lock);
+    parameter->grouped = parameter->tensor->group != NULL;
+    if (parameter->tensor->grad)
+        grad = (ignis__array *)ignis__pool_hold(&ignis__arrays, parameter->tensor->grad->slot.handle);
+    ignis__mutex_unlock(&parameter->tensor->slot.lock);
+    if (!grad)
+        return false;
+    row->count = parameter->data->numel;
+    row->decay = parameter->decay;
+    *ok = ignis__work_read(work, grad, &row->grad) && ignis__work_read(work, parameter->data, &row->data) &&
+          (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
+          (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
+          (!parameter->master || ignis__work_write(work, parameter->master, &row->master)) &&
+          (!parameter->missed || ignis__work_write(work, parameter->missed, &row->missed));
+    if (*ok && writes & IGNIS__WRITES_DATA)
+        ignis__storage_written(parameter->data->storage);
+    if (*ok && writes & IGNIS__WRITES_GRADS)
+        ignis__storage_written(grad->storage);
+    ignis__array_drop(work->call, grad); /* the tensor has it, and keeps its memory */
+    return *ok && row->count > 0;
+}
+
+/*  Writes rows to the table. They travel as parameters of a kernel, so nothing of the host's needs to stay. */
+static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
+{
+    unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_TABLE, dtype);
+    ignis__optim_batch batch;
+    ignis__address table;
+    int at, some;
+    void *params[] = {&table, &batch, &some};
+    bool ok = function && ignis__work_write(work, optimizer->table, &table);
+    for (at = 0; ok && at < count; at += some) {
+        some = count - at < IGNIS__OPTIM_BATCH ? count - at : IGNIS__OPTIM_BATCH;
+        memset(&batch, 0, sizeof batch);
+        memcpy(batch.rows, optimizer->rows + at, sizeof *optimizer->rows * (size_t)some);
+        ok = ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_TABLE, function, grid, block, 0, params);
+        table += sizeof *optimizer->rows * (uint64_t)some;
+    }
+    return ok;
+}
+
+static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    if (optimizer->table)
+        return true;
+    desc.shape = IGNIS_SHAPE((int64_t)sizeof *optimizer->rows * optimizer->capacity);
+    desc.dtype = IGNIS_U8;
+    desc.device = ignis__device_in_desc(optimizer->device);
+    desc.tag = "optimizer";
+    optimizer->table = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    return optimizer->table != NULL;
+}
+
+/*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
+static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
+{
+    ignis__capture *capture = ignis__capture_on(optimizer->device);
+    ignis__work aside = *work;
+    bool ok;
+    if (capture || optimizer->table_of)
+        ignis__optimizer_unclaim(work->call, &optimizer->table);
+    optimizer->table_of = capture;
+    if (!ignis__optimizer_table(work->call, optimizer))
+        return false;
+    capture = ignis__capture_pause();
+    aside.stream = ignis__stream_now(work->device);
+    ok = ignis__optimizer_write(&aside, optimizer, count, dtype);
+    return ignis__capture_resume(work->call, capture) && ok;
+}
+
+/*  Takes a row into the table, as number `at`; returns whether the table has another one there. */
+static bool ignis__optimizer_row(ignis__optimizer *optimizer, int at, const ignis__optim_row *row)
+{
+    bool changed = at >= optimizer->row_count || memcmp(row, &optimizer->rows[at], sizeof *row) != 0;
+    optimizer->rows[at] = *row;
+    return changed;
+}
+
+/*  Brings the table up to date: the parameters that have a gradient, ordered by element type, and behind them those that miss a step. */
+static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer, unsigned writes)
+{
+    ignis_dtype dtype, some = IGNIS_F32;
+    ignis__optim_row row;
+    int i, count = 0;
+    bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
+    memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
+    memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
+    memset(optimizer->steps_of, 0, sizeof optimizer->steps_of);
+    for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
+        for (i = 0; ok && i < optimizer->count; i++) {
+            if (optimizer->parameters[i].tensor->dtype != dtype)
+                continue;
+            optimizer->parameters[i].has_row = ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok);
+            if (!optimizer->parameters[i].has_row)
+                continue;
+            row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
+            row.first_block = optimizer->blocks_of[dtype];
+            row.first_step = optimizer->steps_of[dtype];
+            optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
+            optimizer->steps_of[dtype] += ignis__ceil_div(row.count, IGNIS__OPTIM_SHARE);
+            optimizer->rows_of[dtype]++;
+            changed |= ignis__optimizer_row(optimizer, count++, &row);
+            some = dtype;
+        }
+    }
+    for (i = 0; ok && optimizer->has_missed && count > 0 && i < optimizer->count; i++) {
+        if (optimizer->parameters[i].has_row)
+            continue;
+        memset(&row, 0, sizeof row);
+        ok = ignis__work_write(work, optimizer->parameters[i].missed, &row.missed);
+        changed |= ignis__optimizer_row(optimizer, count++, &row);
+    }
+    ok = ok && (!changed || ignis__optimizer_renew(work, optimizer, count, some));
+    optimizer->row_count = ok ? count : 0;
+    optimizer->is_written = ok;
+    return ok;
+}
+
+/*  For profiles: what a step reads and writes of parameters of a dtype. */
+IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimizer, ignis_dtype dtype)
+{
+    double bytes = 0;
+    int i;
+    for (i = 0; i < optimizer->count; i++) {
+        const ignis__parameter *p = &optimizer->parameters[i];
+        double data = (double)ignis__array_bytes(p->data);
+        if (p->data->dtype == dtype)
+            bytes += data * (optimizer->zero_grad ? 3 : 2) + (p->master ? 2 * (double)ignis__array_bytes(p->master) : data) +
+                     (p->first ? 2 * (double)ignis__array_bytes(p->first) : 0) +
+                     (p->second ? 2 * (double)ignis__array_bytes(p->second) : 0);
+    }
+    return bytes;
+}
+
+/*  Launches a kernel for the rows of every element type: params at table_at and behind become the rows and their count, *squares that of its
+    first block. */
+static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin, int table_at,
+                                    void **params, ignis__address *squares)
+{
+    unsigned grid[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__address table;
+    ignis_dtype dtype;
+    void *function;
+    int count;
+    bool steps = builtin != IGNIS__BUILTIN_GRAD_SQUARES && builtin != IGNIS__BUILTIN_GRAD_ZERO;
+    bool ok = ignis__work_write(work, optimizer->table, &table);
+    params[table_at] = &table;
+    params[table_at + 1] = &count;
+    for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
+        count = optimizer->rows_of[dtype];
+        if (!count)
+            continue;
+        ok = (steps ? optimizer->steps_of : optimizer->blocks_of)[dtype] <= INT32_MAX;
+        if (!ok) {
+            ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "the parameters are more than one launch can cover");
+            break;
+        }
+        grid[0] = (unsigned)(steps ? optimizer->steps_of : optimizer->blocks_of)[dtype];
+        function = ignis__builtin_get(work->call, work->device, builtin, dtype);
+        if (ignis__profiling() && (builtin == IGNIS__BUILTIN_ADAMW || builtin == IGNIS__BUILTIN_SGD))
+            ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
+        ok = function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
+        table += sizeof *optimizer->rows * (uint64_t)count;
+        if (squares)
+            *squares += sizeof(double) * (uint64_t)optimizer->blocks_of[dtype];
+    }
+    params[table_at] = params[table_at + 1] = NULL;
+    return ok;
+}
+
+/*  Holds and locks an optimizer, enters its device and gathers the table. On failure nothing is held. */
+static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes, ignis__work *work)
+{
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    if (!optimizer)
+        return NULL;
+    ignis__mutex_lock(&optimizer->slot.lock);
+    if (optimizer->count == 0) {
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
+    } else if (ignis__work_begin(call, optimizer->device, work)) {
+        if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
+            writes |= IGNIS__WRITES_GRADS;
+        if (ignis__optimizer_gather(work, optimizer, writes))
+            return optimizer;
+        ignis__work_end(work);
+    }
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_drop(call, optimizer);
+    return NULL;
+}
+
+static ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok)
+{
+    ignis__work_end(work);
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_drop(work->call, optimizer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  An element type that the step compiles anyway, for the kernels that do not care. */
+static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
+{
+    ignis_dtype dtype = IGNIS_F16;
+    while (dtype < IGNIS_F64 && !optimizer->rows_of[dtype])
+        dtype = (ignis_dtype)(dtype + 1);
+    return dtype;
+}
+
