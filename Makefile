@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Ignis. `make help` lists the targets. Needs GNU make, gcc or clang, and their C++ compiler for the simulator.
 
-HEADERS := $(wildcard ignis*.h)
+HEADERS := ignis.h ignis_kernels.h ignis_collective.h
+GENERATED := ignis.h ignis_collective.h
 STRICT := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror
 LDLIBS := -lm -ldl -lpthread
 LANE := default
@@ -46,7 +47,7 @@ $(OUT)/vulkan_buffer: LDLIBS += -lvulkan
 # A server has to be named to the one of servers.
 BENCHES := $(filter-out %/bench_serve,$(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c)))
 
-all: ignis_kernels.h $(SIMULATOR) $(EXAMPLES) $(TESTS)
+all: $(HEADERS) $(SIMULATOR) $(EXAMPLES) $(TESTS)
 
 help:
 	@echo "make               build the examples and the tests (and the simulator, when there is no GPU)"
@@ -56,12 +57,13 @@ help:
 	@echo "make bench         run the benchmarks"
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make sim-env       print what makes programs of your own run on the simulator: eval \"\$$(make -s sim-env)\""
+	@echo "make headers       write the headers from src/ and kernels/"
 	@echo "make manual        write build/manual.html: the manuals and every function of the headers on one page, with search"
 	@echo "make install       copy the headers and ignis_embed to PREFIX (/usr/local), with files for pkg-config and CMake; make uninstall takes them away"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-peft check-prototypes check-resume check-safetensors check-serve check-smollm check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-headers check-install check-manual check-peft check-prototypes check-resume check-safetensors check-serve check-smollm check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged bundles, chat templates, grammars, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -106,8 +108,22 @@ check-install: $(SIMULATOR)
 simulator:
 	@$(MAKE) --no-print-directory -s -C sim
 
+# The headers from their parts in src/, and from kernels/. A header that has not changed keeps its time.
+headers: $(HEADERS)
+
+PARTS := $(shell find src -type f)
+$(GENERATED): build/amalgamated
+	@:
+build/amalgamated: $(PARTS) build/amalgamate
+	build/amalgamate
+	@touch $@
+
 ignis_kernels.h: build/embed $(wildcard kernels/*) ignis.h
 	build/embed
+
+check-headers: build/amalgamate build/embed
+	build/amalgamate --check
+	build/embed --check
 
 build/%: tools/%.c
 	@mkdir -p build
@@ -508,9 +524,8 @@ check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 check-prototypes:
 	@sh tools/check_prototypes.sh
 
-FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/serve/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
+FORMATTED := $(filter %.c %.h,$(PARTS)) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/serve/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch] sim/windows/*.[ch])
-FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:
 	clang-format --dry-run -Werror $(FORMATTED)
 
@@ -518,7 +533,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
+CHECKS := check-headers check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
 CHECKS += $(if $(shell command -v clang),test-clang) $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-serve check-tokenizers check-gguf check-peft)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
@@ -529,4 +544,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-smollm check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all headers help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-smollm check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

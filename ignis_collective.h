@@ -1264,6 +1264,7 @@ static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_
     return ignis_parallel_create(comm, parameters, count, &desc);
 }
 #endif
+
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -5256,6 +5257,7 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
 
 /*  Beside descriptors, what a handle brings can lie in the private folder under a name, which whoever takes it removes: a FIFO as
     lease, a file with a copy. */
+
 #ifdef _WIN32
 
 static uint64_t ignis__host_hash(void)

@@ -164,4 +164,3 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #define IGNIS_VALUE(name, number) ignis_value(number)
 #define IGNIS_ARRAY_VALUE(name, number) ignis_array_value(number)
 #define IGNIS_NAMED(name, input) (input)
-

@@ -313,4 +313,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__mutex_unlock(&ignis__setup_lock);
     return status;
 }
-

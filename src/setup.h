@@ -112,4 +112,3 @@ IGNIS_API void ignis_call_site(const char *file, int line);
     Ownership: info->path lives until ignis_shutdown.
     Threads: any. */
 IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info);
-

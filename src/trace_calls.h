@@ -129,4 +129,3 @@
 #define ignis_lora_create(...) IGNIS__AT(ignis_lora_create(__VA_ARGS__))
 #define ignis_lora_open(...) IGNIS__AT(ignis_lora_open(__VA_ARGS__))
 #endif
-

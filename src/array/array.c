@@ -575,4 +575,3 @@ IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array
     ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line, (long long)ignis__array_bytes(array),
                        (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
 }
-

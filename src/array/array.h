@@ -291,4 +291,3 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array array);
     Ownership: only owner may free the array afterwards.
     Threads: any; waits as ignis_array_free does. */
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array array, ignis_owner owner);
-

@@ -281,4 +281,3 @@ IGNIS_API ignis_status ignis_contract_reset(void)
     ignis__tracking_reset(call);
     return IGNIS_OK;
 }
-

@@ -67,4 +67,3 @@ IGNIS_API int ignis_contract_tracked_count(void);
     Ownership: unchanged.
     Threads: any. */
 IGNIS_API ignis_status ignis_contract_reset(void);
-

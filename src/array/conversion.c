@@ -210,4 +210,3 @@ IGNIS__ONE_COPY static void ignis__shape_copy(ignis_shape *to, const ignis_shape
     to->ndim = from->ndim;
     memcpy(to->dim, from->dim, sizeof from->dim[0] * (size_t)from->ndim);
 }
-

@@ -187,4 +187,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, v
               ignis__array_to_host(call, array, out, array->dtype) == IGNIS_OK;
     return ignis__array_end(call, array, ok);
 }
-

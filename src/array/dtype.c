@@ -99,4 +99,3 @@ static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis
     *numel = empty ? 0 : product / ignis__dtypes[dtype].size;
     return true;
 }
-

@@ -113,4 +113,3 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
         return ignis__failed();
     return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
 }
-

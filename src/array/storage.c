@@ -273,4 +273,3 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     *address = ignis__atomic_load(&storage->address);
     return true;
 }
-

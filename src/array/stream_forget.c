@@ -103,4 +103,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_stream_free(void *stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream)); /* it is this thread's alone, whatever its work ended with */
     return status;
 }
-

@@ -232,4 +232,3 @@ IGNIS__COLD static void ignis__tickets_close(const char *call)
         (void)ignis__ticket_finish(call, ticket);
     }
 }
-

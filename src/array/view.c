@@ -203,4 +203,3 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     ignis__array_drop_all(call, 2, arrays);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

@@ -134,4 +134,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     }
     return ignis__array_end(call, array, ok);
 }
-

@@ -46,4 +46,3 @@ static int ignis__lowest_bit(uint64_t value)
     return (int)bit;
 }
 #endif
-

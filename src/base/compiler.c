@@ -111,4 +111,3 @@
 #endif
 
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
-

@@ -201,4 +201,3 @@ static struct ignis__nccl_api {
 /*  The one way to call them: IGNIS__CUDA(cuMemFree_v2, (address)). */
 #define IGNIS__CUDA(name, args) IGNIS_CALL_HOOK(#name, ignis__cuda.name args)
 #define IGNIS__NVRTC(name, args) IGNIS_CALL_HOOK(#name, ignis__nvrtc.name args)
-

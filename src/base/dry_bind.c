@@ -89,4 +89,3 @@ IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
         library->loaded = 1;
     }
 }
-

@@ -238,4 +238,3 @@ static int ignis__dry_launch_config(const void *config, void *function, void **p
 {
     return (void)config, (void)function, (void)params, (void)extra, 0;
 }
-

@@ -251,4 +251,3 @@ static void ignis__threads_close(void)
     }
     ignis__mutex_unlock(&ignis__threads.lock);
 }
-

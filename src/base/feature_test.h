@@ -20,4 +20,3 @@
 #if defined(IGNIS_INCLUDED) && (IGNIS_VERSION_MAJOR != 0 || IGNIS_VERSION_MINOR != 5 || IGNIS_VERSION_PATCH != 0)
 #error "two versions of ignis.h are included in one file"
 #endif
-

@@ -266,4 +266,3 @@ IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
                  (unsigned long long)ignis__atomic_add(&serial, 1), (unsigned long long)ignis__wall_ns());
     return part;
 }
-

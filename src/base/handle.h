@@ -36,4 +36,3 @@ typedef struct ignis_gl_buffer {
 typedef struct ignis_ticket {
     uint64_t id;
 } ignis_ticket;
-

@@ -7,4 +7,3 @@ static uint64_t ignis__hash(uint64_t hash, const void *data, size_t size)
         hash = (hash ^ *byte++) * 0x100000001B3u;
     return hash;
 }
-

@@ -27,4 +27,3 @@ static char *ignis__copy_string(const char *text)
         memcpy(copy, text, size);
     return copy;
 }
-

@@ -281,4 +281,3 @@ static void ignis__json_skip(ignis__json *json)
         }
     }
 }
-

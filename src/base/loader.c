@@ -394,4 +394,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
     info->functions_found = loaded->found;
     return IGNIS_OK;
 }
-

@@ -371,4 +371,3 @@ IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic di
     va_end(args);
     ignis__note(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
 }
-

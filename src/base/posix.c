@@ -141,4 +141,3 @@ static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 }
 static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
 static unsigned long ignis__process_id(void) { return (unsigned long)getpid(); }
-

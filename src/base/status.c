@@ -384,4 +384,3 @@ IGNIS_API const char *ignis_version_string(void)
 #define IGNIS__TEXT(x) IGNIS__TEXT_OF(x)
     return IGNIS__TEXT(IGNIS_VERSION_MAJOR) "." IGNIS__TEXT(IGNIS_VERSION_MINOR) "." IGNIS__TEXT(IGNIS_VERSION_PATCH);
 }
-

@@ -288,4 +288,3 @@ IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic);
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic);
-

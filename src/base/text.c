@@ -101,4 +101,3 @@ IGNIS__COLD static void ignis__text_add_shown(ignis__text *text, const char *fro
     }
     ignis__text_add(text, "%.*s", (int)(at - plain), from + plain);
 }
-

@@ -35,4 +35,3 @@ static void ignis__parallel(int count, void (*work)(void *context, int index), v
     while (started > 0)
         ignis__thread_join(threads[--started]);
 }
-

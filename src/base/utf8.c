@@ -50,4 +50,3 @@ IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
     memcpy(out.text + cut + 1, name[cut] ? "...'" : "'", name[cut] ? 4 : 1);
     return out;
 }
-

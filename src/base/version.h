@@ -24,4 +24,3 @@
 #define IGNIS_API extern
 #endif
 #endif
-

@@ -298,4 +298,3 @@ static void ignis__file_touch(const char *path)
     CloseHandle(file);
 }
 static unsigned long ignis__process_id(void) { return GetCurrentProcessId(); }
-

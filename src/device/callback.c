@@ -94,4 +94,3 @@ IGNIS__COLD static void ignis__callbacks_close(void)
     while (ignis__callbacks.first)
         ignis__callback_free(ignis__callbacks.first);
 }
-

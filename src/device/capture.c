@@ -185,4 +185,3 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call
     (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
     return ok ? exec : NULL;
 }
-

@@ -470,4 +470,3 @@ static ignis__device *ignis__device_current_enter(const char *call, ignis__bindi
     device = ignis__device_get(call, ignis__thread_now()->device);
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }
-

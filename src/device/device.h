@@ -55,4 +55,3 @@ IGNIS_API ignis_status ignis_device_use(int device);
     Ownership: nothing to free.
     Threads: any; each has its own. */
 IGNIS_API int ignis_device_current(void);
-

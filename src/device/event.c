@@ -212,4 +212,3 @@ IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event handle)
     ignis__mutex_unlock(&event->slot.lock);
     return ignis__event_leave(event, &binding, ok);
 }
-

@@ -64,4 +64,3 @@ IGNIS_API void *ignis_host_alloc(int64_t size);
     Ownership: the memory is gone when the call returns.
     Threads: any. Waits for the device, as copies may still use it, and as CUDA does for all others. */
 IGNIS_API ignis_status ignis_host_free(void *memory);
-

@@ -305,4 +305,3 @@ static void ignis__block_end(ignis__cache *cache, ignis__block *block)
     block->counted = NULL;
     block->origin.call = NULL;
 }
-

@@ -434,4 +434,3 @@ static bool ignis__address_range(const char *call, ignis__device *device, const 
     *size = 0;
     return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
-

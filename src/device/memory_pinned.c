@@ -193,4 +193,3 @@ IGNIS__COLD static void ignis__pinned_leaked(const char *call)
             ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes", pinned->memory,
                                (long long)pinned->size);
 }
-

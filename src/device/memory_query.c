@@ -105,4 +105,3 @@ IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
     ignis__device_leave(&binding);
     return freed;
 }
-

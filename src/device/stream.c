@@ -416,4 +416,3 @@ IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
     ignis__event_give(earlier, spare);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

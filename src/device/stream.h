@@ -123,4 +123,3 @@ IGNIS_API ignis_status ignis_event_free(ignis_event event);
     Ownership: nothing to free.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_synchronize(void);
-

@@ -10,4 +10,3 @@ IGNIS_API ignis_status ignis_synchronize(void)
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

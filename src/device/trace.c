@@ -240,4 +240,3 @@ IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device
     traced.begin_ns = begin_ns;
     (void)ignis__traced_add(&traced);
 }
-

@@ -60,4 +60,3 @@ IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, c
             return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, call, "names[%d] of %d is null", i, count);
     return true;
 }
-

@@ -263,4 +263,3 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
     ignis__load_close(&load);
     return count;
 }
-

@@ -345,4 +345,3 @@ IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, i
         ignis__text_add(&text, " ");
     return text.length;
 }
-

@@ -41,4 +41,3 @@ IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ig
     Ownership: entries are copies.
     Threads: any. */
 IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity);
-

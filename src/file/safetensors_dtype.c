@@ -47,4 +47,3 @@ typedef struct ignis__stored {
     int64_t begin, end; /* of its bytes in the data */
     int index;          /* in the caller's list, when a file is written */
 } ignis__stored;
-

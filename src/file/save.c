@@ -171,4 +171,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *cons
 {
     return ignis__save("ignis_save", path, names, tensors, count, NULL);
 }
-

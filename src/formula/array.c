@@ -153,4 +153,3 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

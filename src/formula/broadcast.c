@@ -146,4 +146,3 @@ static void ignis__map_magic(int64_t inner, int64_t n, uint64_t *magic)
     ignis__map_divisor(n, magic + 2);
     magic[4] = (uint64_t)n;
 }
-

@@ -135,4 +135,3 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
     ignis__free(r);
     return formula;
 }
-

@@ -322,4 +322,3 @@ static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int 
     ignis__mutex_unlock(&ignis__formulas.lock);
     return true;
 }
-

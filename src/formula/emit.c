@@ -339,4 +339,3 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
         if (!(spec->reduced >> i & 1))
             ignis__map_add_store(w, i, 1, true, "at");
 }
-

@@ -279,4 +279,3 @@ IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__form
     ignis__map_add(t, "}\n");
     return ok && !t->failed;
 }
-

@@ -72,4 +72,3 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
 IGNIS_API ignis_array ignis_array_value(double value);
 
 #endif /* IGNIS_NO_TENSORS */
-

@@ -120,4 +120,3 @@ static const struct {
     const char *name, *value;
 } ignis__map_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
 /* clang-format on */
-

@@ -130,4 +130,3 @@ static bool ignis__map_prepare(const ignis__work *work, const char *formula, con
            ignis__random_take(work, IGNIS_F32, (ignis__shape_product(&run->shape, 0, run->shape.ndim) + 3) / 4 * 4 * run->formula->randoms,
                               &run->random);
 }
-

@@ -333,4 +333,3 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
             ignis__formulas.first[i] = NULL;
     }
 }
-

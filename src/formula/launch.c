@@ -261,4 +261,3 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         ignis__memory_give(work->call, work->device, memory);
     return ok;
 }
-

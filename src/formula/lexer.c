@@ -146,4 +146,3 @@ static void ignis__map_want(ignis__map_reader *r, const char *sign)
     if (!ignis__map_take(r, sign))
         ignis__map_fault(r, r->start, "'%s' is expected before %s", sign, ignis__map_token(r, token, sizeof token));
 }
-

@@ -408,4 +408,3 @@ static bool ignis__map_names(const char *text, ignis__map_name *names, int *coun
         text += length + 1;
     }
 }
-

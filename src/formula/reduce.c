@@ -104,4 +104,3 @@ static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
     return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d", (int)reducer,
                          (int)IGNIS_REDUCE_COUNT - 1);
 }
-

@@ -226,4 +226,3 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
         return none;
     return ignis__dlpack_wrap(call, managed, major, &desc, numel, stream);
 }
-

@@ -52,4 +52,3 @@ IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream
     still the caller's.
     Threads: any. Streams: see stream. */
 IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream);
-

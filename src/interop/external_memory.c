@@ -264,4 +264,3 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
         ignis__free(external);
     return result;
 }
-

@@ -194,4 +194,3 @@ IGNIS__COLD static void ignis__fences_close(const char *call)
         ignis__fence_drop(call, fence);
     }
 }
-

@@ -126,4 +126,3 @@ IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer buffer);
     Ownership: the handle is stale afterwards.
     Threads: one in which OpenGL's context is current. */
 IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer buffer);
-

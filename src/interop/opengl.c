@@ -233,4 +233,3 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
         ignis__gl_buffer_drop(buffer);
     }
 }
-

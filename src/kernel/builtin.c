@@ -257,4 +257,3 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
     return function;
 }
-

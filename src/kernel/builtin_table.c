@@ -324,4 +324,3 @@ static const struct {
 #endif
 #undef IGNIS__PART
 };
-

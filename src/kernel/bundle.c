@@ -439,4 +439,3 @@ IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__pr
     return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
            ignis__image_compile(call, program, arch, is_ptx, image);
 }
-

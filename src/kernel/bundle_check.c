@@ -138,4 +138,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
             info->architectures, capability, missing, info->missing > 4 ? "; and more" : "");
     return IGNIS_OK;
 }
-

@@ -280,4 +280,3 @@ IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ig
     ignis__key_add(key, facts);
     return ignis__key_add_included(program, key, true);
 }
-

@@ -261,4 +261,3 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     ignis__headers_free(&headers);
     return ok;
 }
-

@@ -243,4 +243,3 @@ IGNIS__COLD static void ignis__image_to_disk(const char *call, const ignis__imag
     ignis__cache_sign(call);
     ignis__cache_evict();
 }
-

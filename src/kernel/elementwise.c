@@ -199,4 +199,3 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
     void *params[] = {&addresses[0], &addresses[1], &factor, &numel};
     return ignis__array_map("ignis_array_scale", IGNIS__BUILTIN_SCALE, 2, handles, names, addresses, params, &numel);
 }
-

@@ -40,4 +40,3 @@ IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_arr
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor);
-

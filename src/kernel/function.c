@@ -23,4 +23,3 @@ IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *d
     *waits = *waits && version >= 90;
     return true;
 }
-

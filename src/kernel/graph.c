@@ -180,4 +180,3 @@ static void ignis__graphs_close(const char *call)
         ignis__graph_drop(call, graph);
     }
 }
-

@@ -40,4 +40,3 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
     Ownership: the handle is stale afterwards; results stay valid.
     Threads: any. Waits for the device. */
 IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
-

@@ -205,4 +205,3 @@ typedef struct ignis_bundle_info {
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info);
-

@@ -212,4 +212,3 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     ignis__kernel_drop(call, kernel);
     return status;
 }
-

@@ -238,4 +238,3 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     } while (again);
     return false;
 }
-

@@ -90,4 +90,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, i
     ignis__kernel_drop(call, kernel);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

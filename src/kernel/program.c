@@ -76,4 +76,3 @@ IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
 
 /*  Sources that others include. NVRTC gets them from memory, by their names. */
 static bool ignis__source_is_header(int source) { return strstr(ignis__sources[source].name, ".cuh") != NULL; }
-

@@ -88,4 +88,3 @@ static bool ignis__random_step(const ignis__work *work, ignis_array launches, ig
         ignis__array_drop(work->call, array);
     return ok;
 }
-

@@ -162,4 +162,3 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
     ignis__mutex_unlock(&ignis__requests.lock);
     ignis__free(line);
 }
-

@@ -159,4 +159,3 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     ignis__request_free(request);
     return false;
 }
-

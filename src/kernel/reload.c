@@ -101,4 +101,3 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel handle, cons
         ignis__reload_drop(reload);
     return result;
 }
-

@@ -63,4 +63,3 @@ static void ignis__images_close(void)
         ignis__image_drop(image);
     }
 }
-

@@ -48,4 +48,3 @@ IGNIS_API ignis_status ignis_kernel_get_symbol(ignis_kernel kernel, const char *
 {
     return ignis__kernel_symbol("ignis_kernel_get_symbol", kernel, name, NULL, data, size);
 }
-

@@ -60,4 +60,3 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     memcpy(map, at, sizeof *map);
     return true;
 }
-

@@ -462,4 +462,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
     ignis__kernel_drop(call, kernel);
     return ignis__ended(failures, live);
 }
-

@@ -240,4 +240,3 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
         ignis__warmup_free(warmup);
     return result;
 }
-

@@ -563,4 +563,3 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, c
     ignis__gguf_close(file);
     return false;
 }
-

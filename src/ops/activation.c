@@ -85,4 +85,3 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
         out = ignis__op_map_arrays(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }
-

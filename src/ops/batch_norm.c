@@ -57,4 +57,3 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
             ignis__array_drop(call, running[i]);
     return result;
 }
-

@@ -143,4 +143,3 @@ IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
 {
     return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
 }
-

@@ -35,4 +35,3 @@ IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
         out = ignis__op_cast(&op, op.in[0], dtype);
     return ignis__op_end_recorded(&op, out, "cast", ignis__cast_backward, &before, sizeof before);
 }
-

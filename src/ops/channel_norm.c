@@ -142,4 +142,3 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
     ignis__op_save(op, rstds);
     return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, p, sizeof *p);
 }
-

@@ -83,4 +83,3 @@ static ignis_dtype ignis__sum_dtype(ignis_dtype dtype) { return ignis__dtype_is_
 
 /*  Elements of 16 bytes, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
-

@@ -132,4 +132,3 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
 {
     return ignis__concat("ignis_stack", tensors, count, dim, true);
 }
-

@@ -105,4 +105,3 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     return ignis__op_end_recorded(&op, found.loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
                                   &entropy, sizeof entropy);
 }
-

@@ -230,4 +230,3 @@ static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *en
     if (op->ok)
         ignis__cross_entropy_launch(op, entropy, &work, dtype);
 }
-

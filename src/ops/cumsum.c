@@ -78,4 +78,3 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
     }
     return ignis__op_end_recorded(&op, out, "cumsum", ignis__cumsum_backward, &s, sizeof s);
 }
-

@@ -49,4 +49,3 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
         ignis__array_drop(call, launches);
     return result;
 }
-

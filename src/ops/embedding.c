@@ -98,4 +98,3 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
 }
-

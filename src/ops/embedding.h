@@ -8,4 +8,3 @@
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
-

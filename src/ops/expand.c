@@ -76,4 +76,3 @@ IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape)
     shapes[1] = shape;
     return ignis__op_end_recorded(&op, out, "expand", ignis__expand_backward, shapes, sizeof shapes);
 }
-

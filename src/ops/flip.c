@@ -17,4 +17,3 @@ IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int coun
             ignis__strides_step(&s, dim, s.size[dim] - 1, s.size[dim], -1);
     return ignis__strided_end(&op, "flip", &shape, &s, NULL);
 }
-

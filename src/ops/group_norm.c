@@ -23,4 +23,3 @@ IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor
                        ignis__shape_write(shape).text, groups);
     return ignis__channel_norm_end(&op, "group_norm", &p, 0, eps, NULL);
 }
-

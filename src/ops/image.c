@@ -82,4 +82,3 @@ static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dt
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256, params);
 }
-

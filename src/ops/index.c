@@ -239,4 +239,3 @@ IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_ten
     static const ignis__index_kind kind = {"ignis_scatter_add", "scatter_add", ignis__scatter_add_backward, false, true};
     return ignis__index_op(&kind, tensor, dim, index, &src);
 }
-

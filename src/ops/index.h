@@ -36,4 +36,3 @@ IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_ten
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype);
-

@@ -167,4 +167,3 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
     ignis_tensor inputs[] = {x, w, y};
     return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
-

@@ -128,4 +128,3 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     }
     return ignis__op_give_with_sums(&op, args, args->input_count, gradients, sums);
 }
-

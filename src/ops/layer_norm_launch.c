@@ -127,4 +127,3 @@ static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t ro
     plan->shared = 0;
     return share == IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
 }
-

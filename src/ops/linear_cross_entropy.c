@@ -245,4 +245,3 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,
                                   &p, sizeof p);
 }
-

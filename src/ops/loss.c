@@ -130,4 +130,3 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     ignis__tensor_discard(call, c);
     return result;
 }
-

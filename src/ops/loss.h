@@ -110,4 +110,3 @@ IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, cons
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
                                                   const ignis_cross_entropy_desc *desc);
-

@@ -167,4 +167,3 @@ IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, 
     return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
                                                     : ignis__failed();
 }
-

@@ -58,4 +58,3 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
     Ownership: nothing to free.
     Threads: any; the calling thread's alone. */
 IGNIS_API ignis_tensor ignis_value(double value);
-

@@ -220,4 +220,3 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     }
     return ignis__op_give(&op, args, p->count, gradients);
 }
-

@@ -99,4 +99,3 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
 {
     return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }
-

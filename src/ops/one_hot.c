@@ -29,4 +29,3 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
     }
     return ignis__op_end(&op, out, NULL);
 }
-

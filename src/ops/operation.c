@@ -406,4 +406,3 @@ static ignis_status ignis__op_give_one(ignis__op *op, const ignis_backward_args 
 {
     return ignis__op_give(op, args, 1, &gradient);
 }
-

@@ -28,4 +28,3 @@ IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, con
         s.to_offset += before[i] * strides[i];
     return ignis__strided_end(&op, "pad", &shape, &s, &value);
 }
-

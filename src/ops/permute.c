@@ -32,4 +32,3 @@ IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int c
     }
     return ignis__strided_end(&op, "permute", &shape, &s, NULL);
 }
-

@@ -62,4 +62,3 @@ IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
-

@@ -119,4 +119,3 @@ IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *des
 {
     return ignis__pool_images("ignis_avg_pool", false, x, desc);
 }
-

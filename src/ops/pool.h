@@ -31,4 +31,3 @@ typedef enum ignis_upsample_mode {
     IGNIS_UPSAMPLE_LINEAR,      /* linear between neighbours: bilinear for images */
     IGNIS_UPSAMPLE_COUNT
 } ignis_upsample_mode;
-

@@ -63,4 +63,3 @@ IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool
     ignis__op_leave_two(&op, scale);
     return result;
 }
-

@@ -76,4 +76,3 @@ static int ignis__radix_passes(uint64_t highest)
         passes++;
     return passes;
 }
-

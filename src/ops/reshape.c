@@ -22,4 +22,3 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     view = ignis__op_view(&op, op.in[0], &shape, numel, 0);
     return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
-

@@ -206,4 +206,3 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
         ignis__array_drop(call, own);
     return result;
 }
-

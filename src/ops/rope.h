@@ -21,4 +21,3 @@ typedef struct ignis_rope_desc {
     Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns, and inv_freq_array be freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
-

@@ -57,4 +57,3 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
 {
     ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
 }
-

@@ -18,4 +18,3 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
         out = ignis__op_scaled(&op, op.in[0], factor);
     return ignis__op_end_recorded(&op, out, "scale", ignis__scale_backward, &factor, sizeof factor);
 }
-

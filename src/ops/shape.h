@@ -92,4 +92,3 @@ IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, con
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal);
 IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal);
-

@@ -29,4 +29,3 @@ IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t st
     }
     return ignis__strided_end(&op, "slice_step", &shape, &s, NULL);
 }
-

@@ -89,4 +89,3 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
     ignis__op_save(&op, sums);
     return ignis__op_end_recorded(&op, out, "log_softmax", ignis__log_softmax_backward, NULL, 0);
 }
-

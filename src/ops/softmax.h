@@ -11,4 +11,3 @@
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
 IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor x);
-

@@ -144,4 +144,3 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
 {
     return ignis__sort("ignis_topk", "topk", tensor, &k, dim, largest, indices);
 }
-

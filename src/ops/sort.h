@@ -11,4 +11,3 @@
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices);
 IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices);
-

@@ -140,4 +140,3 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
         out = ignis__op_part(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
-

@@ -183,4 +183,3 @@ static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ig
     }
     return ignis__op_end_recorded(op, out, name, ignis__strided_backward, &p, sizeof p);
 }
-

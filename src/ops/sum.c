@@ -142,4 +142,3 @@ IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis
 IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("ignis_mean", tensor, true, 0, true); }
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
-

@@ -20,4 +20,3 @@ IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim);
-

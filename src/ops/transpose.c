@@ -70,4 +70,3 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     }
     return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
 }
-

@@ -48,4 +48,3 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
 {
     return ignis__band_op("ignis_triu", "triu", tensor, diagonal, INT64_MAX);
 }
-

@@ -76,4 +76,3 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
     }
     return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &p, sizeof p);
 }
-

@@ -14,4 +14,3 @@ typedef struct ignis_upsample_desc {
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc *desc);
-

@@ -164,4 +164,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_snapshot(const char *path)
     ignis__free(shots);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

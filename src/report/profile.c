@@ -377,4 +377,3 @@ IGNIS__COLD static void ignis__profile_close(void)
     memset(&ignis__profile, 0, sizeof ignis__profile);
     ignis__profile.threads = threads; /* which have their numbers */
 }
-

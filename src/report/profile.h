@@ -47,4 +47,3 @@ IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capacity);
     Ownership: nothing to free.
     Threads: any; what other threads make meanwhile is in it, or not. */
 IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
-

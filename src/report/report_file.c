@@ -64,4 +64,3 @@ IGNIS__COLD static bool ignis__report_close(const char *call, const char *path, 
         return true;
     return ignis__refuse(IGNIS_DIAG_REPORT_IO, call, "cannot write to %s: the report is not whole", path);
 }
-

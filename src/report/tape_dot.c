@@ -66,4 +66,3 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     ignis__tensor_drop(call, tensor);
     return (int64_t)text.length;
 }
-

@@ -427,4 +427,3 @@ IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array gr
 {
     return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
 }
-

@@ -214,4 +214,3 @@ static bool ignis__groups_end(ignis__walk *walk, bool ok)
     }
     return ok;
 }
-

@@ -197,4 +197,3 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         ignis__tensor_drop(call, held[--i]);
     return result;
 }
-

@@ -91,4 +91,3 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
         return ignis__no_tensor();
     return ignis__tensor_made(call, IGNIS__BUILTIN_BAND, IGNIS_SHAPE(rows, columns), desc, params, 6, NULL, NULL);
 }
-

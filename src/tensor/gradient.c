@@ -240,4 +240,3 @@ static bool ignis__leaves_write(const char *call, ignis__reached *list)
     ignis__leaves_leave(list);
     return ok;
 }
-

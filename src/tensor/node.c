@@ -193,4 +193,3 @@ static void ignis__node_consume(const char *call, ignis__node *node)
     ignis__node_destroy(call, node, &dead);
     ignis__tensors_bury(call, dead);
 }
-

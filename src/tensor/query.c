@@ -227,4 +227,3 @@ static void ignis__tensor_discard(const char *call, ignis_tensor handle)
     (void)ignis__tensor_end_handle(call, tensor);
     ignis__tensor_drop(call, tensor);
 }
-

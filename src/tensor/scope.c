@@ -128,4 +128,3 @@ IGNIS__COLD static int ignis__tensors_claiming(ignis__text *text, const ignis__a
     }
     return count;
 }
-

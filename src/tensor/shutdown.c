@@ -26,4 +26,3 @@ static void ignis__tensors_close(const char *call)
         ignis__free(tape);
     }
 }
-

@@ -328,4 +328,3 @@ IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__arra
     ignis__mutex_unlock(&ignis__tapes.lock);
     return count;
 }
-

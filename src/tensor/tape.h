@@ -127,4 +127,3 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
-

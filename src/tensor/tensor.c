@@ -222,4 +222,3 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     ignis__tensor_thread_now()->random_used = 0;
     return IGNIS_OK;
 }
-

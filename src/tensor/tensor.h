@@ -153,4 +153,3 @@ IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
     Ownership: as for a tensor made outside of the scope.
     Threads: the one that began the scope. */
 IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor);
-

@@ -43,4 +43,3 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
     }
     return thread;
 }
-

@@ -133,4 +133,3 @@ IGNIS_API int64_t ignis_tape_length(void)
     ignis__mutex_unlock(&tape->lock);
     return length;
 }
-

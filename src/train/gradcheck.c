@@ -200,4 +200,3 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
     ignis__outer_call_end(&outer);
     return worst;
 }
-

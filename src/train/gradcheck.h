@@ -8,4 +8,3 @@
     Threads: any. Waits. */
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                  const ignis_gradcheck_desc *desc);
-

@@ -320,4 +320,3 @@ static void ignis__optimizers_close(const char *call)
         ignis__optimizer_drop(call, optimizer);
     }
 }
-

@@ -207,4 +207,3 @@ IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer optimizer, int param
     Ownership: the handle is stale afterwards; the parameters stay.
     Threads: any. */
 IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer optimizer);
-

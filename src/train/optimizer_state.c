@@ -81,4 +81,3 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
     ignis__optimizer_drop(call, optimizer);
     return none;
 }
-

@@ -123,4 +123,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
     ignis__optimizer_drop(call, optimizer);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

@@ -185,4 +185,3 @@ IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor los
     ignis__optimizer_drop(call, optimizer);
     return result;
 }
-

@@ -217,4 +217,3 @@ static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
         dtype = (ignis_dtype)(dtype + 1);
     return dtype;
 }
-

@@ -451,4 +451,3 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
     ignis__channel_drop(channel);
     return status;
 }
-

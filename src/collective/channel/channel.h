@@ -113,4 +113,3 @@ IGNIS_API ignis_status ignis_channel_query(ignis_channel channel, ignis_channel_
     Ownership: its descriptors are closed and its files removed.
     Threads: any. */
 IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
-

@@ -117,4 +117,3 @@ static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void
         ignis__trouble_lost(trouble);
     return got > 0 ? got : -1;
 }
-

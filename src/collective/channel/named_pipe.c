@@ -138,4 +138,3 @@ static const ignis__wire_kind ignis__wire_pipe = {
     ignis__pipe_write, ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, NULL, ignis__pipe_give, ignis__pipe_take_back};
 /* clang-format on */
 static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_pipe, NULL, &ignis__wire_pipe, NULL};
-

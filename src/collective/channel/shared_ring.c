@@ -190,4 +190,3 @@ static const ignis__wire_kind ignis__wire_memory = {
 /*  By ignis_channel_method. */
 static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket, &ignis__wire_socket, &ignis__wire_pipe,
                                                             &ignis__wire_memory};
-

@@ -152,4 +152,3 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
     plan.blocks = (unsigned)blocks;
     return plan;
 }
-

@@ -321,4 +321,3 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
     code = code ? code : (uint32_t)(broken & 0xFF);
     return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
 }
-

@@ -153,4 +153,3 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
     Ownership: the caller ends each with ignis_comm_destroy, and comms too.
     Threads: any. Waits for the devices, as ignis_comm_split_all. */
 IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out);
-

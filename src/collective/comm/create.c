@@ -244,4 +244,3 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
     ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
     return handle;
 }
-

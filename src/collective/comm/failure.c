@@ -83,4 +83,3 @@ static bool ignis__comm_works(const char *call, const ignis__comm *comm)
     ignis__comm_fail(call, comm, IGNIS_DIAG_COMM_BROKEN);
     return false;
 }
-

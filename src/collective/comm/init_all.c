@@ -220,4 +220,3 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_shrink_all(const ignis_comm *comms
     ignis__comm_siblings_drop(call, &siblings);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

@@ -270,4 +270,3 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
 }
-

@@ -127,4 +127,3 @@ static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__com
         *known = ignis__comm_program_get(call, comm->device, comm->size, dtype, op, comm->tune.delay != 0);
     return *known;
 }
-

@@ -221,4 +221,3 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     }
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
-

@@ -354,4 +354,3 @@ static int ignis__nccl_error(ignis__nccl_comm *nccl)
     int error = ignis__nccl_wait(nccl, 0);
     return error == IGNIS__NCCL_LATE || error == IGNIS__NCCL_ABORTED ? IGNIS__NCCL_SUCCESS : error;
 }
-

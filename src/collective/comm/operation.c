@@ -224,4 +224,3 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
     ignis__comm *comm = ignis__comm_hold(call, handle);
     return comm ? ignis__comm_outcome(call, comm, true) : ignis__failed();
 }
-

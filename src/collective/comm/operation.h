@@ -71,4 +71,3 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
-

@@ -164,4 +164,3 @@ static int64_t ignis__comm_region_bytes(int size)
 {
     return IGNIS__COMM_PAIR_DATA + (int64_t)size * IGNIS__COMM_LANES * IGNIS__COMM_PAIR_SLOTS * IGNIS__COMM_PAIR_SLOT;
 }
-

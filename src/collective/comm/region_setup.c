@@ -176,4 +176,3 @@ static bool ignis__regions_make(ignis__making *making, bool staged)
         ignis__comm_regions_clear(making->call, comm->memory->regions);
     return ok;
 }
-

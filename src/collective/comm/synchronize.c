@@ -20,4 +20,3 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
         ignis__comm_nccl_check(comm);
     return ignis__comm_outcome(call, comm, ok);
 }
-

@@ -33,4 +33,3 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
     tune->lanes = ignis__clamp(tune->lanes, 1, IGNIS__COMM_LANES);
     return true;
 }
-

@@ -104,4 +104,3 @@ IGNIS__COLD static void ignis__making_report(ignis__making *making)
         ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
                             making->mine.why);
 }
-

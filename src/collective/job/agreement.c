@@ -158,4 +158,3 @@ static void ignis__joint_give_up(const ignis__joint *joint)
             (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
     }
 }
-

@@ -263,4 +263,3 @@ static int ignis__place_device(const char *call, const ignis__place *place)
     }
     return local;
 }
-

@@ -371,4 +371,3 @@ static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, in
     ignis__mutex_unlock(&job->lock);
     return absent;
 }
-

@@ -13,4 +13,3 @@ typedef struct ignis__lookout {
     struct pollfd *polls;
 #endif
 } ignis__lookout;
-

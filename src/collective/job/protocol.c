@@ -91,4 +91,3 @@ typedef enum ignis__job_kind {
 enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
 
 #define IGNIS__MILLISECOND ((int64_t)1000000)
-

@@ -415,4 +415,3 @@ IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint
         return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
     return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
 }
-

@@ -244,4 +244,3 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
              any.ai_family == AF_INET ? "127.0.0.1" : "::1", ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
     return true;
 }
-

@@ -54,4 +54,3 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
     *listener = IGNIS__NO_FILE;
     return ignis__random_bytes(&place, sizeof place) && ignis__local_name("", 0, place, id->address, sizeof id->address);
 }
-

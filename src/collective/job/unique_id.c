@@ -64,4 +64,3 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     memcpy(out, &id, sizeof *out);
     return IGNIS_OK;
 }
-

@@ -496,4 +496,3 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
 }
 
 #endif /* IGNIS_NO_TENSORS */
-

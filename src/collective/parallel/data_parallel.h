@@ -60,4 +60,3 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_paral
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 
 #endif /* IGNIS_NO_TENSORS */
-

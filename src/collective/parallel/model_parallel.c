@@ -28,4 +28,3 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     return parallel;
 }
 #endif
-

@@ -6,4 +6,3 @@
     Threads: any. */
 IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm comm);
 #endif
-

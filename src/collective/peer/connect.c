@@ -100,4 +100,3 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
         ignis__sleep_us(stranger ? 100000 : 5000);
     }
 }
-

@@ -325,4 +325,3 @@ static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
     trouble->expected = lost == 2;
     return false;
 }
-

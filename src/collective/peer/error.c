@@ -107,4 +107,3 @@ static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, s
         difference = (unsigned char)(difference | (*a++ ^ *b++));
     return difference == 0;
 }
-

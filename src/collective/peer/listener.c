@@ -305,4 +305,3 @@ IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *t
     ignis__listener_poll(listener, listener->file, true);
     return ignis__listener_accept(call, trouble, listener);
 }
-

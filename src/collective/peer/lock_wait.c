@@ -8,4 +8,3 @@ static bool ignis__mutex_within(ignis__trouble *trouble, ignis__mutex *mutex, co
     }
     return true;
 }
-

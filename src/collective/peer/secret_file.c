@@ -85,4 +85,3 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
 static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
 
 #endif
-

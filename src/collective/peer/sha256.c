@@ -92,4 +92,3 @@ static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a
     ignis__sha_add(&sha, out, 32);
     ignis__sha_end(&sha, out);
 }
-

@@ -215,4 +215,3 @@ static const ignis__wire_kind ignis__wire_socket = {
 /* clang-format on */
 
 #endif
-

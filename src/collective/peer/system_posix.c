@@ -249,4 +249,3 @@ IGNIS__COLD static bool ignis__trouble_errno(ignis__trouble *trouble, const char
         return ignis__trouble_lost(trouble);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(error));
 }
-

@@ -77,4 +77,3 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
                              (int)size - 1);
     return true;
 }
-

@@ -176,4 +176,3 @@ IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
 }
-

@@ -272,4 +272,3 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ig
     (void)ignis__exports_end(call, array, transport->serial, false);
     return ignis__transport_done_both(call, transport, array, true);
 }
-

@@ -298,4 +298,3 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     return ignis__transport_done_both(call, transport, array,
                                       ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
 }
-

@@ -80,4 +80,3 @@ IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handl
     }
     return ignis__transport_done(transport, small_ns >= 0);
 }
-

@@ -277,4 +277,3 @@ static bool ignis__peer_grant_access(const char *call, ignis__array *array, igni
 {
     return ignis__peer_enable(call, device, array->storage->device);
 }
-

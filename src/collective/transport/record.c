@@ -63,4 +63,3 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
 /*  What all records of this process begin with. */
 static ignis__record_of_array ignis__self;
 static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
-

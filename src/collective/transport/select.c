@@ -212,4 +212,3 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
                ? IGNIS_OK
                : ignis__failed();
 }
-

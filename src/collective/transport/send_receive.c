@@ -189,4 +189,3 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
     mask = (uint64_t)1 << (transport->src - ignis__devices) | (uint64_t)1 << (transport->dst - ignis__devices);
     return ignis__transport_done(transport, !ignis__capture_refuses(call) && ignis__devices_wait(call, mask));
 }
-

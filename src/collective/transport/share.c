@@ -69,4 +69,3 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
     ignis__channel_drop(channel);
     return result;
 }
-

@@ -22,4 +22,3 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have freed it, also when the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
-

@@ -131,4 +131,3 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
     }
     return true;
 }
-

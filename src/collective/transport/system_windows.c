@@ -88,4 +88,3 @@ static bool ignis__fd_has(int fd, int64_t size)
     char last;
     return ignis__fd_move(fd, &last, 1, size - 1, false);
 }
-

@@ -359,4 +359,3 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
     ignis__transport_drop(transport);
     return (int)text.length;
 }
-

@@ -226,4 +226,3 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
     Ownership: the caller frees it as any array.
     Threads: any. */
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
-

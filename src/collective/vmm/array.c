@@ -284,4 +284,3 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     ignis__array_drop(call, array);
     return result;
 }
-

@@ -133,4 +133,3 @@ static bool ignis__vmm_adopt(const char *call, ignis__device *device, const igni
     ignis__device_leave(&binding);
     return ok;
 }
-

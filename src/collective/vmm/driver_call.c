@@ -140,4 +140,3 @@ static bool ignis__vmm_multiple(const char *call, const char *name, int64_t valu
     return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
                          ignis__bytes_write(granularity).text);
 }
-

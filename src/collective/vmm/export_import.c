@@ -70,4 +70,3 @@ IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
     memset(handle, 0, sizeof *handle);
     return IGNIS_OK;
 }
-

@@ -119,4 +119,3 @@ static bool ignis__physical_export(const char *call, const ignis__physical *memo
     ignis__device_leave(&binding);
     return ok;
 }
-

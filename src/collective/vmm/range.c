@@ -289,4 +289,3 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
         *access = (ignis_vmm_access)flags;
     return ignis__range_end(call, &use, ok);
 }
-

@@ -25,4 +25,3 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
     return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
                          "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
 }
-

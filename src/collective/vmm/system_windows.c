@@ -91,4 +91,3 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
     out->win32 = (void *)made;
     return ok;
 }
-

@@ -225,4 +225,3 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
     }
     return ignis__vmm_done(call, vmm, ok);
 }
-

@@ -255,4 +255,3 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset,
     Ownership: the caller frees it with ignis_vmm_free; it keeps the memory, as a mapping does.
     Threads: any. */
 IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array array, int64_t *offset);
-

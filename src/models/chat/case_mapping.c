@@ -253,4 +253,3 @@ static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *c
     s.of = call->how == 3 ? 0 : s.of;
     return s;
 }
-

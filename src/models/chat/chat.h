@@ -48,4 +48,3 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
     Threads: any. */
 IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
                                 int32_t *ids, int capacity);
-

@@ -233,4 +233,3 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
     }
     return ignis__chat_like(c, object, &kept);
 }
-

@@ -221,4 +221,3 @@ static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node
     c->depth--;
     return value;
 }
-

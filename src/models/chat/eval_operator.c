@@ -183,4 +183,3 @@ static bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a,
     default: return !ignis__chat_contains(c, a, b);
     }
 }
-

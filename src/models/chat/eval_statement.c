@@ -214,4 +214,3 @@ static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
     c->depth--;
     return c->fault ? 0 : jump;
 }
-

@@ -71,4 +71,3 @@ static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *
     }
     return ignis__chat_part(s, from, to);
 }
-

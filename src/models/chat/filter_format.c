@@ -249,4 +249,3 @@ static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call 
     by.of = s.of;
     return by;
 }
-

@@ -103,4 +103,3 @@ static ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call
         return call->value[0].kind ? call->value[0] : ignis__chat_words("");
     return call->self;
 }
-

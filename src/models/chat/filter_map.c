@@ -83,4 +83,3 @@ static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call 
     ignis__chat_write_value(c, &out, call->self, &how, true, 0);
     return ignis__chat_written(&out);
 }
-

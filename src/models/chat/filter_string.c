@@ -155,4 +155,3 @@ static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *c
     }
     return ignis__chat_written(&out);
 }
-

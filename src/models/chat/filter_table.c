@@ -185,4 +185,3 @@ static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
 }
 
 static const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }
-

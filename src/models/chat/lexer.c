@@ -162,4 +162,3 @@ static ignis__chat_value ignis__chat_word(ignis__chat *c)
     ignis__chat_next(c);
     return word;
 }
-

@@ -351,4 +351,3 @@ static ignis__chat_node *ignis__chat_expression(ignis__chat *c)
     }
     return node;
 }
-

@@ -336,4 +336,3 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
     else
         ignis__chat_unexpected(c, "a statement");
 }
-

@@ -337,4 +337,3 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
         ignis__tokenizer_drop(held);
     return result;
 }
-

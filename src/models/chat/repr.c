@@ -240,4 +240,3 @@ static ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
     ignis__chat_write_value(c, &out, v, NULL, false, 0);
     return ignis__chat_written(&out);
 }
-

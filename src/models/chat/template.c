@@ -215,4 +215,3 @@ static void *ignis__chat_alloc(ignis__chat *c, size_t size)
     chunk->used += size;
     return memory;
 }
-

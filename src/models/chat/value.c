@@ -401,4 +401,3 @@ static const char *ignis__chat_search(ignis__chat *c, const char *text, size_t s
     ignis__chat_work(c, (int64_t)((!found ? size : needle->back ? size - before : before + needle->length) / 4));
     return found;
 }
-

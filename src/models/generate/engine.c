@@ -222,4 +222,3 @@ static ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer
     a.head_norm[0] = l->q_norm, a.head_norm[1] = l->k_norm;
     return a;
 }
-

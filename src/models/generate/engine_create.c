@@ -95,4 +95,3 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     ignis__engine_destroy(call, e);
     return NULL;
 }
-

@@ -270,4 +270,3 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
     if (traced)
         (void)ignis__traced_close(&item, op->ok);
 }
-

@@ -144,4 +144,3 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
         ignis__model_drop(call, model);
     return logits;
 }
-

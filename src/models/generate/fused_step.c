@@ -155,4 +155,3 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
     }
     return ignis__op_leave(&op) == IGNIS_OK;
 }
-

@@ -227,4 +227,3 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256,
                      1, 0, gate);
 }
-

@@ -183,4 +183,3 @@ static bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__
     ignis__gemv_cluster_launch(op, dtype, &source, &p->product, variant, define, params);
     return true;
 }
-

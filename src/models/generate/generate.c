@@ -180,4 +180,3 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_gener
     ignis__sequence_drop(call, s);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

@@ -238,4 +238,3 @@ typedef struct ignis_model_warmup_desc {
     Threads: any; calls for sequences of the model wait between its parts. progress_fn is called on the caller's. Streams: works on the current
     stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_warmup_desc *desc);
-

@@ -84,4 +84,3 @@ static int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
     e->mask[oldest].used = ++e->masks_used;
     return oldest + 1;
 }
-

@@ -205,4 +205,3 @@ static void ignis__step_embed(ignis__op *op, int count, ignis_dtype dtype, ignis
     q = ignis__quantised_part(&embedding->blocks, 0, from);
     ignis__op_launch_row(op, IGNIS__BUILTIN_BLOCKS_EMBED, dtype, count, 256, of_blocks);
 }
-

@@ -166,4 +166,3 @@ static bool ignis__sequence_append(const char *call, ignis__sequence *s, const i
         s->many[before - 1] = many;
     return false;
 }
-

@@ -123,4 +123,3 @@ static void ignis__step_attention_many(ignis__op *op, int count, int end, const 
     p.scale = paged->scale;
     ignis__sdpa_run(op, dtype, &p);
 }
-

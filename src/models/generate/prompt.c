@@ -102,4 +102,3 @@ IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_
     ignis__sequence_drop(call, s);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

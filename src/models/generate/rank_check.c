@@ -72,4 +72,3 @@ static bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t
                        i, ranks->rank, (unsigned)others[i], (unsigned)said) == IGNIS_OK;
     return true;
 }
-

@@ -47,4 +47,3 @@ static void ignis__sampling_row(const ignis__engine *e, int number, const ignis_
     row->seed = d->seed;
     row->biases = d->bias_count;
 }
-

@@ -77,4 +77,3 @@ static void ignis__sequence_leave(const char *call, ignis__sequence *s)
     ignis__mutex_unlock(&s->engine->lock);
     ignis__sequence_drop(call, s);
 }
-

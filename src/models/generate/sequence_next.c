@@ -152,4 +152,3 @@ IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *log
     ignis__sequence_leave(call, s);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

@@ -181,4 +181,3 @@ IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
     ignis__sequence_drop(call, s);
     return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
 }
-

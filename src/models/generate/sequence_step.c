@@ -142,4 +142,3 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
         ignis__sequence_cut(sequences[i], sequences[i]->length);
     return ignis__engine_leave(&op) && all;
 }
-

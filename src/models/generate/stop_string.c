@@ -99,4 +99,3 @@ static bool ignis__generate_check(const char *call, const ignis_generate_desc *d
             return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i, desc->stops[i] ? "empty" : "null") == IGNIS_OK;
     return true;
 }
-

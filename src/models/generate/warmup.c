@@ -138,4 +138,3 @@ static void ignis__sequences_close(const char *call)
         ignis__sequence_drop(call, s);
     }
 }
-

@@ -157,4 +157,3 @@ IGNIS__COLD static void ignis__grammar_free(ignis__grammar *g)
     ignis__free(g->source);
     ignis__free(g);
 }
-

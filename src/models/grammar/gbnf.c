@@ -456,4 +456,3 @@ static bool ignis__grammar_read(ignis__grammar *g)
     }
     return true;
 }
-

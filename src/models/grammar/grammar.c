@@ -109,4 +109,3 @@ IGNIS__COLD static void *ignis__grammar_add(ignis__grammar *g, ignis__list *list
         ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
     return item;
 }
-

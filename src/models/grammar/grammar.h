@@ -16,4 +16,3 @@
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_grammar_check(const char *grammar);
-

@@ -580,4 +580,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_grammar_check(const char *grammar)
     ignis__grammar_free(g);
     return IGNIS_OK;
 }
-

@@ -157,4 +157,3 @@ static int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v,
         state = ignis__grammar_step(g, state, (unsigned char)token->text[i]);
     return state;
 }
-

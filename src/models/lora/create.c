@@ -222,4 +222,3 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_create(ignis_model handle, const ign
         none.id = ignis__pool_publish(&ignis__loras, lora);
     return none;
 }
-

@@ -166,4 +166,3 @@ static ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer 
     }
     return ignis_add(y, count == 1 ? pieces[0] : ignis_concat(pieces, count, -1));
 }
-

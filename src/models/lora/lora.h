@@ -97,4 +97,3 @@ IGNIS_API ignis_status ignis_lora_merge(ignis_lora lora);
     Ownership: the handle and those of A and B are stale afterwards. What the tape needs of them stays until ignis_backward or ignis_tape_clear.
     Threads: any. Calls of other threads that use them end as if they were still there; A and B are stale then. */
 IGNIS_API ignis_status ignis_lora_free(ignis_lora lora);
-

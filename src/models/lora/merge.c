@@ -160,4 +160,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
     ignis__lora_drop(call, lora);
     return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
 }
-

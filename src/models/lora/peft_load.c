@@ -277,4 +277,3 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_open(ignis_model handle, const char 
         none.id = ignis__pool_publish(&ignis__loras, lora);
     return none;
 }
-

@@ -93,4 +93,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
     ignis__lora_drop(call, lora);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

@@ -284,4 +284,3 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     }
     return true;
 }
-

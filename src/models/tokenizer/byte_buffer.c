@@ -52,4 +52,3 @@ static bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t
     }
     return ignis__bytes_add(bytes, text + begin, size - begin);
 }
-

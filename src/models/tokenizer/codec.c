@@ -144,4 +144,3 @@ IGNIS_API int ignis_tokenizer_piece(ignis_tokenizer tokenizer, int32_t id, char 
     ignis__tokenizer_drop(held);
     return size;
 }
-

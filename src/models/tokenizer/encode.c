@@ -270,4 +270,3 @@ static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size
         ignis__encoder_put(encoder, tokenizer->back[i]);
     return true;
 }
-

@@ -134,4 +134,3 @@ static bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
     ignis__free(chars);
     return ok && ignis__bytes_add(bytes, text + done, size - done);
 }
-

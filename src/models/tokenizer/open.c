@@ -114,4 +114,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokeniz
     ignis__tokenizer_drop(held);
     return info ? IGNIS_OK : ignis__fail_null(call, "info");
 }
-

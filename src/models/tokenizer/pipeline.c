@@ -123,4 +123,3 @@ IGNIS__COLD static bool ignis__decoder_take(ignis__text_load *load)
     }
     return replaced || ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its decoder does not replace U+2581 by spaces");
 }
-

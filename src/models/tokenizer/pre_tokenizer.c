@@ -68,4 +68,3 @@ static size_t ignis__split_next(ignis__splitter split, const char *text, size_t 
         return line;
     return end < size && last > at ? last : end; /* the last one belongs to the word behind it */
 }
-

@@ -85,4 +85,3 @@ static const char *ignis__needle_find(const ignis__needle *needle, const char *t
     }
     return at + length <= size ? needle->back ? text + size - at - length : text + at : NULL;
 }
-

@@ -84,4 +84,3 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
     stream->inside = false;
     return size;
 }
-

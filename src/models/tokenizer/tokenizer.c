@@ -161,4 +161,3 @@ static void ignis__tokenizers_close(const char *call)
         ignis__tokenizer_drop(tokenizer);
     }
 }
-

@@ -111,4 +111,3 @@ IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char 
     Ownership: nothing to free.
     Threads: any; one stream by one thread at a time. */
 IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int capacity);
-

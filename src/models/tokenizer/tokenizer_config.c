@@ -161,4 +161,3 @@ IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const ch
     ignis__free(text);
     return ok;
 }
-

@@ -335,4 +335,3 @@ IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__ggu
     }
     return ignis__gguf_facts(load, file, pieces || ignis__gguf_splits[at].adds_bos);
 }
-

@@ -489,4 +489,3 @@ IGNIS__COLD static bool ignis__text_json_read(ignis__text_load *load)
         ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
     return load->diagnostic == IGNIS_DIAG_NONE;
 }
-

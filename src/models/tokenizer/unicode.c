@@ -113,4 +113,3 @@ static size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigne
             break;
     return at;
 }
-

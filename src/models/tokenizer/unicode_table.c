@@ -506,4 +506,3 @@ static const uint16_t ignis__char_pairs[] = {
 };
 /* clang-format on */
 /*  As far as here. */
-

@@ -356,4 +356,3 @@ IGNIS__COLD static bool ignis__text_json_take(ignis__text_load *load)
     tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;
     return true;
 }
-

@@ -291,4 +291,3 @@ static bool ignis__model_open_gguf(ignis__model_files *files)
     }
     return ignis__model_sort(files);
 }
-

@@ -172,4 +172,3 @@ static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__mod
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);
     return causal;
 }
-

@@ -134,4 +134,3 @@ static const ignis__config_item *ignis__config_find(const ignis__config *config,
             return config->items[i].kind == '0' ? NULL : &config->items[i];
     return NULL;
 }
-

@@ -117,4 +117,3 @@ static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t
         record += 8 * size;
     }
 }
-

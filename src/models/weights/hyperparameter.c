@@ -150,4 +150,3 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
     model->attention_scale = model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2);
     return ignis__model_ends(files, model);
 }
-

@@ -419,4 +419,3 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
     ignis__free(loading.pieces);
     return ok;
 }
-

@@ -166,4 +166,3 @@ IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
     any more. What the tape needs of them stays until ignis_backward or ignis_tape_clear.
     Threads: any. Calls of other threads that use it end as if it were still there. */
 IGNIS_API ignis_status ignis_model_free(ignis_model model);
-

@@ -346,4 +346,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_m
     ignis__model_drop(call, model);
     return info ? IGNIS_OK : ignis__fail_null(call, "info");
 }
-

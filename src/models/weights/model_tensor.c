@@ -122,4 +122,3 @@ IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *
     ignis__model_drop(call, model);
     return made;
 }
-

@@ -171,4 +171,3 @@ static void ignis__model_source_row(const ignis__model_source *source, const uns
         }
     }
 }
-

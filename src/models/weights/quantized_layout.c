@@ -96,4 +96,3 @@ static void ignis__model_choose(ignis__model *model, ignis__model_part *parts, i
             all ? ignis__blocks_bytes(&blocks, blocks.count) : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
     }
 }
-

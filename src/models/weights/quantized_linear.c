@@ -174,4 +174,3 @@ static ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids,
     }
     return ignis__op_end(&op, out, NULL);
 }
-

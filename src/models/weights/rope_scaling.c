@@ -226,4 +226,3 @@ static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model
         model->frequencies[i] /= (double)divisor[i];
     return true;
 }
-

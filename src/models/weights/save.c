@@ -187,4 +187,3 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
     ignis__model_drop(call, model);
     return ok ? IGNIS_OK : ignis__failed();
 }
-

@@ -105,4 +105,3 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
     ignis__model_choose(model, parts, count);
     return true;
 }
-

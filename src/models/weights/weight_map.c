@@ -241,4 +241,3 @@ static ignis__model_part *ignis__model_parts_make(const char *call, const ignis_
         ignis__fail_host_memory(call, size);
     return parts;
 }
-

@@ -211,4 +211,3 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         ignis__attention_backward_run(&op, dtype, &p);
     return ignis__op_give(&op, args, p.bias_dtype ? 4 : 3, gradients);
 }
-

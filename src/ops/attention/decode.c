@@ -107,4 +107,3 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
 {
     return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
 }
-

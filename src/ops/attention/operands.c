@@ -131,4 +131,3 @@ static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention
 {
     return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
-

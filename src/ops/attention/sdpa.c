@@ -167,4 +167,3 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     ignis__sdpa_run(&op, op.in[0]->dtype, &p);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
 }
-

@@ -146,4 +146,3 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         ignis__array_drop(call, own);
     return result;
 }
-

@@ -278,4 +278,3 @@ static void ignis__attention_launch(ignis__op *op, const ignis__attention_varian
     void *params[] = {p};
     ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1, (size_t)shape->shared, params);
 }
-

@@ -142,4 +142,3 @@ IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor
 {
     return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
 }
-

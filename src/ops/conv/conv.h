@@ -27,4 +27,3 @@ typedef struct ignis_conv_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
-

@@ -37,4 +37,3 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
                      by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
     ignis__gemm_sums(op, sums, p->partial, p->splits);
 }
-

@@ -177,4 +177,3 @@ static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const igni
     p->patches.weight_channels = (int)c->outs;
     p->packed_b = w->packed;
 }
-

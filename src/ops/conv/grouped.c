@@ -101,4 +101,3 @@ static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm 
     if (sums)
         ignis__gemm_sums(op, sums, p->partial, p->splits);
 }
-

@@ -180,4 +180,3 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
     if (db && !summed)
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
-

@@ -185,4 +185,3 @@ static void ignis__measured_close(void)
     }
     ignis__measurements.is_read = false;
 }
-

@@ -307,4 +307,3 @@ static bool ignis__lt_there(const char *call)
 {
     return ignis__library_there(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
 }
-

@@ -67,4 +67,3 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
                               ignis__dtypes[product->dtype].name, op->work.device->info.device);
     return ignis__gemm_run(op, product, out, a, b, epilogue);
 }
-

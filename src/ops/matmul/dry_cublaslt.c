@@ -39,4 +39,3 @@ IGNIS__COLD static void ignis__dry_bind_products(void)
     lt->cublasLtMatmul = ignis__dry_lt_run;
 }
 #endif
-

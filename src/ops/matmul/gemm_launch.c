@@ -245,4 +245,3 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     p.packed_b = p.k == 0 || ignis__gemm_packed(p.operands, p.b, p.row_b, p.batch_b);
     return ignis__gemm_compute(op, dtype, &p, epilogue);
 }
-

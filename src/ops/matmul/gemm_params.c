@@ -175,4 +175,3 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
             ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
 }
-

@@ -322,4 +322,3 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     }
     return kernel;
 }
-

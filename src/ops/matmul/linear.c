@@ -81,4 +81,3 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     ignis__op_save_inputs(&op, 0, 2);
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
 }
-

@@ -125,4 +125,3 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
 IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul", a, b, 0); }
 
 IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul_t", a, b, 1); }
-

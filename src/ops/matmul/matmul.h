@@ -85,4 +85,3 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down);
-

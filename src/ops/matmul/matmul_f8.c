@@ -54,4 +54,3 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
     }
     return ignis__op_end(&op, out, NULL);
 }
-

@@ -146,4 +146,3 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
     }
     return ignis__mlp_op(call, false, x, weights, biases, count, activation);
 }
-

@@ -83,4 +83,3 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     ignis__op_save(&op, both);
     return ignis__op_end_recorded(&op, out, "mlp_gated", ignis__mlp_gated_backward, &p, sizeof p);
 }
-

@@ -115,4 +115,3 @@ typedef struct ignis__gemm_kernel {
     int blocks;                  /* of a multiprocessor at a time */
     char define[IGNIS__DEFINES]; /* of its variant; "": none */
 } ignis__gemm_kernel;
-
