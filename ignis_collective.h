@@ -320,14 +320,15 @@ typedef struct ignis_vmm_range {
     uint64_t id;
 } ignis_vmm_range;
 
-/*  How physical memory can be handed to another process. The numbers are the driver's (CUmemAllocationHandleType), but for DEFAULT,
-    and for NONE, which is 0 there. */
+/*  How physical memory can be handed to another process. The numbers are the driver's
+    (CUmemAllocationHandleType), but for DEFAULT, and for NONE, which is 0 there. */
 typedef enum ignis_vmm_handle_type {
-    IGNIS_VMM_HANDLE_NONE = -1,     /* not at all */
-    IGNIS_VMM_HANDLE_DEFAULT = 0,   /* what the system has: POSIX_FD, on Windows WIN32 */
-    IGNIS_VMM_HANDLE_POSIX_FD = 1,  /* a file descriptor */
-    IGNIS_VMM_HANDLE_WIN32 = 2,     /* an NT handle */
-    IGNIS_VMM_HANDLE_WIN32_KMT = 4, /* a global share handle of Windows; Ignis makes none, as anybody could open it */
+    IGNIS_VMM_HANDLE_NONE = -1,    /* not at all */
+    IGNIS_VMM_HANDLE_DEFAULT = 0,  /* what the system has: POSIX_FD, on Windows WIN32 */
+    IGNIS_VMM_HANDLE_POSIX_FD = 1, /* a file descriptor */
+    IGNIS_VMM_HANDLE_WIN32 = 2,    /* an NT handle */
+    /* a global share handle of Windows; Ignis makes none, as anybody could open it */
+    IGNIS_VMM_HANDLE_WIN32_KMT = 4,
     IGNIS_VMM_HANDLE_MAX = 0x7FFFFFFF
 } ignis_vmm_handle_type;
 
@@ -380,8 +381,8 @@ typedef struct ignis_vmm_access_desc {
 } ignis_vmm_access_desc;
 
 typedef struct ignis_vmm_desc {
-    int64_t size;                      /* required: bytes; rounded up to whole granules, see ignis_vmm_info.size */
-    int device;                        /* where the memory lies (the thread's current device; IGNIS_DEVICE_0 for device 0) */
+    int64_t size; /* required: bytes; rounded up to whole granules, see ignis_vmm_info.size */
+    int device;   /* where the memory lies (the thread's current device; IGNIS_DEVICE_0 for device 0) */
     ignis_vmm_handle_type handle_type; /* IGNIS_VMM_HANDLE_DEFAULT: it can be exported */
 } ignis_vmm_desc;
 
@@ -422,13 +423,16 @@ typedef struct ignis_vmm_array_desc {
 } ignis_vmm_array_desc;
 
 /*  ignis_vmm_granularity - the unit of physical memory on a device
-    Returns: bytes (2 MiB on today's devices), the smallest that works or the one that the driver recommends for speed; -1 on failure.
-    Errors: DEVICE (no such device), UNSUPPORTED (no virtual memory management), LIBRARY (the driver is too old), CUDA.
+    Returns: bytes (2 MiB on today's devices), the smallest that works or the one that the driver recommends
+    for speed; -1 on failure.
+    Errors: DEVICE (no such device), UNSUPPORTED (no virtual memory management), LIBRARY (the driver is too
+    old), CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int64_t ignis_vmm_granularity(int device, bool recommended);
 
-/*  ignis_vmm_prop_of, ignis_vmm_access_of - the driver's structs for memory of a device, and for what a device may do
+/*  ignis_vmm_prop_of, ignis_vmm_access_of - the driver's structs for memory of a device, and for what a
+    device may do
     Returns: the struct, filled; a shareable one names the system's handle type.
     Errors: none.
     Ownership: nothing to free; win32_security is null.
@@ -436,7 +440,8 @@ IGNIS_API int64_t ignis_vmm_granularity(int device, bool recommended);
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable);
 IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write);
 
-/*  ignis_vmm_check - report what a driver function of the caller's has answered as Ignis would: name, number, and what was being done
+/*  ignis_vmm_check - report what a driver function of the caller's has answered as Ignis would: name, number,
+    and what was being done
     Returns: IGNIS_OK for 0; else CUDA, or MEMORY for CUDA_ERROR_OUT_OF_MEMORY.
     Errors: CUDA, MEMORY.
     Ownership: context, such as "mapping the cache", is read only.
@@ -444,7 +449,8 @@ IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write)
 IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
 
 /*  ignis_vmm_create - physical memory on a device, without an address
-    It counts in ignis_memory_info.vmm_bytes; ignis_desc.memory_limit does not limit it. Cached memory is given back before it fails.
+    It counts in ignis_memory_info.vmm_bytes; ignis_desc.memory_limit does not limit it. Cached memory is
+    given back before it fails.
     Returns: the memory, or no handle.
     Errors: ARGUMENT, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
     Ownership: the caller frees it with ignis_vmm_free.
@@ -452,7 +458,8 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
 IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc);
 
 /*  ignis_vmm_free - let go of physical memory
-    It goes back to the device when its last mapping is gone and every process that imported it has let go of it, too.
+    It goes back to the device when its last mapping is gone and every process that imported it has let go of
+    it, too.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED (also for a second free).
     Ownership: the handle is stale afterwards; mappings stay valid.
@@ -500,28 +507,34 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range range, int64_t offset, igni
 IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range range, int64_t offset);
 
 /*  ignis_vmm_set_access, ignis_vmm_get_access - what a device may do with a mapped part of a range
-    Needed for every device that is to use it, after every map; peer access of contexts does not matter. ignis_vmm_get_access tells the access
-    to the granule at an offset.
+    Needed for every device that is to use it, after every map; peer access of contexts does not matter.
+    ignis_vmm_get_access tells the access to the granule at an offset.
     Units: offset and size in bytes, multiples of the granularity.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device cannot reach it).
+    Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device
+    cannot reach it).
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range range, int64_t offset, int64_t size, int device, ignis_vmm_access access);
-IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offset, int device, ignis_vmm_access *access);
+IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range range, int64_t offset, int64_t size, int device,
+                                            ignis_vmm_access access);
+IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offset, int device,
+                                            ignis_vmm_access *access);
 
 /*  ignis_vmm_export - a handle of physical memory for another process
     Returns: IGNIS_OK, and *handle filled.
     Errors: FREED, ARGUMENT (made with IGNIS_VMM_HANDLE_NONE), CUDA.
-    Ownership: the caller closes the handle once it was sent: ignis_vmm_handle_close. Until then it, too, keeps the memory.
+    Ownership: the caller closes the handle once it was sent: ignis_vmm_handle_close. Until then it, too,
+    keeps the memory.
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_export(ignis_vmm vmm, ignis_vmm_handle *handle);
 
 /*  ignis_vmm_import - the physical memory of a handle that another process has exported
-    Nothing that the sender says is trusted: the memory's kind and device come from the driver, and its size is verified by mapping it.
+    Nothing that the sender says is trusted: the memory's kind and device come from the driver, and its size
+    is verified by mapping it.
     Units: size in bytes, ignis_vmm_info.size of the exporter.
     Returns: the memory, or no handle.
-    Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`), UNSUPPORTED, CUDA.
+    Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`),
+    UNSUPPORTED, CUDA.
     Ownership: the caller frees it with ignis_vmm_free; the handle stays the caller's.
     Threads: any. */
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int device);
@@ -533,13 +546,17 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle);
 
-/*  ignis_vmm_handle_duplicate - on Windows, where handles are numbers of one process: make a handle valid in another process of this user
-    Its number, in out->win32, can then be sent as 8 bytes. ignis_channel_send does both at once, and elsewhere sends descriptors.
+/*  ignis_vmm_handle_duplicate - on Windows, where handles are numbers of one process: make a handle valid in
+    another process of this user
+    Its number, in out->win32, can then be sent as 8 bytes. ignis_channel_send does both at once, and
+    elsewhere sends descriptors.
     Returns: IGNIS_OK, and *out filled.
     Errors: ARGUMENT, PEER (there is no such process, or it is not this user's), UNSUPPORTED (not on Windows).
-    Ownership: *out belongs to the other process, which closes it: do not close it here. *handle stays the caller's.
+    Ownership: *out belongs to the other process, which closes it: do not close it here. *handle stays the
+    caller's.
     Threads: any. */
-IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out);
+IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id,
+                                                  ignis_vmm_handle *out);
 
 /*  ignis_vmm_array - an array in physical memory of its own, that other devices and processes can be let into
     It is an ordinary array with device memory from the start, whose content is undefined.
@@ -550,7 +567,8 @@ IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle
     Threads: any. */
 IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc);
 
-/*  ignis_vmm_array_map - an array over a mapped part of a range; desc as for ignis_array_create, without ptr and release_fn
+/*  ignis_vmm_array_map - an array over a mapped part of a range; desc as for ignis_array_create, without ptr
+    and release_fn
     Units: offset in bytes, a multiple of the element size.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (not mapped throughout), CONTRACT (desc.device has no access), SHAPE.
@@ -586,86 +604,104 @@ typedef enum ignis_channel_method {
 } ignis_channel_method;
 
 typedef struct ignis_channel_desc {
-    const char *name;            /* required, the same on both sides: letters, digits, '.', '_', '-', at most 63, '.' not first */
+    /* required, the same on both sides: letters, digits, '.', '_', '-', at most 63, '.' not first */
+    const char *name;
     ignis_channel_method method; /* IGNIS_CHANNEL_DEFAULT */
     const char
-        *directory; /* a folder of mode 0700, made if need be (IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else <tmp>/ignis-<uid>) */
-    const unsigned char *token; /* IGNIS_CHANNEL_TOKEN_BYTES that both sides know (random ones, in a file that the server makes) */
-    double timeout_s;           /* what accept, connect, send and receive wait at most, in seconds (30) */
+        /* a folder of mode 0700, made if need be (IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else
+           <tmp>/ignis-<uid>) */
+        *directory;
+    /* IGNIS_CHANNEL_TOKEN_BYTES that both sides know (random ones, in a file that the server makes) */
+    const unsigned char *token;
+    double timeout_s; /* what accept, connect, send and receive wait at most, in seconds (30) */
 } ignis_channel_desc;
 
 typedef struct ignis_channel_info {
     ignis_channel_method method;
-    bool server;      /* it listens: ignis_channel_serve made it */
-    bool alive;       /* the other side is there; of a server: it listens */
-    int64_t peer_pid; /* process of the other side; for a socket and on Windows as the system says, else as the peer says; 0: unknown */
+    bool server; /* it listens: ignis_channel_serve made it */
+    bool alive;  /* the other side is there; of a server: it listens */
+    /* process of the other side; for a socket and on Windows as the system says, else as the peer says; 0:
+       unknown */
+    int64_t peer_pid;
     int64_t peer_uid; /* its user; -1: unknown */
     int64_t refused;  /* connections that a server has refused */
     char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
-    int fd;           /* for poll and epoll: it is readable when there is something to receive, or, of a server, when it is time to call
-                         ignis_channel_accept_within; -1: there is none, as by IGNIS_CHANNEL_SHM and on Windows */
-    int send_fd;      /* it is writable when there is room for more; -1: there is none */
+    /* for poll and epoll: it is readable when there is something to receive, or, of a server, when it is time
+       to call ignis_channel_accept_within; -1: there is none, as by IGNIS_CHANNEL_SHM and on Windows */
+    int fd;
+    int send_fd; /* it is writable when there is room for more; -1: there is none */
     int64_t
-        unsent; /* bytes of a message that was sent and that the system has not taken yet: every later call on the channel tries again */
+        /* bytes of a message that was sent and that the system has not taken yet: every later call on the
+           channel tries again */
+        unsent;
 } ignis_channel_info;
 
 /*  ignis_channel_serve - open a channel for others to connect to
-    Files that a dead server of this name has left are replaced. Only processes of this user that have the token can connect.
-    Returns: a listening channel, for ignis_channel_accept, ignis_channel_query and ignis_channel_close; 0 on failure.
-    Errors: ARGUMENT (no desc, name or method, a bad timeout), UNSUPPORTED (the method, on this system), IO (a live server has the name;
-    the folder is not private; a path too long), MEMORY.
+    Files that a dead server of this name has left are replaced. Only processes of this user that have the
+    token can connect.
+    Returns: a listening channel, for ignis_channel_accept, ignis_channel_query and ignis_channel_close; 0 on
+    failure.
+    Errors: ARGUMENT (no desc, name or method, a bad timeout), UNSUPPORTED (the method, on this system), IO (a
+    live server has the name; the folder is not private; a path too long), MEMORY.
     Ownership: ignis_channel_close gives it back, and removes its files.
     Threads: any. */
 IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
 
 /*  ignis_channel_accept - wait for the next one who connects
-    Those without the token, of another user or with another protocol are refused, counted (ignis_channel_info.refused), and the
-    first of them is logged as a warning; the wait goes on.
+    Those without the token, of another user or with another protocol are refused, counted
+    (ignis_channel_info.refused), and the first of them is logged as a warning; the wait goes on.
     Returns: a channel to it, 0 on failure.
     Errors: ARGUMENT (the channel does not listen), FREED, TIMEOUT (nobody came), IO, MEMORY.
     Ownership: ignis_channel_close gives it back; it outlives the server's channel.
     Threads: any; those who accept on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_accept(ignis_channel server);
 
-/*  ignis_channel_accept_within, ignis_channel_send_within, ignis_channel_receive_within - the same calls, with a deadline of their own
-    timeout_s is in seconds; 0: do not wait; below 0: as long as the channel's desc says. When 0 was too short, that is no failure to be
-    logged or kept for ignis_status_last: ignis_channel_accept_within returns 0, the others IGNIS_ERROR_TIMEOUT.
+/*  ignis_channel_accept_within, ignis_channel_send_within, ignis_channel_receive_within - the same calls,
+    with a deadline of their own
+    timeout_s is in seconds; 0: do not wait; below 0: as long as the channel's desc says. When 0 was too
+    short, that is no failure to be logged or kept for ignis_status_last: ignis_channel_accept_within returns
+    0, the others IGNIS_ERROR_TIMEOUT.
     Returns: as ignis_channel_accept, ignis_channel_send and ignis_channel_receive.
     Errors: as theirs.
     Ownership: as theirs.
     Threads: any. Waits for at most timeout_s. */
 IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel server, double timeout_s);
-IGNIS_API ignis_status ignis_channel_send_within(ignis_channel channel, const void *data, int64_t size, const int *fds, int fd_count,
-                                                 double timeout_s);
-IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void *data, int64_t capacity, int64_t *size, int *fds,
-                                                    int fd_capacity, int *fd_count, double timeout_s);
+IGNIS_API ignis_status ignis_channel_send_within(ignis_channel channel, const void *data, int64_t size, const int *fds,
+                                                 int fd_count, double timeout_s);
+IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void *data, int64_t capacity, int64_t *size,
+                                                    int *fds, int fd_capacity, int *fd_count, double timeout_s);
 
 /*  ignis_channel_connect - connect to a server of this name, which may come later, but before the deadline
     Returns: a channel to it, 0 on failure.
-    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it refused us), IO, MEMORY.
+    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it refused us), IO,
+    MEMORY.
     Ownership: ignis_channel_close gives it back.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc);
 
 /*  ignis_channel_send - send one message of 0 to IGNIS_CHANNEL_MAX_BYTES bytes, and descriptors with it
-    It arrives whole, once, in order, or not at all. fds may be null when fd_count is 0. On Windows they are handles, as int.
+    It arrives whole, once, in order, or not at all. fds may be null when fd_count is 0. On Windows they are
+    handles, as int.
     Returns: IGNIS_OK once the system has taken it; the other side need not have read it.
-    Errors: ARGUMENT (too much; a listening channel), FREED, UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: descriptors need
-    IGNIS_CHANNEL_SOCKET), PEER (the other side is gone), TIMEOUT (it does not read), IO (also, on Windows: it may be given no handles).
+    Errors: ARGUMENT (too much; a listening channel), FREED, UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR:
+    descriptors need IGNIS_CHANNEL_SOCKET), PEER (the other side is gone), TIMEOUT (it does not read), IO
+    (also, on Windows: it may be given no handles).
     Ownership: the descriptors stay the caller's, who may close them afterwards.
     Threads: any; those who send on one channel take turns. Waits until the deadline. */
-IGNIS_API ignis_status ignis_channel_send(ignis_channel channel, const void *data, int64_t size, const int *fds, int fd_count);
+IGNIS_API ignis_status ignis_channel_send(ignis_channel channel, const void *data, int64_t size, const int *fds,
+                                          int fd_count);
 
 /*  ignis_channel_receive - wait for the next message
-    With too little room for it, *size and *fd_count say what is needed, and the message stays for the next call. size and fd_count may
-    be null.
+    With too little room for it, *size and *fd_count say what is needed, and the message stays for the next
+    call. size and fd_count may be null.
     Returns: IGNIS_OK, *size bytes in data, *fd_count descriptors in fds.
-    Errors: ARGUMENT (too little room; a listening channel), FREED, TIMEOUT (nothing came; the channel stays usable), PEER (the other
-    side is gone, or broke the protocol: the channel is of no use any more), IO.
-    Ownership: the descriptors are the caller's to close; they are closed by exec. On failure none is left open.
+    Errors: ARGUMENT (too little room; a listening channel), FREED, TIMEOUT (nothing came; the channel stays
+    usable), PEER (the other side is gone, or broke the protocol: the channel is of no use any more), IO.
+    Ownership: the descriptors are the caller's to close; they are closed by exec. On failure none is left
+    open.
     Threads: any; those who receive on one channel take turns. Waits until the deadline. */
-IGNIS_API ignis_status ignis_channel_receive(ignis_channel channel, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
-                                             int *fd_count);
+IGNIS_API ignis_status ignis_channel_receive(ignis_channel channel, void *data, int64_t capacity, int64_t *size,
+                                             int *fds, int fd_capacity, int *fd_count);
 
 /*  ignis_channel_query - facts about a channel, and whether the other side is alive
     Returns: IGNIS_OK, and *info filled.
@@ -689,9 +725,10 @@ typedef enum ignis_transport_kind {
     IGNIS_TRANSPORT_AUTO = 0, /* the best one that has worked in a test write and read */
     IGNIS_TRANSPORT_VMM,      /* both sides map the same physical memory: no copy; arrays of ignis_vmm_array */
     IGNIS_TRANSPORT_PEER,     /* one process copies from device to device */
-    IGNIS_TRANSPORT_IPC,      /* CUDA's older handles: no copy; arrays of ignis_ipc_array. Never chosen by itself: if the exporter dies
-                                 while others use its memory, they fault */
-    IGNIS_TRANSPORT_HOST,     /* through host memory that both sides map */
+    /* CUDA's older handles: no copy; arrays of ignis_ipc_array. Never chosen by itself: if the exporter dies
+       while others use its memory, they fault */
+    IGNIS_TRANSPORT_IPC,
+    IGNIS_TRANSPORT_HOST, /* through host memory that both sides map */
     IGNIS_TRANSPORT_KIND_COUNT
 } ignis_transport_kind;
 
@@ -703,18 +740,25 @@ typedef struct ignis_transport {
 #define IGNIS_TRANSPORT_TOKEN_BYTES 16 /* of ignis_transport_desc.token */
 
 typedef struct ignis_transport_desc {
-    ignis_transport_kind kind; /* IGNIS_TRANSPORT_AUTO: what IGNIS_TRANSPORT in the environment names (vmm, peer, ipc, host), or the best */
-    int src_device, dst_device;    /* where arrays come from, and are used (the thread's current device; IGNIS_DEVICE_0 for device 0) */
-    ignis_channel_method exchange; /* how handles travel, where the caller sends them (that of the channel, else the default) */
-    ignis_channel channel;         /* a connected channel that send and receive put handles into (none); it stays the caller's */
-    const unsigned char *token;    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (a secret of this user, in his private folder) */
-    double timeout_s;              /* what a receive waits at most for a sender of this process, in seconds (30) */
+    /* IGNIS_TRANSPORT_AUTO: what IGNIS_TRANSPORT in the environment names (vmm, peer, ipc, host), or the
+       best */
+    ignis_transport_kind kind;
+    /* where arrays come from, and are used (the thread's current device; IGNIS_DEVICE_0 for device 0) */
+    int src_device, dst_device;
+    /* how handles travel, where the caller sends them (that of the channel, else the default) */
+    ignis_channel_method exchange;
+    /* a connected channel that send and receive put handles into (none); it stays the caller's */
+    ignis_channel channel;
+    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (a secret of this user, in his private folder) */
+    const unsigned char *token;
+    double timeout_s; /* what a receive waits at most for a sender of this process, in seconds (30) */
 } ignis_transport_desc;
 
-/*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
-    ignis_transport_handle_fds says which; on Windows they are handles, as int. With an exchange method that carries none, handles of all
-    kinds but IGNIS_TRANSPORT_VMM need none: what belongs to them lies under a name in the private folder (that of the channel, else the default
-    one of channels), and whoever imports the handle first takes it from there. */
+/*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it
+    through a socket: ignis_transport_handle_fds says which; on Windows they are handles, as int. With an
+    exchange method that carries none, handles of all kinds but IGNIS_TRANSPORT_VMM need none: what belongs to
+    them lies under a name in the private folder (that of the channel, else the default one of channels), and
+    whoever imports the handle first takes it from there. */
 #define IGNIS_TRANSPORT_RECORD_BYTES 296
 
 typedef struct ignis_transport_handle {
@@ -734,8 +778,8 @@ typedef struct ignis_transport_info {
     double estimated_bandwidth_gbs, estimated_latency_us; /* 1e9 bytes a second; microseconds */
     double measured_bandwidth_gbs, measured_latency_us;   /* by ignis_transport_measure; 0: not measured */
     int exported;                                         /* handles that are out */
-    int imported;                                         /* arrays that ignis_transport_import_handle has made, alive */
-    int mappings;                                         /* that these share */
+    int imported; /* arrays that ignis_transport_import_handle has made, alive */
+    int mappings; /* that these share */
 } ignis_transport_info;
 
 typedef struct ignis_transport_choice {
@@ -748,24 +792,29 @@ typedef struct ignis_transport_choice {
     Errors: none but NOT_SETUP, DEVICE and ARGUMENT; what makes a kind unavailable is no failure.
     Ownership: nothing to free.
     Threads: any. May write and read a little device memory. */
-IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src_device, int dst_device, char *reason, size_t capacity);
+IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src_device, int dst_device, char *reason,
+                                         size_t capacity);
 
-/*  ignis_transport_select - the kind that IGNIS_TRANSPORT_AUTO stands for; same_process: both sides are this process
+/*  ignis_transport_select - the kind that IGNIS_TRANSPORT_AUTO stands for; same_process: both sides are this
+    process
     Returns: IGNIS_OK, and *choice filled.
     Errors: ARGUMENT (also an IGNIS_TRANSPORT that names no kind), DEVICE, UNSUPPORTED (none is available).
     Ownership: nothing to free.
     Threads: any. May write and read a little device memory. */
-IGNIS_API ignis_status ignis_transport_select(int src_device, int dst_device, bool same_process, ignis_transport_choice *choice);
+IGNIS_API ignis_status ignis_transport_select(int src_device, int dst_device, bool same_process,
+                                              ignis_transport_choice *choice);
 
 /*  ignis_transport_create - a transport between two devices, or two processes
     Without a channel, handles are the caller's to carry; the peer kind works within one process only.
     Returns: the transport, or no handle.
-    Errors: ARGUMENT, DEVICE, FREED (the channel), UNSUPPORTED (the kind is not available), IO (the token's folder), MEMORY.
+    Errors: ARGUMENT, DEVICE, FREED (the channel), UNSUPPORTED (the kind is not available), IO (the token's
+    folder), MEMORY.
     Ownership: the caller ends it with ignis_transport_destroy.
     Threads: any. */
 IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc);
 
-/*  ignis_transport_initialize - open both devices, and access between them where the kind needs it; a second time does nothing
+/*  ignis_transport_initialize - open both devices, and access between them where the kind needs it; a second
+    time does nothing
     ignis_transport_ready - whether that was done
     Returns: IGNIS_OK, or the reason; true or false.
     Errors: FREED; of ignis_transport_initialize, DEVICE, UNSUPPORTED, CUDA.
@@ -789,16 +838,19 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport transport, ignis_tr
 IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, size_t capacity);
 
 /*  ignis_transport_export_handle - make an array known to another process
-    ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
-    The importer sees what was written before; of IGNIS_TRANSPORT_HOST a copy of it. The same array, exported again, has the same
-    record. Waits for the work on the array.
+    ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still
+    out, once more The importer sees what was written before; of IGNIS_TRANSPORT_HOST a copy of it. The same
+    array, exported again, has the same record. Waits for the work on the array.
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead; of exported_handle,
-    IGNIS_DIAG_TRANSPORT_HANDLE: none is out), DEVICE (it is not on src_device), CUDA, IO, MEMORY.
-    Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the handle is closed and nobody has
-    a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
+    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use
+    instead; of exported_handle, IGNIS_DIAG_TRANSPORT_HANDLE: none is out), DEVICE (it is not on src_device),
+    CUDA, IO, MEMORY.
+    Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the handle
+    is closed and nobody has a copy of it or an import from it, dead processes not counted. The caller closes
+    the handle: ignis_transport_handle_close.
     Threads: any. Waits. */
-IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array,
+                                                     ignis_transport_handle *handle);
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport, ignis_transport_handle *handle);
 
 /*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
@@ -808,9 +860,11 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport
     Ownership: the descriptors stay the handle's; from_fds takes them over, also when it fails.
     Threads: any. */
 IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2]);
-IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count);
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record,
+                                                       const int *fds, int fd_count);
 
-/*  ignis_transport_handle_close - close the descriptors of a handle that was sent, or imported; a second time does nothing
+/*  ignis_transport_handle_close - close the descriptors of a handle that was sent, or imported; a second time
+    does nothing
     Returns: IGNIS_OK.
     Errors: ARGUMENT (null).
     Ownership: *handle is emptied. What was imported stays.
@@ -818,8 +872,8 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
 
 /*  ignis_transport_release_handle - declare, as the exporter, that nobody uses an array any more
-    Needed where the other side cannot say so: a handle that was never imported, and for which there is no channel that could have ended;
-    or one that travelled without its lease.
+    Needed where the other side cannot say so: a handle that was never imported, and for which there is no
+    channel that could have ended; or one that travelled without its lease.
     Returns: IGNIS_OK; also when nothing of it is exported.
     Errors: FREED.
     Ownership: the array can be freed afterwards.
@@ -827,21 +881,24 @@ IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *hand
 IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport transport, ignis_array array);
 
 /*  ignis_transport_import_handle - the array of a handle, on dst_device
-    ignis_transport_recv_with_handle - the same
-    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. Memory is what this process has mapped, or
-    has exported itself, and what a handle says of it has to agree with that. With a channel by a socket, the sender has to be its other
-    side, as the kernel names it. The same handle, imported again, shares the mapping. Shape, dtype and tag are the exporter's.
+    ignis_transport_recv_with_handle - the same A handle is checked before the driver sees it: its seal, its
+    size, its numbers, its device. Memory is what this process has mapped, or has exported itself, and what a
+    handle says of it has to agree with that. With a channel by a socket, the sender has to be its other side,
+    as the kernel names it. The same handle, imported again, shares the mapping. Shape, dtype and tag are the
+    exporter's.
     Returns: an array, or no handle.
-    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: no handle, or its seal is broken), MISMATCH
-    (IGNIS_DIAG_TRANSPORT_MISMATCH: it contradicts itself, the memory, or what came before; it is not exported any more), PEER
-    (IGNIS_DIAG_TRANSPORT_PEER: it is of another process than its sender), UNSUPPORTED (the exporter's device is not visible here), CUDA, IO,
-    MEMORY.
-    Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The handle stays the caller's.
+    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: no handle,
+    or its seal is broken), MISMATCH (IGNIS_DIAG_TRANSPORT_MISMATCH: it contradicts itself, the memory, or
+    what came before; it is not exported any more), PEER (IGNIS_DIAG_TRANSPORT_PEER: it is of another process
+    than its sender), UNSUPPORTED (the exporter's device is not visible here), CUDA, IO, MEMORY.
+    Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The handle stays
+    the caller's.
     Threads: any. */
 IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle);
 IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport, const ignis_transport_handle *handle);
 
-/*  ignis_transport_close_imported_handle - free an array that was imported; with the last one, and its views, the mapping goes
+/*  ignis_transport_close_imported_handle - free an array that was imported; with the last one, and its views,
+    the mapping goes
     Returns: IGNIS_OK, or why the array was left as it is.
     Errors: FREED, ARGUMENT (this transport has not imported it), CONTRACT (references).
     Ownership: the array's handle is stale afterwards; then the exporter may free its own.
@@ -849,24 +906,29 @@ IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport
 IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport, ignis_array array);
 
 /*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
-    Its handle goes to *handle; or, when that is null, through the transport's channel; or, of the kinds that copy, to a receive of this
-    process. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
-    reads. Leave the array as it is until it has. Through FIFOs and shared memory all kinds travel but IGNIS_TRANSPORT_VMM, whose memory is
-    a descriptor.
+    Its handle goes to *handle; or, when that is null, through the transport's channel; or, of the kinds that
+    copy, to a receive of this process. The sync form waits for the work on the array; after the async one,
+    call ignis_transport_synchronize before the receiver reads. Leave the array as it is until it has. Through
+    FIFOs and shared memory all kinds travel but IGNIS_TRANSPORT_VMM, whose memory is a descriptor.
     Returns: IGNIS_OK, or the reason.
-    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it),
-    UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: IGNIS_TRANSPORT_VMM needs a channel that carries descriptors).
+    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT
+    (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR:
+    IGNIS_TRANSPORT_VMM needs a channel that carries descriptors).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
-IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
-IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array,
+                                            ignis_transport_handle *handle);
+IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array,
+                                                  ignis_transport_handle *handle);
 
-/*  ignis_transport_recv, ignis_transport_recv_async - copy what was sent into an array, for the kinds that copy
-    The kinds that share memory have nothing to copy: ignis_transport_recv_with_handle gives the sender's array itself. The sync form
-    waits for the copy; the async one leaves it on the current stream of dst_device.
+/*  ignis_transport_recv, ignis_transport_recv_async - copy what was sent into an array, for the kinds that
+    copy
+    The kinds that share memory have nothing to copy: ignis_transport_recv_with_handle gives the sender's
+    array itself. The sync form waits for the copy; the async one leaves it on the current stream of
+    dst_device.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: the kind shares memory; not initialized), SHAPE, DTYPE, TIMEOUT (nothing was
-    sent), those of import and ignis_channel_receive.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: the kind shares memory; not initialized), SHAPE,
+    DTYPE, TIMEOUT (nothing was sent), those of import and ignis_channel_receive.
     Ownership: nothing to free.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array);
@@ -874,7 +936,8 @@ IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ign
 
 /*  ignis_transport_receive_handle - the next handle from the transport's channel
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, and of an import for a handle that is none.
+    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, and of an import for a handle
+    that is none.
     Ownership: the caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits until the channel's deadline. */
 IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport, ignis_transport_handle *handle);
@@ -886,7 +949,8 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport,
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport transport);
 
-/*  ignis_transport_measure - copy from src_device to dst_device the way the transport does, and note bandwidth and latency
+/*  ignis_transport_measure - copy from src_device to dst_device the way the transport does, and note
+    bandwidth and latency
     Units: bytes of the larger copy (0: 64 MiB); the results are in ignis_transport_info.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT, MEMORY, CUDA.
@@ -902,9 +966,10 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport transport, int64_
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
 
-/*  ignis_ipc_array - an array in a driver allocation of its own, of whole 2 MiB blocks, for IGNIS_TRANSPORT_IPC
-    An exported handle shows the whole allocation to the other side, so what is shared by it must not have neighbours.
-    desc as for ignis_array_create, without ptr and release_fn.
+/*  ignis_ipc_array - an array in a driver allocation of its own, of whole 2 MiB blocks, for
+    IGNIS_TRANSPORT_IPC
+    An exported handle shows the whole allocation to the other side, so what is shared by it must not have
+    neighbours. desc as for ignis_array_create, without ptr and release_fn.
     Returns: the array, or no handle.
     Errors: ARGUMENT, SHAPE, DEVICE, MEMORY, CUDA.
     Ownership: the caller frees it as any array.
@@ -913,26 +978,32 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
 
 /* >>share ------------------------------------------------------------------------------------------------------- */
 
-/*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a copy
-    The array was made by ignis_vmm_array (or lies in memory of ignis_vmm_create); a view will do, but all the memory that it lies in
-    becomes accessible. Waits for the work on its device, so the other side finds what was written before. From then on both use the same
-    memory: who may write when is theirs to agree on, by messages through the channel.
+/*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a
+    copy
+    The array was made by ignis_vmm_array (or lies in memory of ignis_vmm_create); a view will do, but all the
+    memory that it lies in becomes accessible. Waits for the work on its device, so the other side finds what
+    was written before. From then on both use the same memory: who may write when is theirs to agree on, by
+    messages through the channel.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a channel of the
-    default method; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
-    Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred (IGNIS_DIAG_FREE_EXPORTED)
-    until the other process has freed its array, or died. Closing the channel changes nothing of that.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED
+    (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a channel of the default method; this thread captures a graph), PEER,
+    TIMEOUT, CUDA, MEMORY.
+    Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred
+    (IGNIS_DIAG_FREE_EXPORTED) until the other process has freed its array, or died. Closing the channel
+    changes nothing of that.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array);
 
 /*  ignis_share_receive - take the next array from a channel
-    It is an ordinary array, on the same GPU, whatever number that has here; its shape, dtype and tag are the sender's. What the sender
-    says is checked before anything is done with it.
+    It is an ordinary array, on the same GPU, whatever number that has here; its shape, dtype and tag are the
+    sender's. What the sender says is checked before anything is done with it.
     Returns: the array, or no handle.
-    Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
-    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER (what it says is not true, as for ignis_transport_import_handle),
-    UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the GPU), PEER, TIMEOUT, CUDA, MEMORY.
-    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have freed it, also when the sender dies.
+    Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for
+    ignis_channel_receive), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER
+    (what it says is not true, as for ignis_transport_import_handle), UNSUPPORTED
+    (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the GPU), PEER, TIMEOUT, CUDA, MEMORY.
+    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have freed it,
+    also when the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
@@ -947,35 +1018,50 @@ typedef struct ignis_comm {
 } ignis_comm;
 
 /*  How reducing operations combine elements. */
-typedef enum ignis_op { IGNIS_OP_SUM, IGNIS_OP_PROD, IGNIS_OP_MIN, IGNIS_OP_MAX, IGNIS_OP_AVG, IGNIS_OP_COUNT } ignis_op;
+typedef enum ignis_op {
+    IGNIS_OP_SUM,
+    IGNIS_OP_PROD,
+    IGNIS_OP_MIN,
+    IGNIS_OP_MAX,
+    IGNIS_OP_AVG,
+    IGNIS_OP_COUNT
+} ignis_op;
 
 /* --- making, splitting, ending --- */
 
 /*  How the data of a communicator travels. */
 typedef enum ignis_comm_transport {
-    IGNIS_COMM_TRANSPORT_DEFAULT = 0, /* the first of the others that works between all ranks: IGNIS_COMM_PEER, IGNIS_COMM_STAGED; NCCL
-                                         where ranks are on several hosts, or more than IGNIS_COMM_MAX_RANKS */
-    IGNIS_COMM_PEER,                  /* GPUs read and write each other's memory (NVLink, PCIe) */
-    IGNIS_COMM_STAGED,                /* through pinned host memory that all ranks map */
-    IGNIS_COMM_NCCL,                  /* NCCL does the work */
+    /* the first of the others that works between all ranks: IGNIS_COMM_PEER, IGNIS_COMM_STAGED; NCCL where
+       ranks are on several hosts, or more than IGNIS_COMM_MAX_RANKS */
+    IGNIS_COMM_TRANSPORT_DEFAULT = 0,
+    IGNIS_COMM_PEER,   /* GPUs read and write each other's memory (NVLink, PCIe) */
+    IGNIS_COMM_STAGED, /* through pinned host memory that all ranks map */
+    IGNIS_COMM_NCCL,   /* NCCL does the work */
     IGNIS_COMM_TRANSPORT_COUNT
 } ignis_comm_transport;
 
-/*  Where ranks meet, and the secret by which they know each other: made by rank 0, and handed on by the program. */
+/*  Where ranks meet, and the secret by which they know each other: made by rank 0, and handed on by the
+    program. */
 typedef struct ignis_comm_id {
     unsigned char bytes[IGNIS_COMM_ID_BYTES];
 } ignis_comm_id;
 
 typedef struct ignis_comm_desc {
-    int rank;                       /* with size: this rank, 0 to size - 1 (0) */
-    int size;                       /* how many ranks there are (0: rank, size and device come from the environment) */
-    const char *rendezvous;         /* where they meet: "dir:/path" of a private folder, or "host:port" (IGNIS_COMM_DIR, MASTER_ADDR) */
-    const char *token;              /* with "host:port": a secret that all ranks know (IGNIS_COMM_TOKEN; without one, only this host) */
-    int device;                     /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
-    double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
-    ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
-    const ignis_comm_id *id;        /* instead of rendezvous and token: what ignis_comm_unique_id has given rank 0, on all ranks */
-    int most_blocks; /* of a kernel, each on a multiprocessor of its own (as many as is fastest): see ON SEVERAL COMMUNICATORS */
+    int rank; /* with size: this rank, 0 to size - 1 (0) */
+    int size; /* how many ranks there are (0: rank, size and device come from the environment) */
+    /* where they meet: "dir:/path" of a private folder, or "host:port" (IGNIS_COMM_DIR, MASTER_ADDR) */
+    const char *rendezvous;
+    /* with "host:port": a secret that all ranks know (IGNIS_COMM_TOKEN; without one, only this host) */
+    const char *token;
+    int device;       /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
+    double timeout_s; /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
+    /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
+    ignis_comm_transport transport;
+    /* instead of rendezvous and token: what ignis_comm_unique_id has given rank 0, on all ranks */
+    const ignis_comm_id *id;
+    /* of a kernel, each on a multiprocessor of its own (as many as is fastest): see ON SEVERAL
+       COMMUNICATORS */
+    int most_blocks;
 } ignis_comm_desc;
 
 typedef struct ignis_comm_info {
@@ -985,27 +1071,30 @@ typedef struct ignis_comm_info {
     int hosts;                      /* that the ranks are on */
     ignis_comm_transport transport; /* that is used */
     char reason[256];               /* why this one */
-    ignis_status status;            /* IGNIS_OK, or what broke the communicator: _PEER, _TIMEOUT, _MISMATCH, of NCCL _CUDA */
-    int failed_rank;                /* whom it was about; -1: nobody, or not known */
+    ignis_status status; /* IGNIS_OK, or what broke the communicator: _PEER, _TIMEOUT, _MISMATCH, of NCCL _CUDA */
+    int failed_rank;     /* whom it was about; -1: nobody, or not known */
     double timeout_s;
 } ignis_comm_info;
 
 /*  ignis_comm_init - meet the other ranks, and make a communicator of all; desc may be null for all defaults
-    Every rank calls it, each for a device of its own. Rank and size come from the desc or else from the environment (see ON STARTING in the
-    manual); where nothing is set, it is one rank alone. Ranks are processes, or threads of one process that each say their rank.
+    Every rank calls it, each for a device of its own. Rank and size come from the desc or else from the
+    environment (see ON STARTING in the manual); where nothing is set, it is one rank alone. Ranks are
+    processes, or threads of one process that each say their rank.
     Returns: the communicator, or no handle.
-    Errors: ARGUMENT (desc, or the environment contradicts itself), DEVICE, PEER (a rank was refused, died or uses another's GPU), TIMEOUT
-    (ranks that did not come are named), IO, UNSUPPORTED (the transport that was asked for), LIBRARY (NCCL is needed and missing),
-    MEMORY, CUDA.
+    Errors: ARGUMENT (desc, or the environment contradicts itself), DEVICE, PEER (a rank was refused, died or
+    uses another's GPU), TIMEOUT (ranks that did not come are named), IO, UNSUPPORTED (the transport that was
+    asked for), LIBRARY (NCCL is needed and missing), MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy. desc and its strings are copied.
     Threads: any; waits for the other ranks. Memory: one region on each GPU, which every other rank maps. */
 IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 
-/*  ignis_comm_unique_id - where the ranks of one ignis_comm_init can meet, and the secret by which they know each other
-    The process that is going to be rank 0 calls it and gives the id to the others, as programs of MPI give NCCL's to each other:
-    if (rank == 0) ignis_comm_unique_id(&id); MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD); desc.id = &id on all ranks. It listens
-    from here on, at a port that the system chooses, on all addresses of this host; on Windows at a pipe, when rank 0 has come. Whoever knows
-    the id takes part: hand it on by a way that others do not read.
+/*  ignis_comm_unique_id - where the ranks of one ignis_comm_init can meet, and the secret by which they know
+    each other
+    The process that is going to be rank 0 calls it and gives the id to the others, as programs of MPI give
+    NCCL's to each other: if (rank == 0) ignis_comm_unique_id(&id); MPI_Bcast(&id, sizeof id, MPI_BYTE, 0,
+    MPI_COMM_WORLD); desc.id = &id on all ranks. It listens from here on, at a port that the system chooses,
+    on all addresses of this host; on Windows at a pipe, when rank 0 has come. Whoever knows the id takes
+    part: hand it on by a way that others do not read.
     Returns: IGNIS_OK, and *id filled.
     Errors: ARGUMENT, MEMORY, PEER (the system gives no port).
     Ownership: an id is used once; those that are not used listen until ignis_shutdown.
@@ -1013,30 +1102,36 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 
 /*  ignis_comm_split - make communicators of the ranks that give the same color
-    All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
-    equal. A rank with a color below 0 takes part in none. Communicators of ignis_comm_init_all are split by ignis_comm_split_all.
-    Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0. After a TIMEOUT, of some ranks or of all,
-    it is called again, by all.
-    Errors: FREED, PEER, TIMEOUT, MISMATCH (a rank is in ignis_comm_shrink), UNSUPPORTED, LIBRARY, MEMORY, CUDA.
+    All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their
+    rank in comm where keys are equal. A rank with a color below 0 takes part in none. Communicators of
+    ignis_comm_init_all are split by ignis_comm_split_all.
+    Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0. After a
+    TIMEOUT, of some ranks or of all, it is called again, by all.
+    Errors: FREED, PEER, TIMEOUT, MISMATCH (a rank is in ignis_comm_shrink), UNSUPPORTED, LIBRARY, MEMORY,
+    CUDA.
     Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
-    ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped, or out of reach
-    All of them call it, after comm has failed or before. They agree first on which ranks are gone; ranks keep their order. comm itself stays as it
-    is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
-    shrunk by ignis_comm_shrink_all. Of ignis_comm_shrink_without, all ranks that go on name the same ranks, in any order, as if those had died;
-    who is dead need not be named. One that was left out learns it by MISMATCH when it calls ignis_comm_shrink itself, and destroys comm.
-    Returns: the new communicator, or no handle. After a TIMEOUT, of some ranks or of all, it is called again, by all.
-    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left out), ARGUMENT (ranks holds this
-    rank, or none of comm's; count below 0), and those of ignis_comm_init.
+    ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped,
+    or out of reach All of them call it, after comm has failed or before. They agree first on which ranks are
+    gone; ranks keep their order. comm itself stays as it is, to be destroyed: late writes of dead ranks go to
+    its memory, which nobody uses again. Communicators of ignis_comm_init_all are shrunk by
+    ignis_comm_shrink_all. Of ignis_comm_shrink_without, all ranks that go on name the same ranks, in any
+    order, as if those had died; who is dead need not be named. One that was left out learns it by MISMATCH
+    when it calls ignis_comm_shrink itself, and destroys comm.
+    Returns: the new communicator, or no handle. After a TIMEOUT, of some ranks or of all, it is called again,
+    by all.
+    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left
+    out), ARGUMENT (ranks holds this rank, or none of comm's; count below 0), and those of ignis_comm_init.
     Ownership: the caller ends it with ignis_comm_destroy, and comm too.
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count);
 
-/*  ignis_comm_abort - break a communicator on all its ranks: what waits in an operation, there or here, ends with PEER
+/*  ignis_comm_abort - break a communicator on all its ranks: what waits in an operation, there or here, ends
+    with PEER
     Returns: IGNIS_OK, also when it is broken already.
     Errors: FREED.
     Ownership: it still has to be destroyed.
@@ -1044,10 +1139,11 @@ IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm comm);
 
 /*  ignis_comm_destroy - end this rank's part in a communicator, after all work on its device is done
-    The others may still be inside their last operation, and need not call it at the same time. The last communicator of one ignis_comm_init, of
-    those split and shrunk from it too, tells the other ranks that this one leaves. Between hosts the other ranks of this host then have up to
-    5 s to do the same, so that NCCL does not cut off their last operation. Graphs that have captured operations may outlive the communicator;
-    launched then, they end at once, with undefined results.
+    The others may still be inside their last operation, and need not call it at the same time. The last
+    communicator of one ignis_comm_init, of those split and shrunk from it too, tells the other ranks that
+    this one leaves. Between hosts the other ranks of this host then have up to 5 s to do the same, so that
+    NCCL does not cut off their last operation. Graphs that have captured operations may outlive the
+    communicator; launched then, they end at once, with undefined results.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
     Errors: FREED (also for a second destroy), CUDA.
     Ownership: the handle is stale afterwards.
@@ -1061,66 +1157,83 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm comm);
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
 
-/*  ignis_comm_init_all - make the communicators of several devices of this process: comms[i] is rank i, on devices[i]
-    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s and most_blocks count. One thread may call an
-    operation on each of them in turn, as operations do not wait; or each has a thread of its own.
+/*  ignis_comm_init_all - make the communicators of several devices of this process: comms[i] is rank i, on
+    devices[i]
+    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s and most_blocks
+    count. One thread may call an operation on each of them in turn, as operations do not wait; or each has a
+    thread of its own.
     Returns: IGNIS_OK, and *comms filled; all zero on failure.
-    Errors: ARGUMENT (desc, a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED (two devices do not reach each
-    other's memory), MEMORY, CUDA.
+    Errors: ARGUMENT (desc, a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED
+    (two devices do not reach each other's memory), MEMORY, CUDA.
     Ownership: the caller ends each with ignis_comm_destroy.
     Threads: any. Waits for the devices. */
-IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc *desc);
+IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count,
+                                           const ignis_comm_desc *desc);
 
 /*  ignis_comm_split_all - ignis_comm_split for the communicators of ignis_comm_init_all, all ranks at once
-    comms are all ranks of one group, in any order: of one ignis_comm_init_all, of one ignis_comm_shrink_all, or of one color of an
-    ignis_comm_split_all. comms[i] gives colors[i] and keys[i]; without keys (null) ranks are ordered as in comms' group.
-    out[i] is the new communicator on the device of comms[i]; no handle for a color below 0. comms stay as they are, and in use.
+    comms are all ranks of one group, in any order: of one ignis_comm_init_all, of one ignis_comm_shrink_all,
+    or of one color of an ignis_comm_split_all. comms[i] gives colors[i] and keys[i]; without keys (null)
+    ranks are ordered as in comms' group. out[i] is the new communicator on the device of comms[i]; no handle
+    for a color below 0. comms stay as they are, and in use.
     Returns: IGNIS_OK, and *out filled; all zero on failure.
-    Errors: FREED, ARGUMENT (not all ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE, MEMORY, CUDA.
+    Errors: FREED, ARGUMENT (not all ranks of one group), UNSUPPORTED (communicators of ignis_comm_init),
+    DEVICE, MEMORY, CUDA.
     Ownership: the caller ends each with ignis_comm_destroy, before or after comms.
     Threads: any. Waits for the devices: operations that some rank has begun are to be begun on all. */
-IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out);
+IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
+                                            ignis_comm *out);
 
 /*  ignis_comm_shrink_all - ignis_comm_shrink for the communicators of ignis_comm_init_all, all ranks at once
-    comms are of one group, in any order, after they have failed or before. Left out are ranks for which comms has no handle, and those that
-    are not in comms; the others keep their order. out[i] is the new communicator on the device of comms[i]; no handle where comms
-    has none. comms stay as they are, to be destroyed. After a fault it fails, as all does: that ends all GPU work of the process. Ranks that
-    are to survive the fault of another are processes of their own, with ignis_comm_init and ignis_comm_shrink.
+    comms are of one group, in any order, after they have failed or before. Left out are ranks for which comms
+    has no handle, and those that are not in comms; the others keep their order. out[i] is the new
+    communicator on the device of comms[i]; no handle where comms has none. comms stay as they are, to be
+    destroyed. After a fault it fails, as all does: that ends all GPU work of the process. Ranks that are to
+    survive the fault of another are processes of their own, with ignis_comm_init and ignis_comm_shrink.
     Returns: IGNIS_OK, and *out filled; all zero on failure.
-    Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE (lost to a fault), MEMORY, CUDA.
+    Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE
+    (lost to a fault), MEMORY, CUDA.
     Ownership: the caller ends each with ignis_comm_destroy, and comms too.
     Threads: any. Waits for the devices, as ignis_comm_split_all. */
 IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out);
 
 /* --- operations --- */
 
-/*  All ranks call the same operations on a communicator in the same order, with arrays of equal size and type, each on its own device.
-    An operation is queued on the current stream of the communicator's device and returns; whether it succeeded is reported by
-    ignis_comm_synchronize, ignis_comm_status, or the next operation. The deadline of a wait starts when the kernel runs. After a failure results
-    are undefined, and the communicator is broken: it refuses all later operations.
+/*  All ranks call the same operations on a communicator in the same order, with arrays of equal size and
+    type, each on its own device. An operation is queued on the current stream of the communicator's device
+    and returns; whether it succeeded is reported by ignis_comm_synchronize, ignis_comm_status, or the next
+    operation. The deadline of a wait starts when the kernel runs. After a failure results are undefined, and
+    the communicator is broken: it refuses all later operations.
 
-    in == out is allowed, as is a part of one array that lies where the operation would put it (all_gather: in is part `rank` of out;
-    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by
-    IGNIS_OWNER_IGNIS. All operations can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the
-    communicator, and not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the
-    earlier ones.
+    in == out is allowed, as is a part of one array that lies where the operation would put it (all_gather: in
+    is part `rank` of out; reduce_scatter: out is part `rank` of in). While a call queues its work
+    IGNIS_OWNER_NVCCL owns the arrays; they must be owned by IGNIS_OWNER_IGNIS. All operations can be captured
+    in graphs. A graph is launched on every rank, in the same order as other operations on the communicator,
+    and not at the same time as one on another stream. One communicator used on several streams: a later
+    operation waits for the earlier ones.
 
-    Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm of Ignis combines in the order of the ranks, so
-    all ranks get the same bits, on every run and in every transport. What NCCL combines (see ON SPEED in the manual) has NCCL's order: the same bits
-    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any
+    Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm of Ignis combines
+    in the order of the ranks, so all ranks get the same bits, on every run and in every transport. What NCCL
+    combines (see ON SPEED in the manual) has NCCL's order: the same bits on all ranks, and on every run with
+    the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any
     rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types.
 
-    For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
+    For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations
+    are cut up; see ignis__comm_tune. */
 
 /*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
-    ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may be no handle
+    ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may
+    be no handle
     ignis_comm_broadcast - array of every rank = array of rank root
-    ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has size times as many elements
-    ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as many elements
-    ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size elements
+    ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has
+    size times as many elements
+    ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as
+    many elements
+    ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size
+    elements
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out do not fit), DTYPE (types differ), UNSUPPORTED (the average of
-    integers), DEVICE, ARGUMENT (they overlap, or op, or root), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
+    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out do not fit), DTYPE (types
+    differ), UNSUPPORTED (the average of integers), DEVICE, ARGUMENT (they overlap, or op, or root), PEER (the
+    communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
@@ -1130,11 +1243,13 @@ IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ig
 IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
 IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out);
 
-/*  ignis_comm_send, ignis_comm_recv - give array to rank dest, whose next ignis_comm_recv from this rank has an array of the same size
+/*  ignis_comm_send, ignis_comm_recv - give array to rank dest, whose next ignis_comm_recv from this rank has
+    an array of the same size
     and type
-    ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are apart
-    Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the other side receives, so two
-    ranks that both send first wait for each other until the deadline; ignis_comm_send_recv does not.
+    ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are
+    apart Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the
+    other side receives, so two ranks that both send first wait for each other until the deadline;
+    ignis_comm_send_recv does not.
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or none).
     Ownership: unchanged.
@@ -1150,11 +1265,13 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
 
-/*  ignis_comm_synchronize - wait until the operations queued on comm are done, and report what went wrong in them
+/*  ignis_comm_synchronize - wait until the operations queued on comm are done, and report what went wrong in
+    them
     Operations that were captured count when their graph was launched on the current stream.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, UNSUPPORTED (this thread captures), TIMEOUT (a rank did not come), MISMATCH (ranks asked for different things), PEER
-    (a rank died or gave up, or NCCL failed there), CUDA (also when NCCL reports an error here).
+    Errors: FREED, UNSUPPORTED (this thread captures), TIMEOUT (a rank did not come), MISMATCH (ranks asked
+    for different things), PEER (a rank died or gave up, or NCCL failed there), CUDA (also when NCCL reports
+    an error here).
     Ownership: nothing to free.
     Threads: any. Waits for the current stream of the device, and for the one that comm was used on last. */
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
@@ -1167,7 +1284,8 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
 IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
 
 #if defined(IGNIS_MODELS) && !defined(IGNIS_NO_TENSORS)
-/*  ignis_comm_parallel - what ignis_model_desc.parallel gets for a model that the ranks of comm share: see ON MODELS OF SEVERAL GPUS
+/*  ignis_comm_parallel - what ignis_model_desc.parallel gets for a model that the ranks of comm share: see ON
+    MODELS OF SEVERAL GPUS
     Returns: what this rank is, and how it sums; size -1 on failure, which ignis_model_open refuses.
     Errors: FREED.
     Ownership: nothing to free; free the model before comm is destroyed.
@@ -1179,15 +1297,18 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm comm);
 
 #ifndef IGNIS_NO_TENSORS
 
-/*  Data-parallel training: every rank has the whole model and a part of the batch, and their gradients are averaged. */
+/*  Data-parallel training: every rank has the whole model and a part of the batch, and their gradients are
+    averaged. */
 typedef struct ignis_parallel {
     uint64_t id;
 } ignis_parallel;
 
 typedef struct ignis_parallel_desc {
-    int64_t bucket_bytes;       /* of gradients that travel together (25 MiB) */
-    int64_t first_bucket_bytes; /* of those that are known first, whose way begins the earlier the fewer they are (1 MiB) */
-    bool no_broadcast;          /* true: every rank's parameters stay as they are, and must be equal; else they become rank 0's */
+    int64_t bucket_bytes; /* of gradients that travel together (25 MiB) */
+    /* of those that are known first, whose way begins the earlier the fewer they are (1 MiB) */
+    int64_t first_bucket_bytes;
+    /* true: every rank's parameters stay as they are, and must be equal; else they become rank 0's */
+    bool no_broadcast;
 } ignis_parallel_desc;
 
 typedef struct ignis_parallel_info {
@@ -1197,24 +1318,33 @@ typedef struct ignis_parallel_info {
     bool syncs;    /* the next backward averages: no ignis_parallel_no_sync_begin is open */
 } ignis_parallel_info;
 
-/*  ignis_parallel_create - from now on, ignis_backward averages the gradients of these parameters over the ranks of comm
-    All ranks call it, with as many parameters of the same shapes and types in the same order, which is best the one of their use: the
-    gradients of the last are on their way first. From then on a thread's ignis_backward that leads to one of them averages the gradients of all,
-    so all ranks call it alike; a parameter that it did not lead to takes part with the gradient that it has, zeros at first. On return the
-    gradients may still be on their way on a stream of their own, for which the thread's stream waits: what comes next sees
-    averages. In a captured graph all of this is part of the graph. desc may be null for all defaults.
-    The gradients move into memory that the handle lays out, so call it before a graph is captured; and before ignis_optimizer_add where
-    rank 0's parameters are to go to the others, as an optimizer of 16-bit parameters keeps a copy of them.
+/*  ignis_parallel_create - from now on, ignis_backward averages the gradients of these parameters over the
+    ranks of comm
+    All ranks call it, with as many parameters of the same shapes and types in the same order, which is best
+    the one of their use: the gradients of the last are on their way first. From then on a thread's
+    ignis_backward that leads to one of them averages the gradients of all, so all ranks call it alike; a
+    parameter that it did not lead to takes part with the gradient that it has, zeros at first. On return the
+    gradients may still be on their way on a stream of their own, for which the thread's stream waits: what
+    comes next sees averages. In a captured graph all of this is part of the graph. desc may be null for all
+    defaults. The gradients move into memory that the handle lays out, so call it before a graph is captured;
+    and before ignis_optimizer_add where rank 0's parameters are to go to the others, as an optimizer of
+    16-bit parameters keeps a copy of them.
     Returns: the handle, or no handle.
-    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, sizes), FREED, DEVICE (not the
-    communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
-    Ownership: the caller frees it, before comm is destroyed. It holds the parameters, whose handles the caller may release at any time.
-    Threads: any; waits for the other ranks. Afterwards one backward at a time may average: another thread's that leads to the parameters
-    meanwhile is an error, PARALLEL_BUSY. In sections without averages there may be any number. */
-IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc);
+    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another,
+    sizes), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and
+    TIMEOUT (other ranks), MEMORY, CUDA.
+    Ownership: the caller frees it, before comm is destroyed. It holds the parameters, whose handles the
+    caller may release at any time.
+    Threads: any; waits for the other ranks. Afterwards one backward at a time may average: another thread's
+    that leads to the parameters meanwhile is an error, PARALLEL_BUSY. In sections without averages there may
+    be any number. */
+IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+                                               const ignis_parallel_desc *desc);
 
-/*  ignis_parallel_no_sync_begin, ignis_parallel_no_sync_end - between them ignis_backward adds gradients up on each rank alone
-    For large batches in several pieces: all but the last in such a section, the last outside of it, which averages the sum. They nest.
+/*  ignis_parallel_no_sync_begin, ignis_parallel_no_sync_end - between them ignis_backward adds gradients up
+    on each rank alone
+    For large batches in several pieces: all but the last in such a section, the last outside of it, which
+    averages the sum. They nest.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (an end without a beginning).
     Ownership: nothing to free.
@@ -1249,11 +1379,18 @@ static inline ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t off
     return ignis_vmm_array_map(range, offset, &desc);
 }
 static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
-static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
+static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc)
+{
+    return ignis_channel_connect(&desc);
+}
+static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc)
+{
+    return ignis_transport_create(&desc);
+}
 static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
 static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
-static inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc &desc)
+static inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count,
+                                               const ignis_comm_desc &desc)
 {
     return ignis_comm_init_all(comms, devices, count, &desc);
 }
@@ -1279,7 +1416,8 @@ static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_
 
 /* --- what is open in ignis_collective.h ------------------------------------------------------------------------------- */
 
-/*  A section that has something to close says so when it is first used; what was built on others is closed before them. */
+/*  A section that has something to close says so when it is first used; what was built on others is closed
+    before them. */
 typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
@@ -1316,7 +1454,8 @@ static bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
            (!ignis__global.dry_run ||
-            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "this is a dry run, of one device in one process: nothing is shared in it"));
+            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                          "this is a dry run, of one device in one process: nothing is shared in it"));
 }
 
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
@@ -1332,8 +1471,8 @@ static bool ignis__collective_enter(const char *call)
 #define IGNIS__VMM_HANDLES "NT handles"
 #define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* what descriptors travel through */
 
-/*  A security descriptor that lets in this process' user alone; what lies in a folder of his has it, too. LocalFree ends it; null: the system
-    tells no user. */
+/*  A security descriptor that lets in this process' user alone; what lies in a folder of his has it, too.
+    LocalFree ends it; null: the system tells no user. */
 static PSECURITY_DESCRIPTOR ignis__security_make(void)
 {
     union {
@@ -1345,7 +1484,8 @@ static PSECURITY_DESCRIPTOR ignis__security_make(void)
     char *name = NULL, text[256];
     DWORD size = 0;
     if (OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token) &&
-        GetTokenInformation(token, TokenUser, &who, (DWORD)sizeof who, &size) && ConvertSidToStringSidA(who.user.User.Sid, &name)) {
+        GetTokenInformation(token, TokenUser, &who, (DWORD)sizeof who, &size) &&
+        ConvertSidToStringSidA(who.user.User.Sid, &name)) {
         snprintf(text, sizeof text, "D:P(A;OICI;GA;;;%s)", name);
         if (!ConvertStringSecurityDescriptorToSecurityDescriptorA(text, SDDL_REVISION_1, &made, NULL))
             made = NULL;
@@ -1387,7 +1527,8 @@ static void *ignis__vmm_security(void)
     return object.descriptor ? &object : NULL;
 }
 
-/*  Where other systems have descriptors, Windows has handles: numbers of which 32 bits count, so that they fit. */
+/*  Where other systems have descriptors, Windows has handles: numbers of which 32 bits count, so that they
+    fit. */
 static HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
 static int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
 static int ignis__memory_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
@@ -1404,13 +1545,15 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 }
 static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
 
-static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
+                                        ignis_vmm_handle *out)
 {
     HANDLE process = OpenProcess(PROCESS_DUP_HANDLE, FALSE, (DWORD)process_id), made = NULL;
-    bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS);
+    bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE,
+                                         DUPLICATE_SAME_ACCESS);
     if (!ok)
-        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call, "the handle cannot be given to process %lld: Windows error %lu", (long long)process_id,
-                    GetLastError());
+        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call, "the handle cannot be given to process %lld: Windows error %lu",
+                    (long long)process_id, GetLastError());
     if (process)
         CloseHandle(process);
     out->win32 = (void *)made;
@@ -1440,7 +1583,8 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 /*  A descriptor that a child process inherits would keep the device memory. */
 static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return fcntl(handle->fd, F_SETFD, FD_CLOEXEC) == 0; }
 
-static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
+                                        ignis_vmm_handle *out)
 {
     (void)handle, (void)process_id, (void)out;
     return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
@@ -1481,11 +1625,14 @@ static ignis__bytes_text ignis__bytes_write(int64_t bytes)
     return out;
 }
 
-/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is recorded, with the step. */
-#define IGNIS__VMM_FAILED(call, device, name, args, ...) (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
+/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is
+    recorded, with the step. */
+#define IGNIS__VMM_FAILED(call, device, name, args, ...) \
+    (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
 
 IGNIS__PRINTF(5, 6)
-static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error, const char *format, ...)
+static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error,
+                            const char *format, ...)
 {
     char step[256];
     ignis__text text;
@@ -1501,7 +1648,8 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
     return false;
 }
 
-/*  The same for what undoes something; true when it went well. What the driver answers after a fault says nothing. */
+/*  The same for what undoes something; true when it went well. What the driver answers after a fault says
+    nothing. */
 #define IGNIS__VMM_UNDONE(call, device, name, args, ...) \
     ignis__vmm_step(call, device, #name, ignis__vmm_answer(IGNIS__CUDA(name, args)), __VA_ARGS__)
 
@@ -1548,19 +1696,24 @@ static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vm
 {
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     int ordinal = ignis__device_ordinal(device);
-    if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
-        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM, device->handle)))
+    if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute,
+                           (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute,
+                           (&facts->shareable, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM, device->handle)))
         return false;
     if (facts->vmm)
-        return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity, (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM),
-                                  "device %d", ordinal) &&
+        return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                  (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
                !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
-                                  (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal);
+                                  (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d",
+                                  ordinal);
     return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                         "device %d has no virtual memory management, so memory cannot be mapped or shared by it", ordinal);
+                         "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                         ordinal);
 }
 
-/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this system. */
+/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this
+    system. */
 static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
     if (type == IGNIS_VMM_HANDLE_NONE)
@@ -1568,8 +1721,8 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
     if (type == IGNIS_VMM_HANDLE_DEFAULT || type == IGNIS__VMM_HANDLE_SYSTEM)
         return IGNIS__VMM_HANDLE_SYSTEM;
     if (type == IGNIS_VMM_HANDLE_POSIX_FD || type == IGNIS_VMM_HANDLE_WIN32 || type == IGNIS_VMM_HANDLE_WIN32_KMT)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d",
-                    (int)type);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d", (int)type);
     else
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
     return -1;
@@ -1578,8 +1731,8 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld", (long long)size,
-                             (long long)granularity);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld",
+                             (long long)size, (long long)granularity);
     *rounded = (size + granularity - 1) / granularity * granularity;
     return true;
 }
@@ -1588,8 +1741,8 @@ static bool ignis__vmm_multiple(const char *call, const char *name, int64_t valu
 {
     if (value >= least && value % granularity == 0)
         return true;
-    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
-                         ignis__bytes_write(granularity).text);
+    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name,
+                         (long long)value, ignis__bytes_write(granularity).text);
 }
 
 /* --- physical memory of the driver's: one handle, with as many holds as this process has uses of it ---------------------- */
@@ -1611,7 +1764,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
         return;
     entered = ignis__device_enter_to_give(call, memory->device, &binding);
-    (void)IGNIS__VMM_UNDONE(call, memory->device, cuMemRelease, (memory->handle), "releasing %s", ignis__bytes_write(memory->size).text);
+    (void)IGNIS__VMM_UNDONE(call, memory->device, cuMemRelease, (memory->handle), "releasing %s",
+                            ignis__bytes_write(memory->size).text);
     if (entered)
         ignis__device_leave(&binding);
     if (memory->made) {
@@ -1624,8 +1778,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
 }
 
 /*  Of a driver's handle, which becomes its, or is released when there is no host memory. */
-static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle, int64_t size,
-                                           int handle_types)
+static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle,
+                                           int64_t size, int handle_types)
 {
     ignis__physical *memory = (ignis__physical *)ignis__alloc_for(call, sizeof *memory);
     if (!memory) {
@@ -1640,8 +1794,10 @@ static ignis__physical *ignis__physical_of(const char *call, ignis__device *devi
     return memory;
 }
 
-/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it fails. The device is entered. */
-static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size, ignis_vmm_handle_type type)
+/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it
+    fails. The device is entered. */
+static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size,
+                                             ignis_vmm_handle_type type)
 {
     ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
@@ -1664,8 +1820,8 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
         ignis__cache_trim(call, device, cache);
         error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
     }
-    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                         ignis__device_ordinal(device)) ||
+    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d",
+                         ignis__bytes_write(size).text, ignis__device_ordinal(device)) ||
         (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
         return NULL;
     memory->made = true;
@@ -1675,18 +1831,21 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
     return memory;
 }
 
-/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
+/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is
+    refused. */
 static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
 {
     memset(prop, 0, sizeof *prop);
-    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what memory it is"))
+    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle),
+                          "asking what memory it is"))
         return false;
-    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
-        prop->location.id < ignis__device_total)
+    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE &&
+        prop->location.id >= 0 && prop->location.id < ignis__device_total)
         return true;
-    return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                         "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected", prop->type,
-                         prop->location.type, prop->location.id);
+    return ignis__refuse(
+        IGNIS_DIAG_NOT_SHAREABLE, call,
+        "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected",
+        prop->type, prop->location.type, prop->location.id);
 }
 
 /*  A handle for another process, as the system has them: a descriptor is closed on exec. */
@@ -1699,10 +1858,10 @@ static bool ignis__physical_export(const char *call, const ignis__physical *memo
         return false;
     out->type = IGNIS__VMM_HANDLE_SYSTEM;
     out->fd = -1;
-    ok = !IGNIS__VMM_FAILED(
-        call, memory->device, cuMemExportToShareableHandle,
-        (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, memory->handle, (int)out->type, 0),
-        "exporting physical memory");
+    ok = !IGNIS__VMM_FAILED(call, memory->device, cuMemExportToShareableHandle,
+                            (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd,
+                             memory->handle, (int)out->type, 0),
+                            "exporting physical memory");
     if (ok && !ignis__vmm_handle_ready(out)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
         ignis__vmm_handle_close(out);
@@ -1741,10 +1900,10 @@ static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
     bool unmapped, given;
     if (!block->address)
         return true;
-    unmapped = IGNIS__VMM_UNDONE(call, block->device, cuMemUnmap, (block->address, (size_t)block->size), "unmapping %s at 0x%llx",
-                                 size.text, block->address);
-    given = IGNIS__VMM_UNDONE(call, block->device, cuMemAddressFree, (block->address, (size_t)block->size), "giving %s of addresses back",
-                              size.text);
+    unmapped = IGNIS__VMM_UNDONE(call, block->device, cuMemUnmap, (block->address, (size_t)block->size),
+                                 "unmapping %s at 0x%llx", size.text, block->address);
+    given = IGNIS__VMM_UNDONE(call, block->device, cuMemAddressFree, (block->address, (size_t)block->size),
+                              "giving %s of addresses back", size.text);
     block->address = 0;
     return unmapped && given;
 }
@@ -1761,8 +1920,8 @@ static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
     memset(block, 0, sizeof *block);
 }
 
-/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in; a failure gives back what the block has. The block's
-    device is entered. */
+/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in; a failure gives
+    back what the block has. The block's device is entered. */
 static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
 {
     ignis_vmm_access_desc access[IGNIS_MAX_DEVICES + 1];
@@ -1776,18 +1935,19 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
         if (access_devices[i] == ignis__device_ordinal(device))
             continue;
         ok = count <= IGNIS_MAX_DEVICES ||
-             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
+             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count,
+                           ignis__device_total);
         ok = ok && ignis__vmm_open(call, access_devices[i]);
         if (ok)
             access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
     }
-    ok = ok && !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, size, 0, 0, 0), "reserving %s of addresses",
-                                  ignis__bytes_write(block->size).text);
-    mapped = ok && !IGNIS__VMM_FAILED(call, device, cuMemMap, (address, size, 0, block->memory->handle, 0), "mapping %s at 0x%llx",
+    ok = ok && !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, size, 0, 0, 0),
+                                  "reserving %s of addresses", ignis__bytes_write(block->size).text);
+    mapped = ok && !IGNIS__VMM_FAILED(call, device, cuMemMap, (address, size, 0, block->memory->handle, 0),
+                                      "mapping %s at 0x%llx", ignis__bytes_write(block->size).text, address);
+    ok = mapped && !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, size, access, (size_t)count),
+                                      "letting %d device%s into %s at 0x%llx", count, count == 1 ? "" : "s",
                                       ignis__bytes_write(block->size).text, address);
-    ok = mapped &&
-         !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, size, access, (size_t)count), "letting %d device%s into %s at 0x%llx",
-                            count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text, address);
     if (ok) {
         block->address = address;
         return true;
@@ -1801,15 +1961,16 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
 }
 
 /*  New memory on `device`, rounded up to whole granules, that it and the others named may read and write. */
-static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices, int access_count,
-                            bool shareable, ignis__vmm_block *out)
+static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices,
+                            int access_count, bool shareable, ignis__vmm_block *out)
 {
     ignis__binding binding;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    out->memory = ignis__physical_make(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
+    out->memory =
+        ignis__physical_make(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
     ok = out->memory != NULL;
     if (ok) {
         out->device = device;
@@ -1820,9 +1981,10 @@ static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t siz
     return ok;
 }
 
-/*  Memory of another process, of exactly `size` bytes, mapped for `device`. The handle stays the caller's: a descriptor or NT handle, which the
-    driver takes in a pointer. */
-static bool ignis__vmm_adopt(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size, ignis__vmm_block *out)
+/*  Memory of another process, of exactly `size` bytes, mapped for `device`. The handle stays the caller's: a
+    descriptor or NT handle, which the driver takes in a pointer. */
+static bool ignis__vmm_adopt(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
+                             ignis__vmm_block *out)
 {
     void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
     unsigned long long memory = 0;
@@ -1833,9 +1995,10 @@ static bool ignis__vmm_adopt(const char *call, ignis__device *device, const igni
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = ignis__vmm_device(call, device, &facts) && ignis__vmm_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
-         !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (&memory, os, (int)handle->type), "importing handle %lld",
-                            (long long)(intptr_t)os);
+    ok = ignis__vmm_device(call, device, &facts) &&
+         ignis__vmm_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
+         !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (&memory, os, (int)handle->type),
+                            "importing handle %lld", (long long)(intptr_t)os);
     if (ok && !(ignis__vmm_inspect(call, device, memory, &prop) && ignis__vmm_open(call, prop.location.id))) {
         (void)IGNIS__CUDA(cuMemRelease, (memory));
         ok = false;
@@ -1951,8 +2114,8 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
         ignis__devices_wait(call, mapping->devices);
         ignis__mapping_end(call, range, mapping);
     }
-    (void)IGNIS__VMM_UNDONE(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size), "giving %s of addresses back",
-                            ignis__bytes_write(range->size).text);
+    (void)IGNIS__VMM_UNDONE(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size),
+                            "giving %s of addresses back", ignis__bytes_write(range->size).text);
     if (entered)
         ignis__device_leave(&binding);
     ignis__pool_give(&ignis__ranges, range);
@@ -1971,8 +2134,8 @@ IGNIS__COLD static void ignis__vmm_close(const char *call)
     }
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s of VMM memory on device %d", ignis__bytes_write(vmm->memory->size).text,
-                           ignis__device_ordinal(vmm->memory->device));
+        ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s of VMM memory on device %d",
+                           ignis__bytes_write(vmm->memory->size).text, ignis__device_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
@@ -2033,7 +2196,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
         return result;
-    if (ignis__vmm_device(call, device, &facts) && (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
+    if (ignis__vmm_device(call, device, &facts) &&
+        (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
         result = ignis__vmm_publish(call, memory, facts.granularity, false);
     ignis__device_leave(&binding);
     return result;
@@ -2049,9 +2213,10 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     vmm = ignis__vmm_hold(call, handle);
     if (!vmm)
         return ignis__failed();
-    return ignis__ended(failures, ignis__vmm_done(call, vmm,
-                                                  ignis__handle_kill(vmm) ||
-                                                      ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed")) == IGNIS_OK);
+    return ignis__ended(
+        failures, ignis__vmm_done(call, vmm,
+                                  ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call,
+                                                                           "the VMM memory was freed")) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2090,8 +2255,10 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
     if (!device)
         return result;
     if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two", (long long)alignment);
-    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two",
+                    (long long)alignment);
+    } else if (ignis__vmm_device(call, device, &facts) &&
+               ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
                !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)size, (size_t)alignment, 0, 0),
                                   "reserving %s of addresses", ignis__bytes_write(size).text)) {
         range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
@@ -2137,7 +2304,8 @@ static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle
     ignis__range *range = use->range = ignis__range_hold(call, handle);
     if (!range)
         return NULL;
-    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__device_ordinal(range->device) : ordinal, &use->binding);
+    use->device = ignis__vmm_enter(
+        call, ordinal == IGNIS__RANGE_DEVICE ? ignis__device_ordinal(range->device) : ordinal, &use->binding);
     if (use->device && ignis__range_lock(call, range))
         return range;
     if (use->device)
@@ -2167,7 +2335,8 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
     ok = ignis__range_lock(call, range);
     if (ok) {
         ok = !range->mappings ||
-             ignis__refuse(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
+             ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
+                           "memory is still mapped in the range, the first at offset %lld; unmap it first",
                            (long long)range->mappings->offset);
         if (ok)
             ignis__pool_kill(range);
@@ -2205,8 +2374,8 @@ static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *ran
 {
     ignis__mapping **at = &range->mappings;
     if (offset > range->size - size) {
-        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s", ignis__bytes_write(size).text,
-                    (long long)offset, ignis__bytes_write(range->size).text);
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s",
+                    ignis__bytes_write(size).text, (long long)offset, ignis__bytes_write(range->size).text);
         return NULL;
     }
     while (*at && (*at)->offset + (*at)->size <= offset)
@@ -2233,8 +2402,9 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ign
         (at = ignis__mapping_place(call, range, offset, size)) != NULL) {
         ignis__address address = range->address + (uint64_t)offset;
         mapping = (ignis__mapping *)ignis__alloc_for(call, sizeof *mapping);
-        if (mapping && IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)size, 0, vmm->memory->handle, 0),
-                                         "mapping %s at 0x%llx", ignis__bytes_write(size).text, address)) {
+        if (mapping &&
+            IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)size, 0, vmm->memory->handle, 0),
+                              "mapping %s at 0x%llx", ignis__bytes_write(size).text, address)) {
             ignis__free(mapping);
             mapping = NULL;
         } else if (mapping) {
@@ -2300,8 +2470,10 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
     return ignis__ended(failures, ok);
 }
 
-/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and arrays more. */
-static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size, uint64_t devices, int arrays)
+/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and
+    arrays more. */
+static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
+                                 uint64_t devices, int arrays)
 {
     ignis__mapping *mapping;
     int64_t at = offset;
@@ -2310,7 +2482,8 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
         if (mapping->offset <= at && mapping->offset + mapping->size > at)
             at = mapping->offset + mapping->size;
     if (!inside || at < offset + size)
-        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
+        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
+                             "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
                              (long long)size, (long long)offset, (long long)range->size);
     for (mapping = range->mappings; mapping; mapping = mapping->next)
         if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
@@ -2320,7 +2493,8 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
     return true;
 }
 
-IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal, ignis_vmm_access access)
+IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal,
+                                            ignis_vmm_access access)
 {
     static const char call[] = "ignis_vmm_set_access";
     ignis__range_use use;
@@ -2334,27 +2508,29 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offs
     desc = ignis_vmm_access_of(use.device->handle, false);
     desc.access = (int)access;
     if (access != IGNIS_VMM_ACCESS_NONE && access != IGNIS_VMM_ACCESS_READ && access != IGNIS_VMM_ACCESS_READ_WRITE)
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
-                    (int)access);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call,
+                    "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3", (int)access);
     else
         ok = ignis__vmm_multiple(call, "offset", offset, 0, range->granularity) &&
              ignis__vmm_multiple(call, "size", size, 0, range->granularity) &&
              ignis__range_covered(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
              !IGNIS__VMM_FAILED(call, use.device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
-                                "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
-                                address);
+                                "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal,
+                                ignis__bytes_write(size).text, address);
     return ignis__range_end(call, &use, ok);
 }
 
-static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address, unsigned long long *flags)
+static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address,
+                               unsigned long long *flags)
 {
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
-    return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
-                              ignis__device_ordinal(device), address);
+    return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address),
+                              "asking what device %d may do at 0x%llx", ignis__device_ordinal(device), address);
 }
 
-IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
+IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal,
+                                            ignis_vmm_access *access)
 {
     static const char call[] = "ignis_vmm_get_access";
     ignis__range_use use;
@@ -2381,8 +2557,9 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
         return ignis__failed();
     ok = ignis__given(call, "handle", out) &&
          ((vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) ||
-          ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                        "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it")) &&
+          ignis__refuse(
+              IGNIS_DIAG_NOT_SHAREABLE, call,
+              "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it")) &&
          ignis__physical_export(call, vmm->memory, out);
     return ignis__vmm_done(call, vmm, ok);
 }
@@ -2390,8 +2567,8 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
 {
     if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d", (int)handle->type,
-                             (int)IGNIS__VMM_HANDLE_SYSTEM);
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d",
+                             (int)handle->type, (int)IGNIS__VMM_HANDLE_SYSTEM);
     return (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 != NULL : handle->fd >= 0) ||
            ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
 }
@@ -2406,8 +2583,8 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
     if (!device)
         return result;
-    if (ignis__given(call, "handle", handle) && ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
-        ignis__vmm_adopt(call, device, handle, size, &block)) {
+    if (ignis__given(call, "handle", handle) && ignis__vmm_device(call, device, &facts) &&
+        ignis__vmm_handle_check(call, handle) && ignis__vmm_adopt(call, device, handle, size, &block)) {
         /* it was mapped to prove its size */
         if (block.memory->device != device)
             ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
@@ -2422,7 +2599,8 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     return result;
 }
 
-IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id,
+                                                  ignis_vmm_handle *out)
 {
     static const char call[] = "ignis_vmm_handle_duplicate";
     if (!ignis__collective_enter(call) || !ignis__given(call, "handle", handle) || !ignis__given(call, "out", out))
@@ -2445,10 +2623,11 @@ IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
 
 /* --- arrays ------------------------------------------------------------------------------------------------------------ */
 
-/*  An array over memory that need not lie on its device, which the driver's view of a pointer would have to say. What release_fn
-    gives back stays the caller's on failure. */
-static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address, const ignis_array_desc *desc,
-                                   void (*release_fn)(void *ptr, void *user_data), void *release_data)
+/*  An array over memory that need not lie on its device, which the driver's view of a pointer would have to
+    say. What release_fn gives back stays the caller's on failure. */
+static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address,
+                                   const ignis_array_desc *desc, void (*release_fn)(void *ptr, void *user_data),
+                                   void *release_data)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     ignis_array result = IGNIS__ZERO;
@@ -2503,8 +2682,8 @@ static void ignis__vmm_array_release(void *ptr, void *data)
 }
 
 /*  An array in memory of its own. */
-static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size,
-                                         const int *access_devices, int access_count, bool shareable)
+static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc,
+                                         int64_t size, const int *access_devices, int access_count, bool shareable)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__vmm_block *block = (ignis__vmm_block *)ignis__alloc_for(call, sizeof *block);
@@ -2519,8 +2698,8 @@ static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device
 }
 
 /*  A zeroed array of one dimension, in memory that others can map if it is shareable. */
-static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel, const char *tag,
-                                       bool shareable)
+static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel,
+                                       const char *tag, bool shareable)
 {
     ignis_array result;
     ignis_array_desc desc;
@@ -2578,17 +2757,18 @@ static void ignis__vmm_part_release(void *ptr, void *data)
     ignis__free(part);
 }
 
-static bool ignis__vmm_part_check(const char *call, const ignis__range *range, ignis__device *device, const ignis__vmm_part *part,
-                                  int64_t element)
+static bool ignis__vmm_part_check(const char *call, const ignis__range *range, ignis__device *device,
+                                  const ignis__vmm_part *part, int64_t element)
 {
     unsigned long long flags = 0;
     int64_t at;
     if (part->offset % element != 0)
-        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld", (long long)part->offset,
-                             (long long)element);
+        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
+                             (long long)part->offset, (long long)element);
     if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
         return false;
-    for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size; at += range->granularity) {
+    for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size;
+         at += range->granularity) {
         if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE)
@@ -2605,18 +2785,22 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     ignis_array result = IGNIS__ZERO;
     ignis__vmm_part *part = NULL;
     ignis__range_use use;
-    ignis__range *range = ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
+    ignis__range *range =
+        ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
     int64_t size = 0;
     if (!range)
         return result;
-    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream))
+    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
+        ignis__vmm_stream(call, use.device, desc->stream))
         part = (ignis__vmm_part *)ignis__alloc_for(call, sizeof *part);
     if (part) {
         part->range = range;
         part->offset = offset;
         part->size = size ? size : 1;
-        if (ignis__vmm_part_check(call, range, use.device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
-            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
+        if (ignis__vmm_part_check(call, range, use.device, part,
+                                  ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
+            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release,
+                                     part);
     }
     if (result.id) {
         ignis__range_covered(call, range, offset, part->size, 0, 1);
@@ -2629,9 +2813,10 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     return result;
 }
 
-/*  Where the driver's allocation of an array begins and how long it is, for memory that Ignis does not hand out in parts. The device is
-    entered. */
-static bool ignis__vmm_allocation(const char *call, const ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
+/*  Where the driver's allocation of an array begins and how long it is, for memory that Ignis does not hand
+    out in parts. The device is entered. */
+static bool ignis__vmm_allocation(const char *call, const ignis__array *array, const char *instead,
+                                  ignis__address *base, int64_t *size)
 {
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
@@ -2642,19 +2827,22 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
                              ignis__array_label(array).text);
     if (!address || array->storage->block)
         return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
+                             "%s lies in memory that it shares with other arrays, of which nothing can be exported "
+                             "alone; make it with %s",
                              ignis__array_label(array).text, instead);
     error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
     if (error != 0)
-        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "%s wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
-                            ignis__array_label(array).text, ignis__cuda_name(error), error);
+        ignis__fail_because(
+            IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+            "%s wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+            ignis__array_label(array).text, ignis__cuda_name(error), error);
     *size = (int64_t)whole;
     return error == 0;
 }
 
 /*  The physical memory of a pointer of the caller's: *base is where it begins. */
-static ignis__physical *ignis__physical_retain(const char *call, ignis__array *array, ignis__address at, ignis__address *base)
+static ignis__physical *ignis__physical_retain(const char *call, ignis__array *array, ignis__address at,
+                                               ignis__address *base)
 {
     unsigned long long handle = 0;
     ignis_vmm_prop prop;
@@ -2664,10 +2852,11 @@ static ignis__physical *ignis__physical_retain(const char *call, ignis__array *a
         return NULL;
     error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&handle, (void *)(uintptr_t)at));
     if (error != 0) {
-        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "%s does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
-                            "gives %s (%d); make it with ignis_vmm_array",
-                            ignis__array_label(array).text, ignis__cuda_name(error), error);
+        ignis__fail_because(
+            IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+            "%s does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
+            "gives %s (%d); make it with ignis_vmm_array",
+            ignis__array_label(array).text, ignis__cuda_name(error), error);
         return NULL;
     }
     if (ignis__vmm_inspect(call, array->storage->device, handle, &prop))
@@ -2676,7 +2865,8 @@ static ignis__physical *ignis__physical_retain(const char *call, ignis__array *a
     return NULL;
 }
 
-/*  The physical memory behind an array, with one hold more, and where in it the array begins. The device is entered. */
+/*  The physical memory behind an array, with one hold more, and where in it the array begins. The device is
+    entered. */
 static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, int64_t *offset)
 {
     ignis__storage *storage = array->storage;
@@ -2690,7 +2880,8 @@ static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, i
         ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
         const ignis__mapping *mapping;
         ignis__mutex_lock(&range->slot.lock);
-        for (mapping = range->mappings; mapping && range->address + (uint64_t)mapping->offset <= at; mapping = mapping->next) {
+        for (mapping = range->mappings; mapping && range->address + (uint64_t)mapping->offset <= at;
+             mapping = mapping->next) {
             base = range->address + (uint64_t)mapping->offset;
             memory = mapping->vmm->memory;
         }
@@ -2720,7 +2911,8 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
-        if (ignis__vmm_device(call, array->storage->device, &facts) && (memory = ignis__vmm_find(call, array, &at)) != NULL)
+        if (ignis__vmm_device(call, array->storage->device, &facts) &&
+            (memory = ignis__vmm_find(call, array, &at)) != NULL)
             result = ignis__vmm_publish(call, memory, facts.granularity, false);
         if (result.id && offset)
             *offset = at;
@@ -2736,7 +2928,8 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
 
 /* --- what the collective layer needs of the system -------------------------------------------------------------------- */
 
-/*  What went wrong below a public function, which then decides whether it is a failure: a client that is turned away is none. */
+/*  What went wrong below a public function, which then decides whether it is a failure: a client that is
+    turned away is none. */
 typedef struct ignis__trouble {
     ignis_diagnostic diagnostic;
     bool expected; /* the caller did not want to wait, or the other side has said goodbye */
@@ -2745,7 +2938,8 @@ typedef struct ignis__trouble {
 
 /*  Always false, to be returned. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format,
+                                           ...)
 {
     va_list args;
     trouble->diagnostic = diagnostic;
@@ -2756,11 +2950,13 @@ IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagno
     return false;
 }
 
-/*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind either. */
+/*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind
+    either. */
 IGNIS__COLD static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
 {
     ignis__record before = ignis__this_thread.record;
-    bool quiet = ignis__this_thread.quiet, forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    bool quiet = ignis__this_thread.quiet,
+         forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     ignis_status status;
     if (forgotten)
         memset(&ignis__this_thread.record, 0, sizeof before);
@@ -2806,7 +3002,8 @@ IGNIS__COLD static bool ignis__trouble_late(ignis__trouble *trouble, const ignis
 {
     if (ignis__until_stopped(until))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
-    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet", what);
+    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet",
+                       what);
     trouble->expected = until->deadline_ns == 0;
     return false;
 }
@@ -2818,7 +3015,8 @@ IGNIS__COLD static bool ignis__trouble_lost(ignis__trouble *trouble)
 
 IGNIS__COLD static bool ignis__trouble_memory(ignis__trouble *trouble, size_t size)
 {
-    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)size);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for",
+                              (long long)size);
 }
 
 #define IGNIS__PATH_MAX 512
@@ -2898,8 +3096,8 @@ static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
 
-/*  path: the wanted folder, or "" for the default; then the folder, which exists. One that is made lets in its user alone, and those of a user's
-    profile are his. */
+/*  path: the wanted folder, or "" for the default; then the folder, which exists. One that is made lets in
+    its user alone, and those of a user's profile are his. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
@@ -2917,8 +3115,8 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
     }
     if (length < 0 || (size_t)length >= size ||
         (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s cannot be made, or its path is longer than %d bytes", path,
-                             (int)size - 1);
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
+                             "the folder %s cannot be made, or its path is longer than %d bytes", path, (int)size - 1);
     return true;
 }
 
@@ -2962,8 +3160,8 @@ extern int pipe2(int[2], int);
 typedef int ignis__file;
 #define IGNIS__NO_FILE (-1)
 
-/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process dies. A bit for each; pages
-    that are never touched cost nothing. */
+/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process
+    dies. A bit for each; pages that are never touched cost nothing. */
 enum { IGNIS__FDS = 1 << 20 };
 
 static struct {
@@ -3026,7 +3224,8 @@ static bool ignis__condition_make(ignis__condition *condition)
     pthread_condattr_t attributes;
     bool ok = pthread_condattr_init(&attributes) == 0;
     if (ok) {
-        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(condition, &attributes) == 0;
+        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
+             pthread_cond_init(condition, &attributes) == 0;
         pthread_condattr_destroy(&attributes);
     }
     return ok;
@@ -3067,7 +3266,10 @@ static bool ignis__random_bytes(void *out, size_t size)
 }
 
 /*  Whether a file is ours and nobody else's. */
-static bool ignis__private_file(const struct stat *info) { return info->st_uid == geteuid() && (info->st_mode & 077) == 0; }
+static bool ignis__private_file(const struct stat *info)
+{
+    return info->st_uid == geteuid() && (info->st_mode & 077) == 0;
+}
 
 /*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
@@ -3087,20 +3289,23 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
         }
     }
     if (length < 0 || (size_t)length >= size)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of the private folder is longer than %d bytes: %.100s...",
-                             (int)size - 1, path);
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
+                             "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1, path);
     if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path, strerror(errno));
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path,
+                             strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
     if (info.st_uid != geteuid())
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu", path,
-                             (unsigned long)info.st_uid, (unsigned long)geteuid());
-    return (info.st_mode & 0777) == 0700 || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it",
-                                                          path, (unsigned)info.st_mode & 0777);
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu",
+                             path, (unsigned long)info.st_uid, (unsigned long)geteuid());
+    return (info.st_mode & 0777) == 0700 ||
+           ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path,
+                         (unsigned)info.st_mode & 0777);
 }
 
-/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is the end of a process. */
+/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is
+    the end of a process. */
 enum {
     IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
     IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
@@ -3138,7 +3343,8 @@ static void *ignis__shared_map(int fd, size_t size)
 
 static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
 
-/*  What of the events has come to a descriptor, hang-ups among them, within so many milliseconds; -1: errno tells. */
+/*  What of the events has come to a descriptor, hang-ups among them, within so many milliseconds; -1: errno
+    tells. */
 static int ignis__fd_poll(int fd, short events, int ms)
 {
     struct pollfd wanted;
@@ -3179,7 +3385,8 @@ IGNIS__COLD static bool ignis__trouble_errno(ignis__trouble *trouble, const char
 #endif
 
 /*  Takes a lock that another thread may have while it waits itself. */
-static bool ignis__mutex_within(ignis__trouble *trouble, ignis__mutex *mutex, const ignis__until *until, const char *what)
+static bool ignis__mutex_within(ignis__trouble *trouble, ignis__mutex *mutex, const ignis__until *until,
+                                const char *what)
 {
     while (!ignis__mutex_try(mutex)) {
         if (ignis__until_slice(until, 1) == 0)
@@ -3202,19 +3409,22 @@ static uint32_t ignis__sha_turn(uint32_t x, int by) { return x >> by | x << (32 
 static void ignis__sha_block(ignis__sha *sha)
 {
     static const uint32_t primes[64] = {
-        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be,
-        0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa,
-        0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85,
-        0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3,
-        0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f,
-        0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+        0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+        0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+        0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+        0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+        0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+        0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+        0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
     uint32_t w[64], s[8];
     int i;
     for (i = 0; i < 16; i++)
-        w[i] = (uint32_t)sha->block[4 * i] << 24 | (uint32_t)sha->block[4 * i + 1] << 16 | (uint32_t)sha->block[4 * i + 2] << 8 |
-               sha->block[4 * i + 3];
+        w[i] = (uint32_t)sha->block[4 * i] << 24 | (uint32_t)sha->block[4 * i + 1] << 16 |
+               (uint32_t)sha->block[4 * i + 2] << 8 | sha->block[4 * i + 3];
     for (; i < 64; i++)
-        w[i] = w[i - 16] + w[i - 7] + (ignis__sha_turn(w[i - 15], 7) ^ ignis__sha_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
+        w[i] = w[i - 16] + w[i - 7] +
+               (ignis__sha_turn(w[i - 15], 7) ^ ignis__sha_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
                (ignis__sha_turn(w[i - 2], 17) ^ ignis__sha_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
     memcpy(s, sha->state, sizeof s);
     for (i = 0; i < 64; i++) {
@@ -3232,7 +3442,8 @@ static void ignis__sha_block(ignis__sha *sha)
 
 static void ignis__sha_begin(ignis__sha *sha)
 {
-    static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     memcpy(sha->state, start, sizeof start);
     sha->size = 0;
 }
@@ -3263,8 +3474,8 @@ static void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
 enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret has zeros behind it, which change no HMAC */
 
 /*  What only those make who know the secret: of two texts, one behind the other. */
-static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b, size_t b_size,
-                        unsigned char out[32])
+static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b,
+                        size_t b_size, unsigned char out[32])
 {
     unsigned char pad[64];
     ignis__sha sha;
@@ -3326,8 +3537,9 @@ typedef struct ignis__wire {
     ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
     bool named;                 /* what is at the path is ours to remove */
     bool proven;                /* the other side knows the secret */
-    ignis__file process;        /* on Windows, the other side's, which descriptors are put into; none: the system gives it to nobody */
-    int attempt;                /* at connecting, from 0 on: of several addresses each takes another one */
+    /* on Windows, the other side's, which descriptors are put into; none: the system gives it to nobody */
+    ignis__file process;
+    int attempt; /* at connecting, from 0 on: of several addresses each takes another one */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
     unsigned char nonces[2][IGNIS__NONCE];
@@ -3338,7 +3550,8 @@ typedef struct ignis__wire {
     bool inbox_whole;
     int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
     int inbox_fd_count;
-    unsigned char *outbox; /* the message that is leaving; what a stream has not taken yet goes before the next one */
+    /* the message that is leaving; what a stream has not taken yet goes before the next one */
+    unsigned char *outbox;
     size_t outbox_size, outbox_done;
     uint64_t unsent; /* there are such bytes */
     const int *outbox_fds;
@@ -3358,26 +3571,35 @@ struct ignis__listener;
 typedef struct ignis__wire_kind {
     ignis_channel_method method;
     const char *suffix; /* of the path */
-    bool packets;       /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
-    bool descriptors;   /* messages bring some, and the system says which process they come from */
-    bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener); /* null: there is nothing to do before accept */
+    /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
+    bool packets;
+    bool descriptors; /* messages bring some, and the system says which process they come from */
+    /* null: there is nothing to do before accept */
+    bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener);
     bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
                    ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
     bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
     bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
-    int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
-    int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
-    bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
+    int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire); /* of the outbox: bytes; 0: not now; -1 */
+    /* bytes; 0: not yet; -1: trouble */
+    int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size);
+    bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+                 const char *what);
     bool (*alive)(ignis__wire *wire);
-    void (*shutdown)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
-    void (*remove)(ignis__wire *wire);   /* removes what is at the path; null: it has no name of its own */
-    /* for descriptors that are numbers behind a message: puts them into the other process, or takes them back; null: they need none */
+    /* tells the other side, while other threads may be inside; null: closing is what tells */
+    void (*shutdown)(ignis__wire *wire);
+    void (*remove)(ignis__wire *wire); /* removes what is at the path; null: it has no name of its own */
+    /* for descriptors that are numbers behind a message: puts them into the other process, or takes them
+       back; null: they need none */
     bool (*give)(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count, uint64_t *numbers);
     void (*take_back)(const ignis__wire *wire, const uint64_t *numbers, int count);
 } ignis__wire_kind;
 
 /*  Bytes of such numbers behind a message. */
-static size_t ignis__wire_tail(const ignis__wire *wire, size_t fd_count) { return wire->kind->give ? fd_count * sizeof(uint64_t) : 0; }
+static size_t ignis__wire_tail(const ignis__wire *wire, size_t fd_count)
+{
+    return wire->kind->give ? fd_count * sizeof(uint64_t) : 0;
+}
 
 /*  Checks the head of the message that is arriving. */
 static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
@@ -3385,15 +3607,17 @@ static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
     ignis__head head;
     memcpy(&head, wire->inbox, sizeof head);
     if (head.magic != IGNIS__WIRE_MAGIC)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "what came is no message of Ignis: it begins with 0x%08x",
-                                  head.magic);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                  "what came is no message of Ignis: it begins with 0x%08x", head.magic);
     if (head.version != IGNIS__WIRE_VERSION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
-                                  head.version, IGNIS__WIRE_VERSION);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                  "the other side speaks version %d of the protocol, we speak %d", head.version,
+                                  IGNIS__WIRE_VERSION);
     if (head.size > wire->capacity ||
         head.fd_count > (wire->kind->descriptors && (wire->kind->packets || wire->proven) ? IGNIS_CHANNEL_MAX_FDS : 0u))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
-                                  head.size, head.fd_count);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                  "a message announces %u bytes and %u descriptors, which is too much", head.size,
+                                  head.fd_count);
     if (head.sequence != wire->received)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
                                   (unsigned long long)head.sequence, (unsigned long long)wire->received);
@@ -3438,7 +3662,8 @@ static void ignis__inbox_next(ignis__wire *wire)
     wire->received++;
 }
 
-/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline stays there. */
+/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline
+    stays there. */
 static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
 {
     size_t head_size = sizeof(ignis__head);
@@ -3459,27 +3684,30 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
             continue;
         }
         if (wire->kind->packets && (size_t)got < head_size)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
-                                      (long long)got);
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "a message of %lld bytes is shorter than its head", (long long)got);
         wire->pause_us[0] = 0;
         wire->inbox_size += (size_t)got;
         if (wire->inbox_size < head_size)
             continue;
         if (!ignis__head_check(trouble, wire))
             return false;
-        whole = wire->inbox_size == head_size + ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
+        whole = wire->inbox_size ==
+                head_size + ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
         if (whole && !ignis__inbox_numbers(trouble, wire))
             return false;
         if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
-                                      ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+                                      "a message announces %u bytes and %u descriptors, and has %lld and %d",
+                                      ignis__head_of(wire).size, ignis__head_of(wire).fd_count,
+                                      (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
         wire->inbox_whole = whole;
     }
     return true;
 }
 
-/*  Nothing of the outbox will be sent any more. Descriptors of a message that the other side will never have whole are taken back. */
+/*  Nothing of the outbox will be sent any more. Descriptors of a message that the other side will never have
+    whole are taken back. */
 static void ignis__outbox_clear(ignis__wire *wire)
 {
     ignis__head head;
@@ -3510,15 +3738,16 @@ static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const 
     return true;
 }
 
-/*  Sends one message, with the send lock taken or nobody else there. A message of which a stream has taken a part counts as sent: its rest
-    stays in the outbox. */
-static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
-                             int fd_count, const ignis__until *until)
+/*  Sends one message, with the send lock taken or nobody else there. A message of which a stream has taken a
+    part counts as sent: its rest stays in the outbox. */
+static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
+                             const int *fds, int fd_count, const ignis__until *until)
 {
     ignis__head head;
     uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
     size_t tail = ignis__wire_tail(wire, (size_t)fd_count);
-    if (!ignis__wire_flush(trouble, wire, until) || (tail > 0 && !wire->kind->give(trouble, wire, fds, fd_count, numbers)))
+    if (!ignis__wire_flush(trouble, wire, until) ||
+        (tail > 0 && !wire->kind->give(trouble, wire, fds, fd_count, numbers)))
         return false;
     head.magic = IGNIS__WIRE_MAGIC;
     head.version = IGNIS__WIRE_VERSION;
@@ -3534,7 +3763,8 @@ static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int typ
     wire->outbox_size = sizeof head + size + tail;
     wire->outbox_fds = fds;
     wire->outbox_fd_count = fd_count;
-    if (!ignis__wire_flush(trouble, wire, until) && (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
+    if (!ignis__wire_flush(trouble, wire, until) &&
+        (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
         ignis__outbox_clear(wire);
         return false;
     }
@@ -3549,7 +3779,8 @@ static void ignis__wire_free(ignis__wire *wire)
     int left = 1000;
     if (!wire)
         return;
-    if (wire->kind->give && wire->capacity > 0) { /* what was put into this process, and nobody takes; what comes later still stays open */
+    /* what was put into this process, and nobody takes; what comes later still stays open */
+    if (wire->kind->give && wire->capacity > 0) {
         while (left-- > 0 && ignis__wire_fetch(&ignored, wire, &ignis__until_now))
             ignis__inbox_next(wire);
         ignis__outbox_clear(wire);
@@ -3614,7 +3845,8 @@ static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
 
 /* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
 
-/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is gone. */
+/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is
+    gone. */
 typedef struct ignis__name_record {
     uint64_t version, pid;
     uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
@@ -3671,7 +3903,8 @@ static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ign
             return false;
         }
         ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
-        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
+        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino &&
+            now.st_dev == info.st_dev) {
             *file = fd;
             return true;
         }
@@ -3690,8 +3923,8 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
-    bool ok =
-        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
+    bool ok = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) &&
+              read(fd, data, size) == (ssize_t)size;
     if (fd >= 0)
         close(fd);
     return ok;
@@ -3725,9 +3958,10 @@ typedef struct ignis__listener {
     int pending_count;
 } ignis__listener;
 
-/*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so that it is the prover's. */
-static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim, size_t size,
-                              unsigned char proof[32])
+/*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so
+    that it is the prover's. */
+static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim,
+                              size_t size, unsigned char proof[32])
 {
     struct {
         char side[8];
@@ -3757,7 +3991,8 @@ static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
     const ignis__until until = ignis__until_in((int64_t)ms * 1000000);
     ignis__trouble late;
-    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].wire->in < 0)) /* shared memory wakes nobody */
+    /* shared memory wakes nobody */
+    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].wire->in < 0))
         ignis__sleep_us(1000);
     else if (listener->pending_count == IGNIS__LISTENER_PENDING) /* the queue would wake us, and there is no room */
         ignis__sleep_us(1000);
@@ -3767,7 +4002,10 @@ static void ignis__listener_wait(const ignis__listener *listener, int ms)
 
 #else
 
-static void ignis__listener_poll(ignis__listener *listener, ignis__file file, bool add) { (void)listener, (void)file, (void)add; }
+static void ignis__listener_poll(ignis__listener *listener, ignis__file file, bool add)
+{
+    (void)listener, (void)file, (void)add;
+}
 static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
     (void)listener, (void)ms;
@@ -3792,20 +4030,25 @@ static void ignis__listener_count_refused(const char *call, ignis__listener *lis
 {
     if (ignis__atomic_add(&listener->refused, 1) == 1)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path, why);
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path,
+                    why);
 }
 
 /*  Turns away one that is no longer pending. */
-static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__wire *wire, bool proven, const char *why)
+static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__wire *wire, bool proven,
+                                   const char *why)
 {
     ignis__trouble ignored;
-    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_HANDSHAKE) && (!wire->kind->connected || wire->kind->connected(wire)))
-        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
+    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_HANDSHAKE) &&
+        (!wire->kind->connected || wire->kind->connected(wire)))
+        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0,
+                               &ignis__until_now);
     ignis__wire_free(wire);
     ignis__listener_count_refused(call, listener, why);
 }
 
-/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow connects again. */
+/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow
+    connects again. */
 static void ignis__listener_drop_oldest(const char *call, ignis__listener *listener, const char *why)
 {
     ignis__wire_free(ignis__listener_remove(listener, 0));
@@ -3826,11 +4069,13 @@ static bool ignis__listener_accept(const char *call, ignis__trouble *trouble, ig
         if (!fresh)
             return false;
         trouble->diagnostic = IGNIS_DIAG_NONE;
-        if (!listener->kind->accept(trouble, listener, fresh) || !ignis__wire_room(trouble, fresh, IGNIS__WIRE_HANDSHAKE)) {
+        if (!listener->kind->accept(trouble, listener, fresh) ||
+            !ignis__wire_room(trouble, fresh, IGNIS__WIRE_HANDSHAKE)) {
             ignis__wire_free(fresh);
             if (trouble->diagnostic == IGNIS_DIAG_NONE || listener->pending_count == 0)
                 return trouble->diagnostic == IGNIS_DIAG_NONE;
-            ignis__listener_drop_oldest(call, listener, trouble->why); /* there are too few descriptors, or too little memory */
+            /* there are too few descriptors, or too little memory */
+            ignis__listener_drop_oldest(call, listener, trouble->why);
             continue;
         }
         listener->arrivals++;
@@ -3840,8 +4085,8 @@ static bool ignis__listener_accept(const char *call, ignis__trouble *trouble, ig
     }
 }
 
-/*  The next step of one that is pending. True: it has proven itself, and its claim is in the inbox. False: it has more to say, with
-    no diagnostic, or is to be turned away. */
+/*  The next step of one that is pending. True: it has proven itself, and its claim is in the inbox. False: it
+    has more to say, with no diagnostic, or is to be turned away. */
 static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__listener *listener, ignis__wire *wire)
 {
     struct {
@@ -3853,7 +4098,8 @@ static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__list
     ignis__head head;
 #ifndef _WIN32
     if (wire->kind->packets && wire->peer_uid != (int64_t)geteuid())
-        return ignis__trouble_set(trouble, no, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid, (long long)geteuid());
+        return ignis__trouble_set(trouble, no, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid,
+                                  (long long)geteuid());
 #endif
     while (ignis__wire_fetch(trouble, wire, &ignis__until_now)) {
         head = ignis__head_of(wire);
@@ -3864,11 +4110,14 @@ static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__list
             memcpy(challenge.nonce, wire->nonces[1], IGNIS__NONCE);
             ignis__wire_proof(wire, listener->secret, true, NULL, 0, challenge.proof);
             ignis__inbox_next(wire);
-            if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0, &ignis__until_now))
+            if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0,
+                                  &ignis__until_now))
                 return false;
-        } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof && head.fd_count == 0) {
+        } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof &&
+                   head.fd_count == 0) {
             ignis__wire_proof(wire, listener->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
-            return ignis__bytes_equal(proof, body, sizeof proof) || ignis__trouble_set(trouble, no, "its token is not ours");
+            return ignis__bytes_equal(proof, body, sizeof proof) ||
+                   ignis__trouble_set(trouble, no, "its token is not ours");
         } else {
             return ignis__trouble_set(trouble, no, "it does not keep to the handshake");
         }
@@ -3878,9 +4127,10 @@ static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__list
     return false;
 }
 
-/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null with the trouble set. */
-IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__trouble *trouble, ignis__listener *listener,
-                                                     const ignis__until *until)
+/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null
+    with the trouble set. */
+IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__trouble *trouble,
+                                                     ignis__listener *listener, const ignis__until *until)
 {
     for (;;) {
         int i, slice;
@@ -3889,14 +4139,16 @@ IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__tr
         for (i = 0; i < listener->pending_count; i++) {
             ignis__wire *wire = listener->pending[i].wire;
             int64_t now_ns = ignis__monotonic_ns();
-            bool proven = ignis__listener_handshake(trouble, listener, wire), waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
+            bool proven = ignis__listener_handshake(trouble, listener, wire),
+                 waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
             if (proven && wire->kind->connected)
                 (void)wire->kind->connected(wire); /* it may have said all at once: who it is is asked here */
             if (proven)
                 return ignis__listener_remove(listener, i);
             if (waits && listener->pending[i].since_ns == 0 && wire->kind->connected && wire->kind->connected(wire))
                 listener->pending[i].since_ns = now_ns;
-            if (waits && listener->pending[i].since_ns && now_ns - listener->pending[i].since_ns >= IGNIS__LISTENER_PATIENCE_NS)
+            if (waits && listener->pending[i].since_ns &&
+                now_ns - listener->pending[i].since_ns >= IGNIS__LISTENER_PATIENCE_NS)
                 waits = ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
                                            (int)(IGNIS__LISTENER_PATIENCE_NS / 1000000000));
             if (!waits)
@@ -3978,9 +4230,10 @@ static void ignis__listener_free(ignis__listener *listener)
     ignis__free(listener);
 }
 
-/*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
-IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *trouble, ignis__listener *listener, const char *name_path,
-                                             const unsigned char *secret)
+/*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a
+    new one that lies in that file. */
+IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *trouble, ignis__listener *listener,
+                                             const char *name_path, const unsigned char *secret)
 {
     ignis__name_record record;
     memset(&record, 0, sizeof record);
@@ -4008,19 +4261,23 @@ IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *t
     return ignis__listener_accept(call, trouble, listener);
 }
 
-/*  Sends one message of the proofs, and brings the answer into the inbox. A server that is lost meanwhile may be another at the next attempt. */
-static bool ignis__wire_ask(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const ignis__until *until,
-                            bool *again)
+/*  Sends one message of the proofs, and brings the answer into the inbox. A server that is lost meanwhile may
+    be another at the next attempt. */
+static bool ignis__wire_ask(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
+                            const ignis__until *until, bool *again)
 {
-    bool ok = ignis__wire_send(trouble, wire, type, data, size, NULL, 0, until) && ignis__wire_fetch(trouble, wire, until);
+    bool ok =
+        ignis__wire_send(trouble, wire, type, data, size, NULL, 0, until) && ignis__wire_fetch(trouble, wire, until);
     *again = !ok && trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
     return ok;
 }
 
-/*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim. *again: it may go better at
-    the next attempt, as whatever somebody says who has not proven that ends nothing: another may listen there soon. */
-static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *secret,
-                              const void *claim, size_t size, const ignis__until *until, bool *again)
+/*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim.
+    *again: it may go better at the next attempt, as whatever somebody says who has not proven that ends
+    nothing: another may listen there soon. */
+static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const char *name_path,
+                              const unsigned char *secret, const void *claim, size_t size, const ignis__until *until,
+                              bool *again)
 {
     unsigned char message[32 + IGNIS__WIRE_HANDSHAKE / 2], proof[32];
     const unsigned char *body;
@@ -4052,7 +4309,8 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
         ignis__wire_proof(wire, secret ? secret : record.secret, true, NULL, 0, proof);
         if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
             *again = true;
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "the server at %s has another token than ours", wire->path);
         }
         proven = true;
         ignis__inbox_next(wire);
@@ -4069,15 +4327,17 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
     }
     *again = !proven;
     if (!proven)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "whoever listens at %s answers without a proof of our token%s%.*s",
-                                  wire->path, head.size ? ": " : "", head.size < 100 ? (int)head.size : 100, (const char *)body);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                  "whoever listens at %s answers without a proof of our token%s%.*s", wire->path,
+                                  head.size ? ": " : "", head.size < 100 ? (int)head.size : 100, (const char *)body);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away%s%.*s", wire->path,
                               head.size ? ": " : "", head.size < 256 ? (int)head.size : 256, (const char *)body);
 }
 
 /*  Connects to whoever is, or will be, at a path. */
-IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path,
-                                                    const char *name_path, const unsigned char *secret, const void *claim, size_t size,
+IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind,
+                                                    const char *path, const char *name_path,
+                                                    const unsigned char *secret, const void *claim, size_t size,
                                                     size_t capacity, const ignis__until *until)
 {
     ignis__trouble word = IGNIS__ZERO; /* of who has proven nothing */
@@ -4089,23 +4349,27 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
         if (!wire)
             return NULL;
         wire->attempt = attempt;
-        if (kind->connect(trouble, wire, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
+        if (kind->connect(trouble, wire, &again) &&
+            ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
             ignis__wire_room(trouble, wire, capacity))
             return wire;
         ignis__wire_free(wire);
         if (!again && warned && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", word.why);
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s",
+                               word.why);
         if (!again)
             return NULL;
         if (ignis__until_slice(until, 1) == 0) {
             ignis__trouble last = *trouble;
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", last.why);
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s",
+                               last.why);
             return NULL;
         }
         stranger = secret && trouble->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
         word = stranger ? *trouble : word;
         if (stranger && !warned)
-            ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline", trouble->why);
+            ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline",
+                        trouble->why);
         warned = warned || stranger;
         ignis__sleep_us(stranger ? 100000 : 5000);
     }
@@ -4153,7 +4417,8 @@ static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
     return -1;
 }
 
-/*  One packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or what a stream has; on failure no descriptor is left open. */
+/*  One packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or what a stream has; on failure no descriptor is
+    left open. */
 static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t capacity)
 {
     struct iovec part;
@@ -4182,7 +4447,8 @@ static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, vo
         size_t bytes = control->cmsg_len - CMSG_LEN(0);
         if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
             continue;
-        memcpy(wire->inbox_fds + count, CMSG_DATA(control), bytes); /* all of them fit where the room for the control data fits */
+        /* all of them fit where the room for the control data fits */
+        memcpy(wire->inbox_fds + count, CMSG_DATA(control), bytes);
         count += (int)(bytes / sizeof(int));
     }
     if (got > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
@@ -4191,17 +4457,20 @@ static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, vo
     }
     ignis__fds_close(wire->inbox_fds, count);
     if (message.msg_flags & MSG_CTRUNC)
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                           "a message came without all of its descriptors: more than %d, or this process may not open so many",
-                           IGNIS_CHANNEL_MAX_FDS);
+        ignis__trouble_set(
+            trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+            "a message came without all of its descriptors: more than %d, or this process may not open so many",
+            IGNIS_CHANNEL_MAX_FDS);
     else if (got > 0)
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes", (long long)capacity);
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes",
+                           (long long)capacity);
     else
         ignis__trouble_lost(trouble);
     return -1;
 }
 
-static bool ignis__socket_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+static bool ignis__socket_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+                               const char *what)
 {
     return ignis__fd_wait(trouble, to_write ? wire->out : wire->in, to_write ? POLLOUT : POLLIN, until, what);
 }
@@ -4215,7 +4484,8 @@ static bool ignis__socket_alive(ignis__wire *wire)
 
 static void ignis__socket_shutdown(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
 
-/*  The address of a path. One that is too long for an address is reached through its folder, which stays open in *folder (else -1). */
+/*  The address of a path. One that is too long for an address is reached through its folder, which stays open
+    in *folder (else -1). */
 static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
 {
     const char *slash = strrchr(path, '/');
@@ -4230,7 +4500,8 @@ static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struc
     }
     length = slash ? (int)(slash - path) : 0;
     if (length == 0 || length >= (int)sizeof parent)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is too long for a socket", (int)strlen(path));
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is too long for a socket",
+                                  (int)strlen(path));
     memcpy(parent, path, (size_t)length);
     parent[length] = 0;
     *folder = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -4243,9 +4514,10 @@ static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struc
     }
     close(*folder);
     *folder = -1;
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
-                              "the path of a socket has at most %d bytes, and this one %d; set IGNIS_COMM_DIR to a shorter folder",
-                              (int)sizeof address->sun_path - 1, (int)strlen(path));
+    return ignis__trouble_set(
+        trouble, IGNIS_DIAG_CHANNEL_IO,
+        "the path of a socket has at most %d bytes, and this one %d; set IGNIS_COMM_DIR to a shorter folder",
+        (int)sizeof address->sun_path - 1, (int)strlen(path));
 }
 
 /*  bind or connect, by the path: a socket, or -1 with *error. */
@@ -4279,8 +4551,8 @@ static bool ignis__socket_listen(ignis__trouble *trouble, ignis__listener *liste
     (void)unlink(listener->path);
     listener->file = ignis__unix_reach(trouble, listener->path, true, &error);
     listener->named = listener->file >= 0;
-    return listener->named &&
-           ((chmod(listener->path, 0600) == 0 && listen(listener->file, 4096) == 0) || ignis__trouble_errno(trouble, "listen"));
+    return listener->named && ((chmod(listener->path, 0600) == 0 && listen(listener->file, 4096) == 0) ||
+                               ignis__trouble_errno(trouble, "listen"));
 }
 
 /*  The kernel's word for who is at the other end of a socket: struct ucred, which strict standards hide. */
@@ -4313,7 +4585,8 @@ static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, bo
 {
     int error;
     wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
-    *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN); /* not there yet, or too many wait */
+    /* not there yet, or too many wait */
+    *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN);
     if (wire->in < 0)
         return false;
     if (ignis__peer_query(wire) && wire->peer_uid == (int64_t)geteuid())
@@ -4333,11 +4606,13 @@ static const ignis__wire_kind ignis__wire_socket = {
    >>channel - how a handle travels: unix socket, named pipe, shared memory.
    =============================================================================================================== */
 
-#define IGNIS__WIRE_RING (2 * (int)IGNIS_CHANNEL_MAX_BYTES) /* bytes of a pipe or ring; a whole message with its head fits */
+#define IGNIS__WIRE_RING \
+    (2 * (int)IGNIS_CHANNEL_MAX_BYTES) /* bytes of a pipe or ring; a whole message with its head fits */
 
 #ifndef _WIN32
 
-/* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and loses its name then. */
+/* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and
+   loses its name then. */
 
 typedef struct ignis__pipe_paths {
     char up[IGNIS__PATH_MAX + 8], down[IGNIS__PATH_MAX + 8];
@@ -4370,7 +4645,8 @@ static int ignis__pipe_open(const char *path, int mode)
         errno = EACCES;
     }
     if (fd >= 0)
-        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING); /* room for a whole message, if the system grants it */
+        /* room for a whole message, if the system grants it */
+        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING);
     return fd;
 }
 
@@ -4382,14 +4658,16 @@ static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listene
     ignis__pipe_remove(fresh); /* remains; nobody else has the name while we have it */
     fresh->named = true;
     fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
-    return (mkfifo(paths.down, 0600) == 0 && mkfifo(paths.up, 0600) == 0 && (fresh->in = ignis__pipe_open(paths.up, O_RDONLY)) >= 0) ||
+    return (mkfifo(paths.down, 0600) == 0 && mkfifo(paths.up, 0600) == 0 &&
+            (fresh->in = ignis__pipe_open(paths.up, O_RDONLY)) >= 0) ||
            ignis__trouble_errno(trouble, paths.up);
 }
 
 static bool ignis__pipe_connected(ignis__wire *fresh)
 {
     if (fresh->out < 0)
-        fresh->out = ignis__pipe_open(ignis__pipe_paths_of(fresh).down, O_WRONLY); /* only works while somebody reads there */
+        /* only works while somebody reads there */
+        fresh->out = ignis__pipe_open(ignis__pipe_paths_of(fresh).down, O_WRONLY);
     return fresh->out >= 0;
 }
 
@@ -4441,7 +4719,8 @@ static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
     return written < 0 ? 0 : written;
 }
 
-/*  Looks first: nothing is read from a FIFO that nobody has opened yet as well as from one that was closed. */
+/*  Looks first: nothing is read from a FIFO that nobody has opened yet as well as from one that was
+    closed. */
 static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
 {
     ssize_t got;
@@ -4457,9 +4736,9 @@ static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void
     return got > 0 ? got : -1;
 }
 
-/* --- shared memory: two rings in a sealed file without a name, which a link in the folder leads to (/proc/<pid>/fd/<number>). It serves
-   one client, and the link goes then. Each side locks its byte of the file, by which the other knows that it lives: the system lets go
-   of the locks of the dead. */
+/* --- shared memory: two rings in a sealed file without a name, which a link in the folder leads to
+   (/proc/<pid>/fd/<number>). It serves one client, and the link goes then. Each side locks its byte of the
+   file, by which the other knows that it lives: the system lets go of the locks of the dead. */
 
 /*  Side 0 is the server; each writes its own ring, and never trusts the other's words. */
 typedef struct ignis__shared {
@@ -4516,7 +4795,8 @@ static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
         wire->shared_bytes = sizeof(ignis__shared);
         wire->shared = (ignis__shared *)ignis__shared_map(wire->shared_file, wire->shared_bytes);
     }
-    return wire->shared || ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s leads to no shared memory of ours", wire->path);
+    return wire->shared ||
+           ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s leads to no shared memory of ours", wire->path);
 }
 
 /*  The link gets its name when what it leads to is whole. */
@@ -4526,7 +4806,8 @@ static bool ignis__shm_accept(ignis__trouble *trouble, ignis__listener *listener
     if (listener->pending_count > 0)
         return false;
     if (snprintf(fresh_path, sizeof fresh_path, "%s.new", fresh->path) >= (int)sizeof fresh_path)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes", IGNIS__PATH_MAX - 1);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes",
+                                  IGNIS__PATH_MAX - 1);
     fresh->shared_file = ignis__fd_keep(ignis__shared_make(sizeof(ignis__shared)));
     if (fresh->shared_file < 0 || !ignis__shm_lock(fresh, 0, F_WRLCK, NULL))
         return ignis__trouble_errno(trouble, "shared memory");
@@ -4555,15 +4836,18 @@ static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, bool 
     if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_alive(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
     if (ignis__atomic_load(&wire->shared->ring[1].written))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the memory of a client that is gone");
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
+                                  "the server has not yet replaced the memory of a client that is gone");
     return true;
 }
 
-/*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no sense. */
+/*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no
+    sense. */
 static int64_t ignis__shm_room(ignis__trouble *trouble, const ignis__wire *wire, bool to_write)
 {
     int ring = to_write ? wire->side : 1 - wire->side;
-    uint64_t used = ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
+    uint64_t used =
+        ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
     if (used <= (uint64_t)IGNIS__WIRE_RING)
         return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
     ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
@@ -4625,7 +4909,8 @@ static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void 
 }
 
 /*  Nothing wakes who waits for memory: it looks again, and less often with time. */
-static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+                            const char *what)
 {
     int *pause_us = &wire->pause_us[to_write];
     if (ignis__until_slice(until, 1) == 0)
@@ -4652,8 +4937,9 @@ static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket,
 
 #else /* Windows */
 
-/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond. Its name is random, as the names of
-   pipes are anybody's. Those who are to connect know it, or it lies in the name's file, which is the path then. */
+/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond.
+   Its name is random, as the names of pipes are anybody's. Those who are to connect know it, or it lies in
+   the name's file, which is the path then. */
 
 static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
 {
@@ -4668,7 +4954,10 @@ static void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
 {
     snprintf(path, IGNIS__PATH_MAX, "%s%016llx", ignis__pipe_prefix, (unsigned long long)place);
 }
-static bool ignis__pipe_named(const char *path) { return strncmp(path, ignis__pipe_prefix, sizeof ignis__pipe_prefix - 1) != 0; }
+static bool ignis__pipe_named(const char *path)
+{
+    return strncmp(path, ignis__pipe_prefix, sizeof ignis__pipe_prefix - 1) != 0;
+}
 
 static bool ignis__pipe_listen(ignis__trouble *trouble, ignis__listener *listener)
 {
@@ -4688,17 +4977,18 @@ static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listene
     security.lpSecurityDescriptor = ignis__security();
     if (!security.lpSecurityDescriptor)
         return ignis__pipe_trouble(trouble, "the user's security descriptor");
-    fresh->in = fresh->out =
-        CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
-                         PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
-                         IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
+    fresh->in = fresh->out = CreateNamedPipeA(
+        fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
+        PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
+        IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
     return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
 }
 
 static bool ignis__pipe_connected(ignis__wire *fresh)
 {
     ULONG pid = 0;
-    if (ConnectNamedPipe(fresh->in, NULL) || (GetLastError() != ERROR_PIPE_CONNECTED && GetLastError() != ERROR_NO_DATA))
+    if (ConnectNamedPipe(fresh->in, NULL) ||
+        (GetLastError() != ERROR_PIPE_CONNECTED && GetLastError() != ERROR_NO_DATA))
         return false;
     if (GetNamedPipeClientProcessId(fresh->in, &pid))
         fresh->peer_pid = (int64_t)pid;
@@ -4719,7 +5009,8 @@ static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
-    if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
+    if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) ||
+        !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
     wire->peer_pid = (int64_t)pid;
     return true;
@@ -4728,7 +5019,8 @@ static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool
 static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
 {
     DWORD written = 0;
-    if (WriteFile(wire->out, wire->outbox + wire->outbox_done, (DWORD)(wire->outbox_size - wire->outbox_done), &written, NULL))
+    if (WriteFile(wire->out, wire->outbox + wire->outbox_done, (DWORD)(wire->outbox_size - wire->outbox_done), &written,
+                  NULL))
         return (int64_t)written;
     ignis__pipe_trouble(trouble, "WriteFile");
     return -1;
@@ -4745,7 +5037,8 @@ static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void
     return -1;
 }
 
-static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+                             const char *what)
 {
     (void)wire, (void)to_write;
     if (ignis__until_slice(until, 1) == 0)
@@ -4763,22 +5056,27 @@ static bool ignis__pipe_alive(ignis__wire *wire)
 static void ignis__pipe_take_back(const ignis__wire *wire, const uint64_t *numbers, int count)
 {
     while (count > 0)
-        DuplicateHandle(wire->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE, DUPLICATE_CLOSE_SOURCE);
+        DuplicateHandle(wire->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE,
+                        DUPLICATE_CLOSE_SOURCE);
 }
 
-static bool ignis__pipe_give(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count, uint64_t *numbers)
+static bool ignis__pipe_give(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count,
+                             uint64_t *numbers)
 {
     HANDLE made;
     int i;
     if (wire->process == IGNIS__NO_FILE) /* a number that stands for this process itself */
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "process %lld lets us put no handles into it", (long long)wire->peer_pid);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "process %lld lets us put no handles into it",
+                                  (long long)wire->peer_pid);
     for (i = 0; i < count; i++) {
-        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), wire->process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS)) {
+        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), wire->process, &made, 0, FALSE,
+                             DUPLICATE_SAME_ACCESS)) {
             DWORD error = GetLastError();
             ignis__pipe_take_back(wire, numbers, i);
             if (WaitForSingleObject(wire->process, 0) == WAIT_OBJECT_0)
                 return ignis__trouble_lost(trouble);
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a handle cannot be given to process %lld: Windows error %lu",
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
+                                      "a handle cannot be given to process %lld: Windows error %lu",
                                       (long long)wire->peer_pid, error);
         }
         numbers[i] = (uint64_t)(uintptr_t)made;
@@ -4807,49 +5105,61 @@ typedef struct ignis__address_of {
 
 static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
 
-static int64_t ignis__timeout_ns(double timeout_s) { return timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(timeout_s * 1e9); }
+static int64_t ignis__timeout_ns(double timeout_s)
+{
+    return timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(timeout_s * 1e9);
+}
 
 /*  Where the server of a name is reached, and the file that holds its secret. */
-static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name, ignis__address_of *address)
+static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name,
+                                 ignis__address_of *address)
 {
     int length, name_length;
     if (!ignis__private_folder(call, folder, IGNIS__PATH_MAX))
         return false;
-    name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, name, address->kind->suffix);
+    name_length =
+        snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, name, address->kind->suffix);
 #ifdef _WIN32 /* where to connect stands in that file */
     length = snprintf(address->path, sizeof address->path, "%s", address->name_path);
 #else
     length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, name, address->kind->suffix);
 #endif
-    if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 && (size_t)name_length < sizeof address->name_path)
+    if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 &&
+        (size_t)name_length < sizeof address->name_path)
         return true;
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder,
+                         IGNIS__PATH_MAX - 1);
 }
 
 static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
 {
     char folder[IGNIS__PATH_MAX];
     int length;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__given(call, "desc.name", desc->name))
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+        !ignis__given(call, "desc.name", desc->name))
         return false;
     if (!ignis__name_valid(desc->name))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'",
-                             desc->name);
+        return ignis__refuse(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'",
+            desc->name);
     if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method", (int)desc->method);
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method",
+                             (int)desc->method);
     if (!(desc->timeout_s >= 0))
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
     memset(address, 0, sizeof *address);
     address->kind = ignis__wire_kinds[desc->method];
     if (!address->kind)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[desc->method]);
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+                             ignis__method_names[desc->method]);
     if (desc->token)
         memcpy(address->secret, desc->token, IGNIS_CHANNEL_TOKEN_BYTES);
     address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : ignis__timeout_ns(desc->timeout_s);
     length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
     if (length < 0 || (size_t)length >= sizeof folder)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes", (int)sizeof folder - 1);
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes",
+                             (int)sizeof folder - 1);
     return ignis__channel_paths(call, folder, desc->name, address);
 }
 
@@ -4860,7 +5170,8 @@ typedef struct ignis__channel {
     ignis__listener *listener;
 } ignis__channel;
 
-static ignis__pool ignis__channels = IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
+static ignis__pool ignis__channels =
+    IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
 /*  Closes what is no longer used by anybody, after a goodbye if there is room for one. */
 static void ignis__channel_free(ignis__wire *wire, ignis__listener *listener)
@@ -4897,7 +5208,8 @@ IGNIS__COLD static void ignis__channels_close(const char *call)
     ignis__channel *channel;
     uint64_t index = 0;
     while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->listener ? "server" : "client");
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s",
+                           channel->listener ? "server" : "client");
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
@@ -4956,7 +5268,8 @@ IGNIS_API IGNIS__COLD ignis_channel ignis_channel_serve(const ignis_channel_desc
     return none;
 }
 
-/*  When a call on a channel gives up: timeout_s from now; below 0: when the channel's own deadline has passed. */
+/*  When a call on a channel gives up: timeout_s from now; below 0: when the channel's own deadline has
+    passed. */
 static ignis__until ignis__channel_until(int64_t timeout_ns, const uint64_t *closing, double timeout_s)
 {
     ignis__until until = ignis__until_in(timeout_s < 0 ? timeout_ns : ignis__timeout_ns(timeout_s));
@@ -4981,7 +5294,8 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
     until = ignis__channel_until(listener->timeout_ns, &listener->closing, timeout_s);
     if (ignis__mutex_within(&trouble, &listener->lock, &until, "another thread was accepting, and did not end")) {
         while ((wire = ignis__listener_next(call, &trouble, listener, &until)) != NULL) {
-            if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
+            if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) &&
+                ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
                 break;
             ignis__listener_refuse(call, listener, wire, true, trouble.why);
         }
@@ -4999,7 +5313,10 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
     return accepted;
 }
 
-IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle) { return ignis__channel_accept("ignis_channel_accept", handle, -1); }
+IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle)
+{
+    return ignis__channel_accept("ignis_channel_accept", handle, -1);
+}
 
 IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel handle, double timeout_s)
 {
@@ -5018,8 +5335,8 @@ IGNIS_API IGNIS__COLD ignis_channel ignis_channel_connect(const ignis_channel_de
     if (!ignis__channel_address(call, desc, &address))
         return none;
     until = ignis__until_in(address.timeout_ns);
-    wire = ignis__wire_connect(&trouble, address.kind, address.path, address.name_path, desc->token ? address.secret : NULL, &pid,
-                               sizeof pid, IGNIS_CHANNEL_MAX_BYTES, &until);
+    wire = ignis__wire_connect(&trouble, address.kind, address.path, address.name_path,
+                               desc->token ? address.secret : NULL, &pid, sizeof pid, IGNIS_CHANNEL_MAX_BYTES, &until);
     if (wire) {
         wire->timeout_ns = address.timeout_ns;
         return ignis__channel_publish(call, wire, NULL);
@@ -5029,16 +5346,16 @@ IGNIS_API IGNIS__COLD ignis_channel ignis_channel_connect(const ignis_channel_de
 }
 
 /*  What stands in the way of a message, before anything is done. */
-static bool ignis__channel_send_check(const char *call, const ignis__wire *wire, const void *data, int64_t size, const int *fds,
-                                      int fd_count)
+static bool ignis__channel_send_check(const char *call, const ignis__wire *wire, const void *data, int64_t size,
+                                      const int *fds, int fd_count)
 {
     int i;
     if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes", (long long)size,
                              IGNIS_CHANNEL_MAX_BYTES);
     if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message", fd_count,
-                             IGNIS_CHANNEL_MAX_FDS);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message",
+                             fd_count, IGNIS_CHANNEL_MAX_FDS);
     if ((size > 0 && !ignis__given(call, "data", data)) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
         return false;
     if (fd_count > 0 && !wire->kind->descriptors)
@@ -5063,22 +5380,23 @@ static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
 }
 
 /*  Sends one message of a type, in the time that there is, or says why not. */
-static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
-                               int fd_count, double timeout_s)
+static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
+                               const int *fds, int fd_count, double timeout_s)
 {
     ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
     bool ok;
     if (!ignis__mutex_within(trouble, &wire->send_lock, &until, "another thread was sending, and did not end"))
         return false;
     ok = ignis__wire_usable(trouble, wire) && ignis__wire_send(trouble, wire, type, data, size, fds, fd_count, &until);
-    if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+    /* what the other side said before it went can still be received */
+    if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST)
         ignis__wire_fail(wire, trouble);
     ignis__mutex_unlock(&wire->send_lock);
     return ok;
 }
 
-static ignis_status ignis__channel_send(const char *call, ignis_channel handle, const void *data, int64_t size, const int *fds,
-                                        int fd_count, double timeout_s)
+static ignis_status ignis__channel_send(const char *call, ignis_channel handle, const void *data, int64_t size,
+                                        const int *fds, int fd_count, double timeout_s)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status = IGNIS_OK;
@@ -5087,26 +5405,28 @@ static ignis_status ignis__channel_send(const char *call, ignis_channel handle, 
         return ignis__failed();
     if (!ignis__channel_send_check(call, channel->wire, data, size, fds, fd_count))
         status = ignis__failed();
-    else if (!ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, timeout_s))
+    else if (!ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count,
+                                 timeout_s))
         status = ignis__trouble_report(call, &trouble);
     ignis__channel_drop(channel);
     return status;
 }
 
-IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count)
+IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data, int64_t size, const int *fds,
+                                          int fd_count)
 {
     return ignis__channel_send("ignis_channel_send", handle, data, size, fds, fd_count, -1);
 }
 
-IGNIS_API ignis_status ignis_channel_send_within(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count,
-                                                 double timeout_s)
+IGNIS_API ignis_status ignis_channel_send_within(ignis_channel handle, const void *data, int64_t size, const int *fds,
+                                                 int fd_count, double timeout_s)
 {
     return ignis__channel_send("ignis_channel_send_within", handle, data, size, fds, fd_count, timeout_s);
 }
 
 /*  Hands the message in the inbox out, if there is room for it. */
-static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void *data, int64_t capacity, int64_t *size, int *fds,
-                                      int fd_capacity, int *fd_count)
+static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void *data, int64_t capacity, int64_t *size,
+                                      int *fds, int fd_capacity, int *fd_count)
 {
     int64_t bytes = (int64_t)ignis__head_of(wire).size;
     int count = wire->inbox_fd_count;
@@ -5115,7 +5435,8 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     if (fd_count)
         *fd_count = count;
     if (bytes > capacity || count > fd_capacity)
-        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the message has %lld bytes and %d descriptors; there is room for %lld and %d",
+        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                           "the message has %lld bytes and %d descriptors; there is room for %lld and %d",
                            (long long)bytes, count, (long long)capacity, fd_capacity);
     if (bytes > 0)
         memcpy(data, wire->inbox + sizeof(ignis__head), (size_t)bytes);
@@ -5163,8 +5484,8 @@ static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double 
     return false;
 }
 
-static ignis_status ignis__channel_receive(const char *call, ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds,
-                                           int fd_capacity, int *fd_count, double timeout_s)
+static ignis_status ignis__channel_receive(const char *call, ignis_channel handle, void *data, int64_t capacity,
+                                           int64_t *size, int *fds, int fd_capacity, int *fd_count, double timeout_s)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
@@ -5174,15 +5495,17 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
         return ignis__failed();
     wire = channel->wire;
     if (capacity < 0 || fd_capacity < 0) {
-        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
-                             fd_capacity);
-    } else if ((capacity > 0 && !ignis__given(call, "data", data)) || (fd_capacity > 0 && !ignis__given(call, "fds", fds))) {
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0",
+                             (long long)capacity, fd_capacity);
+    } else if ((capacity > 0 && !ignis__given(call, "data", data)) ||
+               (fd_capacity > 0 && !ignis__given(call, "fds", fds))) {
         status = ignis__failed();
     } else if (!ignis__wire_next(&trouble, wire, timeout_s)) {
         status = ignis__trouble_report(call, &trouble);
     } else {
         if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
-            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
+            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "what comes next is an array; take it with ignis_share_receive");
         else
             status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
         ignis__mutex_unlock(&wire->receive_lock);
@@ -5191,16 +5514,18 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
     return status;
 }
 
-IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
-                                             int *fd_count)
+IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size,
+                                             int *fds, int fd_capacity, int *fd_count)
 {
-    return ignis__channel_receive("ignis_channel_receive", handle, data, capacity, size, fds, fd_capacity, fd_count, -1);
+    return ignis__channel_receive("ignis_channel_receive", handle, data, capacity, size, fds, fd_capacity, fd_count,
+                                  -1);
 }
 
-IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds,
-                                                    int fd_capacity, int *fd_count, double timeout_s)
+IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *data, int64_t capacity, int64_t *size,
+                                                    int *fds, int fd_capacity, int *fd_count, double timeout_s)
 {
-    return ignis__channel_receive("ignis_channel_receive_within", handle, data, capacity, size, fds, fd_capacity, fd_count, timeout_s);
+    return ignis__channel_receive("ignis_channel_receive_within", handle, data, capacity, size, fds, fd_capacity,
+                                  fd_count, timeout_s);
 }
 
 IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
@@ -5255,8 +5580,8 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
 
 /* --- what it needs of the system: leases, which tell that nobody uses an array any more; shared host memory; who we are ---- */
 
-/*  Beside descriptors, what a handle brings can lie in the private folder under a name, which whoever takes it removes: a FIFO as
-    lease, a file with a copy. */
+/*  Beside descriptors, what a handle brings can lie in the private folder under a name, which whoever takes
+    it removes: a FIFO as lease, a file with a copy. */
 
 #ifdef _WIN32
 
@@ -5286,7 +5611,8 @@ static bool ignis__process_ending(int64_t pid)
 {
     HANDLE process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, (DWORD)pid);
     DWORD code = STILL_ACTIVE;
-    bool ending = process && GetExitCodeProcess(process, &code) && code != STILL_ACTIVE && WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
+    bool ending = process && GetExitCodeProcess(process, &code) && code != STILL_ACTIVE &&
+                  WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
     if (process)
         CloseHandle(process);
     return ending;
@@ -5317,7 +5643,8 @@ static bool ignis__name_there(const char *path) { return (void)path, false; }
 /*  Host memory that processes share, which the system keeps as large as it was made. */
 static int ignis__shared_make(size_t size)
 {
-    HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32), (DWORD)size, NULL);
+    HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32),
+                                     (DWORD)size, NULL);
     return made ? ignis__fd_of(made) : (ignis__errno_set(), -1);
 }
 
@@ -5333,7 +5660,8 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
     const int64_t grain = 65536; /* of offsets */
     int64_t first = offset % grain;
     char *mapped = (char *)MapViewOfFile(ignis__fd_handle(fd), to_fd ? FILE_MAP_WRITE : FILE_MAP_READ,
-                                         (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first), (SIZE_T)(first + size));
+                                         (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first),
+                                         (SIZE_T)(first + size));
     if (!mapped)
         return ignis__errno_set();
     if (to_fd)
@@ -5370,8 +5698,8 @@ static uint32_t ignis__pid_namespace(void)
     return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
 }
 
-/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a path it is a FIFO, whose other
-    end is opened by that. */
+/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a
+    path it is a FIFO, whose other end is opened by that. */
 static bool ignis__lease_make(const char *path, int ends[2])
 {
     ends[1] = -1;
@@ -5389,9 +5717,10 @@ static bool ignis__lease_ended(int end)
     return events > 0 && (events & IGNIS__POLL_ENDED) != 0;
 }
 
-/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the driver, whose work goes on until
-    then. The kernel tells of each of its threads whether it is exiting: state and flags (4) are words 3 and 9 of a file, behind a name of
-    any characters. The first thread stays, as a zombie, when all else is gone. */
+/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the
+    driver, whose work goes on until then. The kernel tells of each of its threads whether it is exiting:
+    state and flags (4) are words 3 and 9 of a file, behind a name of any characters. The first thread stays,
+    as a zombie, when all else is gone. */
 typedef struct ignis__threads_of {
     int64_t pid;
     int count, exiting, zombies;
@@ -5422,7 +5751,8 @@ static bool ignis__process_ending(int64_t pid)
     ignis__threads_of threads = {pid, 0, 0, 0};
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
-    return ignis__folder_list(path, ignis__thread_look, &threads) && threads.exiting == threads.count && threads.zombies < threads.count;
+    return ignis__folder_list(path, ignis__thread_look, &threads) && threads.exiting == threads.count &&
+           threads.zombies < threads.count;
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -5438,14 +5768,14 @@ static int ignis__name_make(const char *path, int64_t size)
     return fd;
 }
 
-/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes the name has it, be that one
-    who takes it or the exporter. */
+/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes
+    the name has it, be that one who takes it or the exporter. */
 static int ignis__name_take(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
-                    unlink(path) != 0))
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) ||
+                    !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) || unlink(path) != 0))
         ignis__fd_drop(&fd);
     return fd;
 }
@@ -5470,12 +5800,14 @@ static bool ignis__fd_has(int fd, int64_t size)
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
 }
 
-/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be the end of the process. */
+/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be
+    the end of the process. */
 static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
     char *at = (char *)data;
     while (size > 0) {
-        ssize_t moved = to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
+        ssize_t moved =
+            to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved <= 0)
@@ -5495,8 +5827,9 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
 #define IGNIS__RECORD_VERSION 2
 #define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
 
-/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes and addresses are those of what
-    this process has exported or mapped, and who has sent it is the socket's word. */
+/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes
+    and addresses are those of what this process has exported or mapped, and who has sent it is the socket's
+    word. */
 typedef struct ignis__record_of_array {
     char magic[8];
     uint32_t version, kind;
@@ -5542,13 +5875,15 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
             ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
                  fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
             if (fclose(file) == 0 && ok)
-                (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
+                /* if another process was faster, its token is read in the next round */
+                (void)ignis__file_publish(part, path);
             else
                 (void)ignis__file_remove(part);
         }
         ignis__free(part);
     }
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the token in %s cannot be made or read; set desc.token on both sides", path);
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
+                         "the token in %s cannot be made or read; set desc.token on both sides", path);
 }
 
 /*  What all records of this process begin with. */
@@ -5570,11 +5905,13 @@ typedef struct ignis__transport {
     uint64_t ready;
     uint64_t serial; /* of this transport, in this process: its slot is used again */
     double bandwidth_gbs, latency_us;
-    struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
-    char folder[IGNIS__PATH_MAX];                  /* of named leases and copies; "": this user's */
+    /* what was sent to a receive of this process; the slot's lock guards them */
+    struct ignis__waiting *waiting, **waiting_end;
+    char folder[IGNIS__PATH_MAX]; /* of named leases and copies; "": this user's */
 } ignis__transport;
 
-static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
+static ignis__pool ignis__transports =
+    IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
 /*  A handle that is out: one of its array's exports, which it holds; or a copy under a name. */
 typedef struct ignis__export {
@@ -5585,8 +5922,8 @@ typedef struct ignis__export {
     ignis__array *array;           /* null: it is a copy */
     uint64_t turn;                 /* grows with each export; when the array was exported last, by the same transport */
     ignis__record_of_array record; /* without what each handle of an array has of its own */
-    int watch;                     /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
-    char *path;                    /* of what lies under a name; null: nothing does */
+    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    char *path; /* of what lies under a name; null: nothing does */
     struct ignis__export *next;
 } ignis__export;
 
@@ -5653,8 +5990,8 @@ static void ignis__export_free(ignis__export *entry)
     ignis__free(entry);
 }
 
-/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. It sets *dying
-    where that is only a matter of a process that is being ended. */
+/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which
+    arrive without us. It sets *dying where that is only a matter of a process that is being ended. */
 static bool ignis__export_ends(const ignis__export *entry, bool unused, bool *dying)
 {
     bool taken = entry->path && !ignis__name_there(entry->path), ending;
@@ -5668,16 +6005,18 @@ static bool ignis__export_ends(const ignis__export *entry, bool unused, bool *dy
     return entry->path && !taken && ignis__channel_gone(entry->channel);
 }
 
-/*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that nobody uses. Copies that were taken
-    end as well. True: one of them ends as soon as a process has, which is being ended. */
+/*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that
+    nobody uses. Copies that were taken end as well. True: one of them ends as soon as a process has, which is
+    being ended. */
 static bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__export **at, *entry, *ended = NULL;
     bool dying = false;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL;) {
-        bool concerned = entry->array ? (!array || entry->array == array) && (!transport || entry->transport == transport)
-                                      : unused || (!array && entry->transport == transport);
+        bool concerned = entry->array
+                             ? (!array || entry->array == array) && (!transport || entry->transport == transport)
+                             : unused || (!array && entry->transport == transport);
         if (concerned && ignis__export_ends(entry, unused, &dying)) {
             *at = entry->next;
             entry->next = ended;
@@ -5703,8 +6042,9 @@ static bool ignis__exports_end(const char *call, const ignis__array *array, uint
     return dying;
 }
 
-/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. A process that gave an array back and then
-    returned from main is still being ended when the exporter hears of the first: waited for, since the system takes a moment for it. */
+/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. A
+    process that gave an array back and then returned from main is still being ended when the exporter hears
+    of the first: waited for, since the system takes a moment for it. */
 static void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
 {
     int64_t until_ns = ignis__monotonic_ns() + (wait ? 5000000000 : 0);
@@ -5715,7 +6055,8 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array, boo
         ignis__sleep_us(50);
 }
 
-/*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array is locked. */
+/*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array
+    is locked. */
 IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;
@@ -5736,8 +6077,9 @@ IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__
 
 /* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
 
-/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the
-    storage, for which another thread may wait whose operation this work waits for. */
+/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go
+    meanwhile, and not with the lock of the storage, for which another thread may wait whose operation this
+    work waits for. */
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
@@ -5780,8 +6122,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__device_ordinal(from),
-                           ignis__device_ordinal(to));
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d",
+                           ignis__device_ordinal(from), ignis__device_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -5803,7 +6145,8 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int error;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__vmm_array_check(call, desc, &size) ||
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+        !ignis__vmm_array_check(call, desc, &size) ||
         !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
@@ -5855,7 +6198,8 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
     if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
         return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
+                             "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with "
+                             "others that would be "
                              "exposed; make it with ignis_ipc_array",
                              ignis__array_label(array).text, (long long)facts->block_size);
     error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
@@ -5883,8 +6227,8 @@ static bool ignis__peer_export_memory(const char *call, ignis__array *array, ign
     return ok;
 }
 
-/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece for itself, as it may wait for work
-    that waits for another copy. */
+/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece
+    for itself, as it may wait for work that waits for another copy. */
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
@@ -5909,9 +6253,10 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
                  (moved = ignis__fd_move(fd, piece->memory, part, done, true));
     }
     if (!moved)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s", (long long)size,
-                    to_device ? "read" : "written", strerror(errno));
-    /* a copy that has failed may still be under way: better lose the memory than let it write into the next one */
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s",
+                    (long long)size, to_device ? "read" : "written", strerror(errno));
+    /* a copy that has failed may still be under way: better lose the memory than let it write into the next
+       one */
     if (piece && (ok || !moved || ignis__device_finish(work.device) == 0))
         ignis__piece_keep(work.device, piece);
     else
@@ -5928,8 +6273,8 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     facts->block_size = size ? size : 1;
     fd = facts->path ? ignis__name_make(facts->path, facts->block_size) : ignis__shared_make((size_t)facts->block_size);
     if (fd < 0)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size,
-                             strerror(errno));
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s",
+                             (long long)size, strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
         ignis__memory_set(&facts->memory, fd);
@@ -5941,8 +6286,10 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     return ok;
 }
 
-/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address noted. The device is entered. */
-static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address
+    noted. The device is entered. */
+static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
+                                     const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
     if (!ignis__vmm_adopt(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
@@ -5958,7 +6305,8 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
+                                     const ignis_vmm_handle *memory)
 {
     const ignis__record_of_array *record = &mapped->record;
     ignis__address address = 0, base = 0;
@@ -5967,13 +6315,14 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
     if (IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
                           "opening %s of process %u", ignis__bytes_write(record->block_size).text, record->pid))
         return false;
-    if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address), "asking how large it is")) {
+    if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address),
+                           "asking how large it is")) {
         if (base == address && (int64_t)size >= record->block_size) {
             mapped->address = address;
             return true;
         }
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld", (long long)record->block_size,
-                    (long long)size);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld",
+                    (long long)record->block_size, (long long)size);
     }
     (void)IGNIS__CUDA(cuIpcCloseMemHandle, (address));
     return false;
@@ -6004,7 +6353,8 @@ static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis
     if (!memory)
         return false;
     ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
-                            "letting device %d into %s", ignis__device_ordinal(device), ignis__bytes_write(memory->size).text);
+                            "letting device %d into %s", ignis__device_ordinal(device),
+                            ignis__bytes_write(memory->size).text);
     ignis__physical_drop(call, memory);
     return ok;
 }
@@ -6027,11 +6377,13 @@ static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis_
     int reaches = src == dst;
     if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst), ignis__device_ordinal(src));
+    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst),
+                    ignis__device_ordinal(src));
     return false;
 }
 
-/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is not always so. */
+/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is
+    not always so. */
 static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *there, const ignis__vmm_block *here)
 {
     static const uint32_t sent[4] = {0x1615D0F5u, 0x00C0FFEEu, 0xA5A5A5A5u, 0x01234567u};
@@ -6048,8 +6400,9 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
-                             ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "what device %d has written, device %d does not see", ignis__device_ordinal(there->device),
+                             ignis__device_ordinal(here->device));
     return ok;
 }
 
@@ -6067,7 +6420,8 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
             if (!ok) /* a copy may be under way */
-                (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1 << (dst - ignis__devices));
+                (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1
+                                                                                            << (dst - ignis__devices));
             ignis__vmm_drop(call, &seen);
         }
     }
@@ -6087,12 +6441,14 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src), ignis__device_ordinal(dst));
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src),
+                        ignis__device_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
         return false;
-    memset(&ignis__this_thread.record, 0, sizeof before); /* a probe that fails is an answer, not the thread's failure */
+    /* a probe that fails is an answer, not the thread's failure */
+    memset(&ignis__this_thread.record, 0, sizeof before);
     ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
     if (ok)
         ignis__atomic_store(proven, ignis__global.setups);
@@ -6114,8 +6470,8 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of IPC are what the handles cost,
-    not what NVLink brings. */
+/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of
+    IPC are what the handles cost, not what NVLink brings. */
 typedef struct ignis__transport_ops {
     const char *name, *word; /* shown; in the environment */
     bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy, and a lease on it */
@@ -6127,7 +6483,8 @@ typedef struct ignis__transport_ops {
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
-    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
+    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home,
+                          const ignis_vmm_handle *memory);
     void (*unmap_memory)(const char *call, ignis__import *mapped);
     bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
@@ -6150,7 +6507,8 @@ static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind k
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
+                         "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
                          (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
 }
 
@@ -6169,7 +6527,8 @@ IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int
     ignis__text why;
     char none[1];
     ignis__text_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
-    return ignis__collective_enter(call) && ignis__transport_kind_valid(call, kind) && ignis__transport_devices(call, src, dst, devices) &&
+    return ignis__collective_enter(call) && ignis__transport_kind_valid(call, kind) &&
+           ignis__transport_devices(call, src, dst, devices) &&
            ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
 }
 
@@ -6186,12 +6545,13 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
             *kind = (ignis_transport_kind)i;
     if (*kind != IGNIS_TRANSPORT_AUTO)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host",
+                         word);
 }
 
 /*  descriptors: those can travel, too. */
-static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, bool descriptors,
-                                    ignis_transport_choice *choice)
+static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process,
+                                    bool descriptors, ignis_transport_choice *choice)
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;
@@ -6210,7 +6570,8 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
         } else if (!descriptors && !ops->named) {
             ignis__text_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
         } else if (ops->available(devices[0], devices[1], &text)) {
-            ignis__text_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            ignis__text_add(&text,
+                            kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
             choice->kind = kind;
             return true;
         }
@@ -6223,7 +6584,8 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
 {
     static const char call[] = "ignis_transport_select";
     ignis__device *devices[2];
-    return ignis__collective_enter(call) && ignis__given(call, "choice", choice) && ignis__transport_devices(call, src, dst, devices) &&
+    return ignis__collective_enter(call) && ignis__given(call, "choice", choice) &&
+                   ignis__transport_devices(call, src, dst, devices) &&
                    ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
                : ignis__failed();
@@ -6288,7 +6650,8 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     ignis__transport *transport = ignis__transport_hold(call, handle);
     if (!transport || ignis__atomic_load(&transport->ready))
         return transport;
-    ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport is not initialized; call ignis_transport_initialize first");
+    ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call,
+                "the transport is not initialized; call ignis_transport_initialize first");
     ignis__transport_drop(transport);
     return NULL;
 }
@@ -6305,13 +6668,17 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 }
 
 /*  Descriptors travel with what is sent; else what a handle needs lies under a name. */
-static bool ignis__exchange_carries(const ignis__transport *transport) { return ignis__wire_kinds[transport->exchange]->descriptors; }
+static bool ignis__exchange_carries(const ignis__transport *transport)
+{
+    return ignis__wire_kinds[transport->exchange]->descriptors;
+}
 
 static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__device_ordinal(transport->src),
-                    ignis__device_ordinal(transport->dst), methods[transport->exchange]);
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name,
+                    ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst),
+                    methods[transport->exchange]);
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
@@ -6388,7 +6755,8 @@ IGNIS__COLD static void ignis__transports_close(const char *call)
     ignis__export *entry;
     uint64_t index = 0;
     while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "transport by %s", ignis__transport_kinds[transport->kind].name);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "transport by %s",
+                           ignis__transport_kinds[transport->kind].name);
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
@@ -6436,7 +6804,8 @@ static bool ignis__transport_channel(const char *call, ignis__transport *transpo
     transport->peer_certain = channel->wire->kind->descriptors && transport->peer_pid != 0;
     slash = strrchr(channel->wire->path, '/');
     if (slash) /* the folder that both sides know */
-        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path), channel->wire->path);
+        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path),
+                 channel->wire->path);
     ignis__channel_drop(channel);
     return true;
 }
@@ -6452,11 +6821,14 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
+                             "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
                              (int)desc->exchange);
     if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
-    if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device), devices))
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6",
+                             desc->timeout_s);
+    if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device),
+                                  devices))
         return false;
     out->src = devices[0];
     out->dst = devices[1];
@@ -6474,8 +6846,8 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
         if (!ignis__transport_choose(call, devices, alone, alone || ignis__exchange_carries(out), &choice))
             return false;
     } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name,
-                             reason);
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s",
+                             ignis__transport_kinds[desc->kind].name, reason);
     }
     out->kind = choice.kind;
     if (desc->token)
@@ -6488,10 +6860,12 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__transport_desc(call, desc, &fresh) ||
-        !ignis__transports_use(call) || (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+        !ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
+        (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
-    memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot, sizeof fresh - sizeof fresh.slot);
+    memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot,
+           sizeof fresh - sizeof fresh.slot);
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
     transport->waiting_end = &transport->waiting;
     result.id = ignis__pool_publish(&ignis__transports, transport);
@@ -6509,7 +6883,8 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
     bool live;
     if (!transport)
         return ignis__failed();
-    live = ignis__transport_end(call, transport) || ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
+    live = ignis__transport_end(call, transport) ||
+           ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
     return ignis__ended(failures, ignis__transport_done(transport, live) == IGNIS_OK);
 }
 
@@ -6593,8 +6968,8 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 
 /* --- handles --------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__export_facts *facts,
-                               uint64_t name, ignis__record_of_array *record)
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array,
+                               const ignis__export_facts *facts, uint64_t name, ignis__record_of_array *record)
 {
     *record = ignis__self;
     record->name = name;
@@ -6609,14 +6984,15 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
-static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record, unsigned char seal[32])
+static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record,
+                               unsigned char seal[32])
 {
     ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
 /*  Where what has a name lies; it is random for each process. */
-static bool ignis__record_path(const char *call, const ignis__transport *transport, const ignis__record_of_array *record, uint64_t name,
-                               char path[IGNIS__PATH_MAX])
+static bool ignis__record_path(const char *call, const ignis__transport *transport,
+                               const ignis__record_of_array *record, uint64_t name, char path[IGNIS__PATH_MAX])
 {
     uint64_t maker[2];
     char folder[IGNIS__PATH_MAX];
@@ -6624,15 +7000,17 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     memcpy(folder, transport->folder, sizeof folder);
     if (!*folder && !ignis__private_folder(call, folder, sizeof folder))
         return false;
-    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0], (unsigned long long)maker[1],
-                 (unsigned long long)name) < IGNIS__PATH_MAX)
+    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0],
+                 (unsigned long long)maker[1], (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder,
+                         IGNIS__PATH_MAX - 1);
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it already; null: it is a copy. */
-static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
-                               int watch, const char *path)
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it
+    already; null: it is a copy. */
+static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array,
+                               ignis__record_of_array *record, int watch, const char *path)
 {
     ignis__export *entry = (ignis__export *)ignis__alloc_for(call, sizeof *entry);
     ignis__export *other;
@@ -6667,8 +7045,8 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
 }
 
 /*  The lease of a handle, and the note that it is out; a copy needs but the note, of its name. */
-static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
-                                const char *path, ignis_transport_handle *handle)
+static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array,
+                                ignis__record_of_array *record, const char *path, ignis_transport_handle *handle)
 {
     bool leased = ignis__transport_ops_of(transport)->zero_copy, counted;
     int ends[2] = {-1, -1};
@@ -6707,7 +7085,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     memset(&facts, 0, sizeof facts);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes from device %d to device %d",
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                             "%s is on device %d, the transport goes from device %d to device %d",
                              ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
                              ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
@@ -6731,8 +7110,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
 }
 
 /*  Holds transport and array for a call. */
-IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle, ignis_array array_handle,
-                                                                ignis__transport **transport)
+IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle,
+                                                                ignis_array array_handle, ignis__transport **transport)
 {
     ignis__array *array;
     *transport = ignis__transport_hold_ready(call, handle);
@@ -6744,13 +7123,15 @@ IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call
     return array;
 }
 
-static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array, bool ok)
+static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array,
+                                               bool ok)
 {
     ignis__array_drop(call, array);
     return ignis__transport_done(transport, ok);
 }
 
-IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle, ignis_transport_handle *out)
+IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle,
+                                                     ignis_transport_handle *out)
 {
     static const char call[] = "ignis_transport_export_handle";
     ignis__transport *transport;
@@ -6758,7 +7139,8 @@ IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ign
     if (!array)
         return ignis__failed();
     return ignis__transport_done_both(call, transport, array,
-                                      ignis__given(call, "handle", out) && ignis__transport_export(call, transport, array, true, out));
+                                      ignis__given(call, "handle", out) &&
+                                          ignis__transport_export(call, transport, array, true, out));
 }
 
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
@@ -6783,16 +7165,18 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
         ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
     ignis__mutex_unlock(&ignis__shares.lock);
     if (array)
-        return ignis__transport_done_both(call, transport, array, ignis__transport_export(call, transport, array, true, out));
+        return ignis__transport_done_both(call, transport, array,
+                                          ignis__transport_export(call, transport, array, true, out));
     return ignis__transport_done(
-        transport,
-        ignis__refuse(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more"));
+        transport, ignis__refuse(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                                 "the transport has no handle out: none was exported, or nobody has one any more"));
 }
 
 /*  Which descriptors travel with a record, in their order. */
 static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
 {
-    const ignis__transport_ops *ops = &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
+    const ignis__transport_ops *ops =
+        &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
     *memory = !record->name && ops->descriptor;
     return *memory + (!record->name && ops->zero_copy);
 }
@@ -6809,7 +7193,8 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     return count;
 }
 
-/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those that belong to the record. */
+/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those
+    that belong to the record. */
 static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
 {
     ignis__record_of_array record;
@@ -6831,14 +7216,17 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
     return true;
 }
 
-IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count)
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record,
+                                                       const int *fds, int fd_count)
 {
     static const char call[] = "ignis_transport_handle_from_fds";
-    if (!ignis__given(call, "handle", handle) || !ignis__given(call, "record", record) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
+    if (!ignis__given(call, "handle", handle) || !ignis__given(call, "record", record) ||
+        (fd_count > 0 && !ignis__given(call, "fds", fds)))
         return ignis__failed();
     if (ignis__handle_join(handle, record, fds, fd_count))
         return IGNIS_OK;
-    return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%d descriptors came, which are not as many as go with the record", fd_count);
+    return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                       "%d descriptors came, which are not as many as go with the record", fd_count);
 }
 
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
@@ -6874,7 +7262,8 @@ static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *b
     bool empty = false;
     int i;
     if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || record->dtype <= IGNIS_DTYPE_DEFAULT ||
-        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS || record->tag[sizeof record->tag - 1] != 0)
+        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS ||
+        record->tag[sizeof record->tag - 1] != 0)
         return false;
     *bytes = ignis__dtypes[record->dtype].size;
     for (i = 0; i < record->ndim; i++) {
@@ -6888,8 +7277,8 @@ static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *b
 }
 
 /*  Reads and checks a handle's record, before anything is done with it. */
-static bool ignis__record_read(const char *call, const ignis__transport *transport, const ignis_transport_handle *handle,
-                               ignis__record_of_array *record)
+static bool ignis__record_read(const char *call, const ignis__transport *transport,
+                               const ignis_transport_handle *handle, ignis__record_of_array *record)
 {
     const ignis__record_of_array *self = &ignis__self;
     int64_t bytes;
@@ -6901,35 +7290,42 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
     if (record->version != IGNIS__RECORD_VERSION)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
-                             IGNIS__RECORD_VERSION);
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d",
+                             record->version, IGNIS__RECORD_VERSION);
     if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
                              "the handle's seal is broken: it was changed on its way, or made with another token");
     if (!ignis__record_sound(record, &bytes))
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind,
-                             record->dtype, record->ndim, (long long)record->offset, (long long)record->block_size);
+                             "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes",
+                             record->kind, record->dtype, record->ndim, (long long)record->offset,
+                             (long long)record->block_size);
     if (record->kind != (uint32_t)transport->kind)
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
                              ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
     if (record->host != self->host)
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
                              "the handle is of another machine, or from before it was started again");
-    if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld",
-                             record->pid, (long long)transport->peer_pid);
-    if (!ignis__transport_ops_of(transport)->across && memcmp(record->process, self->process, sizeof self->process) != 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                             "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", record->pid);
+    if (transport->peer_certain && record->pid_namespace == self->pid_namespace &&
+        (int64_t)record->pid != transport->peer_pid)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call,
+                             "the handle says that it is of process %u, and came from process %lld", record->pid,
+                             (long long)transport->peer_pid);
+    if (!ignis__transport_ops_of(transport)->across &&
+        memcmp(record->process, self->process, sizeof self->process) != 0)
+        return ignis__refuse(
+            IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+            "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
+            record->pid);
     if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                             "the descriptor that belongs to the handle did not come with it");
     return true;
 }
 
 /*  Opens what lies under the handle's name, if it has one that was not opened yet. */
-static bool ignis__handle_open(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                               ignis_transport_handle *handle)
+static bool ignis__handle_open(const char *call, const ignis__transport *transport,
+                               const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     bool lease = ignis__transport_ops_of(transport)->zero_copy;
     char path[IGNIS__PATH_MAX];
@@ -6940,8 +7336,10 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         return false;
     fd = ignis__name_take(path, lease);
     if (fd < 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way", path);
+        return ignis__refuse(
+            IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+            "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way",
+            path);
     if (lease) {
         handle->has_lease = true;
         handle->lease = fd;
@@ -6959,15 +7357,16 @@ static ignis__device *ignis__record_device(const char *call, const ignis__record
     for (i = 0; i < ignis__device_total; i++)
         if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
             return &ignis__devices[i];
-    ignis__fail(
-        IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-        "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at CUDA_VISIBLE_DEVICES, or use "
-        "IGNIS_TRANSPORT_HOST",
-        record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at "
+                "CUDA_VISIBLE_DEVICES, or use "
+                "IGNIS_TRANSPORT_HOST",
+                record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
     return NULL;
 }
 
-/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that says anything else. */
+/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that
+    says anything else. */
 static bool ignis__record_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
 {
     ignis__export *entry;
@@ -6976,7 +7375,8 @@ static bool ignis__record_own(const char *call, const ignis__record_of_array *re
     if (memcmp(record->process, ignis__self.process, sizeof record->process) != 0)
         return false;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial); entry = entry->next)
+    for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial);
+         entry = entry->next)
         ;
     found = entry != NULL;
     if (found && ignis__record_same(&entry->record, record)) {
@@ -6986,12 +7386,14 @@ static bool ignis__record_own(const char *call, const ignis__record_of_array *re
     ignis__mutex_unlock(&ignis__shares.lock);
     if (!*array)
         ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    found ? "the handle is not what this process has exported" : "the array of this handle is not exported any more");
+                    found ? "the handle is not what this process has exported"
+                          : "the array of this handle is not exported any more");
     return true;
 }
 
 /*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
-static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped, ignis_transport_handle *handle)
+static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped,
+                              ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
     const ignis__record_of_array *record = &mapped->record;
@@ -7002,16 +7404,18 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
         return false;
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
     ok = mapped->lease >= 0 || !handle->has_lease ||
-         ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
+         ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                       "the handle's lease is no open descriptor, or there are too many open ones");
     if (ok && ignis__record_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else
         ok = ok && (home = ignis__record_device(call, record)) != NULL;
     if (ok && ignis__device_enter(call, mapped->device, &binding)) {
-        mapped->made =
-            mapped->own ? ops->grant_access(call, mapped->own, mapped->device) : ops->import_memory(call, mapped, home, &handle->memory);
+        mapped->made = mapped->own ? ops->grant_access(call, mapped->own, mapped->device)
+                                   : ops->import_memory(call, mapped, home, &handle->memory);
         if (mapped->own)
-            mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
+            mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset -
+                              (uint64_t)record->offset;
         ignis__device_leave(&binding);
     }
     if (mapped->made)
@@ -7024,8 +7428,8 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
 }
 
 /*  The import of a record, with one array more: the one that there is, or a new mapping. */
-static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                        ignis_transport_handle *handle)
+static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport,
+                                        const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc_for(call, sizeof *fresh);
     bool same = true, ok;
@@ -7055,7 +7459,8 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
     else
         mapped = fresh;
     if (!same) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle says other things of its array than one that came before it");
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    "the handle says other things of its array than one that came before it");
         return NULL;
     }
     ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
@@ -7068,8 +7473,8 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
 }
 
 /*  An array over the import of a record that was checked. */
-static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                       ignis_transport_handle *handle)
+static ignis_array ignis__import_array(const char *call, const ignis__transport *transport,
+                                       const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
@@ -7085,15 +7490,17 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     mapped = ignis__import_get(call, transport, record, handle);
     if (!mapped)
         return result;
-    result = ignis__vmm_wrap(call, transport->dst, mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release, mapped);
+    result = ignis__vmm_wrap(call, transport->dst, mapped->address + (uint64_t)record->offset, &desc,
+                             ignis__imported_release, mapped);
     if (!result.id)
         ignis__import_drop(call, mapped);
     return result;
 }
 
 /*  Copies what a handle is of into an array of its size: from host memory, or straight from the sender's. */
-static bool ignis__handle_copy(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                               ignis_transport_handle *handle, ignis__array *array)
+static bool ignis__handle_copy(const char *call, const ignis__transport *transport,
+                               const ignis__record_of_array *record, ignis_transport_handle *handle,
+                               ignis__array *array)
 {
     ignis__array *own;
     bool ok;
@@ -7103,17 +7510,19 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
         int fd = ignis__memory_fd(&handle->memory);
         if (ignis__fd_has(fd, record->block_size))
             return ignis__host_copy(call, array, fd, true);
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
-                             (long long)record->block_size);
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                             "the descriptor is not %lld bytes of shared host memory", (long long)record->block_size);
     }
     if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
         return false;
-    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
+    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own)
+                                                        : ignis__array_copy_peer(call, array, own);
     ignis__array_drop(call, own);
     return ok;
 }
 
-static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle, const ignis_transport_handle *handle)
+static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle,
+                                           const ignis_transport_handle *handle)
 {
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
     ignis_array result = IGNIS__ZERO;
@@ -7162,9 +7571,10 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__imported_by(array, transport->serial)
                                                          : array->storage->device == transport->dst;
     if (!ours)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s is none that this transport has imported", ignis__array_label(array).text);
-    return ignis__transport_done_both(call, transport, array,
-                                      ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s is none that this transport has imported",
+                    ignis__array_label(array).text);
+    return ignis__transport_done_both(
+        call, transport, array, ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
 }
 
 /* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
@@ -7178,7 +7588,8 @@ static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_t
     bool ok;
     if (!channel)
         return false;
-    ok = ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds, count, -1) ||
+    ok = ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds,
+                            count, -1) ||
          ignis__trouble_report(call, &trouble) == IGNIS_OK;
     ignis__channel_drop(channel);
     return ok;
@@ -7191,13 +7602,15 @@ static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_trans
     int count = wire->inbox_fd_count;
     bool ok = size == sizeof handle->record;
     if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "what comes next is a message; take it with ignis_channel_receive");
     if (ok) {
         ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
         wire->inbox_fd_count = 0; /* they are the handle's now */
     }
     ignis__inbox_next(wire);
-    return ok || ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
+    return ok || ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                               "what came describes no array: %u bytes and %d descriptors", size, count);
 }
 
 /*  Waits for the next handle from a channel. */
@@ -7244,12 +7657,15 @@ static bool ignis__transport_next(const char *call, ignis__transport *transport,
     if (transport->channel.id) {
         ok = ignis__handle_receive(call, transport->channel, handle);
     } else {
-        while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline && ignis__pool_live(transport))
+        while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline &&
+               ignis__pool_live(transport))
             ignis__sleep_us(200);
         if (!ok)
-            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
+            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s",
+                        (double)transport->timeout_ns * 1e-9);
     }
-    if (ok && ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle))
+    if (ok && ignis__record_read(call, transport, handle, record) &&
+        ignis__handle_open(call, transport, record, handle))
         return true;
     ignis__handle_close(handle);
     return false;
@@ -7267,11 +7683,14 @@ static ignis_status ignis__transport_send(const char *call, ignis_transport tran
         return ignis__failed();
     ops = ignis__transport_ops_of(transport);
     if (!out && !transport->channel.id && !ops->copies)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel", ops->name);
+        ignis__fail(
+            IGNIS_DIAG_TRANSPORT_HANDLE, call,
+            "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel",
+            ops->name);
     else if (!out && transport->channel.id && !ops->named && !ignis__exchange_carries(transport))
         ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use IGNIS_CHANNEL_SOCKET, "
+                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use "
+                    "IGNIS_CHANNEL_SOCKET, "
                     "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
                     ops->name, ignis__method_names[transport->exchange]);
     else
@@ -7280,12 +7699,14 @@ static ignis_status ignis__transport_send(const char *call, ignis_transport tran
     return ignis__transport_done_both(call, transport, array, ok);
 }
 
-IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
+IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array,
+                                            ignis_transport_handle *handle)
 {
     return ignis__transport_send("ignis_transport_send", transport, array, handle, true);
 }
 
-IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
+IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array,
+                                                  ignis_transport_handle *handle)
 {
     return ignis__transport_send("ignis_transport_send_async", transport, array, handle, false);
 }
@@ -7299,13 +7720,14 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     if (!transport)
         return ignis__failed();
     ok = ignis__given(call, "handle", handle) &&
-         (transport->channel.id ||
-          ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through")) &&
+         (transport->channel.id || ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call,
+                                                 "the transport has no channel for a handle to come through")) &&
          ignis__transport_next(call, transport, handle, &record);
     return ignis__transport_done(transport, ok);
 }
 
-static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle, bool wait)
+static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle,
+                                          bool wait)
 {
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
@@ -7317,21 +7739,25 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
         return ignis__failed();
     if (!ignis__transport_ops_of(transport)->copies) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "a receive through %s needs the sender's handle, as there is nothing to copy: use ignis_transport_recv_with_handle",
+                    "a receive through %s needs the sender's handle, as there is nothing to copy: use "
+                    "ignis_transport_recv_with_handle",
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes to device %d", ignis__array_label(array).text,
-                    ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->dst));
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes to device %d",
+                    ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
+                    ignis__device_ordinal(transport->dst));
     } else if (ignis__transport_next(call, transport, &handle, &record)) {
         ignis__record_sound(&record, &bytes);
         if (record.dtype != (int32_t)array->dtype)
             ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, what was sent is %s", ignis__array_label(array).text,
                         ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
         else if (bytes != ignis__array_bytes(array))
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes, what was sent has %lld", ignis__array_label(array).text,
-                        ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array), (long long)bytes);
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes, what was sent has %lld",
+                        ignis__array_label(array).text, ignis__shape_write(&array->shape).text,
+                        (long long)ignis__array_bytes(array), (long long)bytes);
         else
-            ok = ignis__handle_copy(call, transport, &record, &handle, array) && (!wait || ignis__array_wait(call, array));
+            ok = ignis__handle_copy(call, transport, &record, &handle, array) &&
+                 (!wait || ignis__array_wait(call, array));
         ignis__handle_close(&handle);
         (void)ignis__exports_end(call, NULL, transport->serial, true);
     }
@@ -7362,8 +7788,8 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
 /* --- measuring: sends and receives, or, where there is nothing to copy, copies from what was received -------------------------- */
 
 /*  Nanoseconds of `count` copies; -1 on failure. */
-static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src, ignis__array *seen,
-                                     ignis__array *dst, int count)
+static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src,
+                                     ignis__array *seen, ignis__array *dst, int count)
 {
     int64_t started = ignis__monotonic_ns();
     ignis_transport_handle handle;
@@ -7373,7 +7799,8 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
         if (seen) {
             ok = ignis__array_convert(call, dst, seen);
         } else if ((ok = ignis__transport_export(call, transport, src, false, &handle)) != false) {
-            ok = ignis__record_read(call, transport, &handle, &record) && ignis__handle_copy(call, transport, &record, &handle, dst);
+            ok = ignis__record_read(call, transport, &handle, &record) &&
+                 ignis__handle_copy(call, transport, &record, &handle, dst);
             ignis__handle_close(&handle);
         }
     }
@@ -7391,7 +7818,8 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     int64_t ns = -1;
     int i;
     memset(handles, 0, sizeof handles);
-    handles[0] = ignis__array_zeroed(call, transport->src, IGNIS_U8, bytes, NULL, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[0] =
+        ignis__array_zeroed(call, transport->src, IGNIS_U8, bytes, NULL, transport->kind == IGNIS_TRANSPORT_VMM);
     handles[1] = ignis__array_zeroed(call, transport->dst, IGNIS_U8, bytes, NULL, false);
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
@@ -7416,12 +7844,14 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
 IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
-    ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
+    /* like it, with nobody at the other end */
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone;
     int64_t large_ns = -1, small_ns = -1;
     if (!transport)
         return ignis__failed();
     memset(&alone, 0, sizeof alone);
-    alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind; /* in one process they are the same */
+    /* in one process they are the same */
+    alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind;
     alone.src = transport->src;
     alone.dst = transport->dst;
     alone.exchange = IGNIS__EXCHANGE_SYSTEM;
@@ -7446,8 +7876,8 @@ IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handl
    >>share - arrays that two processes use.
    =============================================================================================================== */
 
-/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array and its lease travel. Its token is
-    0, as the channel knows who is at the other end. */
+/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array
+    and its lease travel. Its token is 0, as the channel knows who is at the other end. */
 static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
@@ -7460,9 +7890,10 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket, or a pipe of Windows */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
     if (!channel->wire->kind->descriptors)
-        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                    "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-                    ignis__method_names[channel->wire->kind->method]);
+        ignis__fail(
+            IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+            "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+            ignis__method_names[channel->wire->kind->method]);
     else if (ignis__transports_use(call))
         return channel;
     ignis__channel_drop(channel);
@@ -7546,7 +7977,8 @@ static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
     IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16, IGNIS__NCCL_FLOAT32,     IGNIS__NCCL_FLOAT64,
     IGNIS__NCCL_INT32,   IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8,    IGNIS__NCCL_FLOAT8_E4M3, IGNIS__NCCL_FLOAT8_E5M2};
 /*  By ignis_op. */
-static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX, IGNIS__NCCL_AVG};
+static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX,
+                                                    IGNIS__NCCL_AVG};
 
 /*  ncclConfig_t as of NCCL 2.19; its version tells newer ones that fields of theirs are missing. */
 typedef struct ignis__nccl_config {
@@ -7582,7 +8014,8 @@ typedef struct ignis__comm_task {
 
 #define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
 
-/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
+/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for
+    with a deadline. */
 typedef struct ignis__nccl_comm {
     ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
     void *comm;        /* null: aborted */
@@ -7607,16 +8040,18 @@ static bool ignis__nccl_open(const char *call)
     release = (int)loaded->release;
     if (release >= IGNIS__NCCL_VERSION_LEAST)
         return true;
-    return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call, "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed",
-                         loaded->path, release / 10000, release / 100 % 100, release % 100);
+    return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call,
+                         "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
+                         release / 10000, release / 100 % 100, release % 100);
 }
 
 /*  Turns what NCCL answered into a failure of `call`. */
 IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
 {
     const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
-    return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s", function,
-                               text ? text : "unknown error", error, detail && *detail ? ": " : "", detail ? detail : "");
+    return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s",
+                               function, text ? text : "unknown error", error, detail && *detail ? ": " : "",
+                               detail ? detail : "");
 }
 
 /*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
@@ -7638,7 +8073,8 @@ static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
     }
 }
 
-/*  The last that uses it frees it: not with the user's allocator, as that may be long after ignis_shutdown. */
+/*  The last that uses it frees it: not with the user's allocator, as that may be long after
+    ignis_shutdown. */
 static void ignis__nccl_drop(ignis__nccl_comm *nccl)
 {
     if (ignis__atomic_add(&nccl->users, (uint64_t)-1) == 0)
@@ -7657,8 +8093,8 @@ static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
     return 0;
 }
 
-/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph that has captured an operation,
-    ncclCommDestroy for the other ranks of the host to call it too. */
+/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph
+    that has captured an operation, ncclCommDestroy for the other ranks of the host to call it too. */
 static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
 {
     bool alone = false;
@@ -7677,8 +8113,8 @@ static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
     nccl->ending = NULL;
 }
 
-/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
-    for the other ranks. Any thread may call it. */
+/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that
+    mean nothing, here and not for the other ranks. Any thread may call it. */
 static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
 
 /*  The failure of a call that did not end well; the communicator is of no use any more. */
@@ -7687,15 +8123,16 @@ IGNIS__COLD static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *
     if (error == IGNIS__NCCL_ABORTED)
         ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
     else if (error == IGNIS__NCCL_LATE)
-        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come", function,
-                    (long long)(nccl->patience_ns / 1000000));
+        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come",
+                    function, (long long)(nccl->patience_ns / 1000000));
     else
         ignis__nccl_fail(call, nccl->comm, function, error);
     ignis__nccl_abort(nccl);
     return false;
 }
 
-/*  Keeps the library that Ignis is inside of, if any, from being unloaded: a thread is in it for which nobody can wait. */
+/*  Keeps the library that Ignis is inside of, if any, from being unloaded: a thread is in it for which nobody
+    can wait. */
 IGNIS__COLD static void ignis__library_stay(void)
 {
 #ifdef _WIN32
@@ -7710,7 +8147,8 @@ IGNIS__COLD static void ignis__library_stay(void)
         void *address;
     } found = IGNIS__ZERO; /* a Dl_info */
     int (*find)(const void *address, void *info);
-    void *program = dlopen(NULL, RTLD_LAZY), *symbol = program ? dlsym(program, "dladdr") : NULL; /* dlfcn.h hides it from strict C */
+    /* dlfcn.h hides it from strict C */
+    void *program = dlopen(NULL, RTLD_LAZY), *symbol = program ? dlsym(program, "dladdr") : NULL;
     memcpy(&find, &symbol, sizeof find);
     if (symbol && find(&ignis__fds, &found) && found.file)
         (void)dlopen(found.file, RTLD_LAZY);
@@ -7719,8 +8157,9 @@ IGNIS__COLD static void ignis__library_stay(void)
 #endif
 }
 
-/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort does it, and waits for nobody; with
-    other hosts it could cut off what is still on its way to them. Whoever does not come in time is left to the ender. */
+/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort
+    does it, and waits for nobody; with other hosts it could cut off what is still on its way to them. Whoever
+    does not come in time is left to the ender. */
 static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 {
     ignis__binding binding;
@@ -7760,10 +8199,10 @@ static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail(call, NULL, "ncclGetUniqueId", error) == IGNIS_OK;
 }
 
-/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks begins with all, then waits.
-    patience_ns is for this and for every later call. Null on failure. */
-static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank, int size,
-                                           int64_t patience_ns)
+/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks
+    begins with all, then waits. patience_ns is for this and for every later call. Null on failure. */
+static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
+                                           int size, int64_t patience_ns)
 {
     ignis__nccl_config config;
     ignis__nccl_comm *nccl;
@@ -7784,7 +8223,8 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     config.size = sizeof config;
     config.magic = 0xCAFEBEEFu;
     config.version = IGNIS__NCCL_VERSION_LEAST;
-    config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN; /* NCCL decides */
+    /* NCCL decides */
+    config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN;
     ignis__mutex_init(&nccl->lock);
     nccl->users = 1;
     nccl->device = device;
@@ -7818,31 +8258,42 @@ static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size,
     const char *from = (const char *)(uintptr_t)task->in;
     char *to = (char *)(uintptr_t)task->out;
     size_t number = (size_t)task->count, bytes = number * (size_t)ignis__dtypes[task->dtype].size;
-    int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root, error = IGNIS__NCCL_SUCCESS, peer;
+    int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root,
+        error = IGNIS__NCCL_SUCCESS, peer;
     switch (task->kind) {
     case IGNIS__COMM_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
     case IGNIS__COMM_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
     case IGNIS__COMM_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
     case IGNIS__COMM_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
-    case IGNIS__COMM_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_REDUCE_SCATTER:
+        return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
     case IGNIS__COMM_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
     case IGNIS__COMM_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
     default:
         for (peer = 0; peer < size; peer++) {
-            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
-            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error,
+                             IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error,
+                             IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
         }
         return error;
     }
 }
 
-/*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where one alone could wait for the other for
-    ever. The device is entered. Failure breaks the communicator. */
-static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count, int size, void *stream)
+/*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where
+    one alone could wait for the other for ever. The device is entered. Failure breaks the communicator. */
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
+                            int size, void *stream)
 {
-    static const char *const names[IGNIS__COMM_BARRIER] = {
-        "",         "ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter", "ncclSend and ncclRecv",
-        "ncclSend", "ncclRecv"};
+    static const char *const names[IGNIS__COMM_BARRIER] = {"",
+                                                           "ncclAllReduce",
+                                                           "ncclReduce",
+                                                           "ncclBroadcast",
+                                                           "ncclAllGather",
+                                                           "ncclReduceScatter",
+                                                           "ncclSend and ncclRecv",
+                                                           "ncclSend",
+                                                           "ncclRecv"};
     const bool grouped = count > 1 || tasks[0].kind == IGNIS__COMM_ALL_TO_ALL;
     int error = IGNIS__NCCL_SUCCESS, i;
     void *comm;
@@ -7861,10 +8312,12 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
+    return error == IGNIS__NCCL_SUCCESS ||
+           ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
-/*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
+/*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's
+    number, 0: nothing. */
 static int ignis__nccl_error(ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, 0);
@@ -7899,7 +8352,8 @@ typedef struct ignis__id {
 
 typedef char ignis__id_has_its_size[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
-/*  Launchers, and the variables by which they tell each process its rank. The first that is complete is taken, if no other contradicts. */
+/*  Launchers, and the variables by which they tell each process its rank. The first that is complete is
+    taken, if no other contradicts. */
 static const struct {
     const char *name, *rank, *size, *local_rank;
     const char *job[2]; /* which together name the job; null: there is none */
@@ -7915,8 +8369,8 @@ static const struct {
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1
-    when it is not set. */
+/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is
+    reported; *number is -1 when it is not set. */
 static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
 {
     const char *text = ignis__env(name), *digit;
@@ -7927,8 +8381,8 @@ static bool ignis__env_number(const char *call, const char *name, int low, int h
     for (digit = text; *digit >= '0' && *digit <= '9' && value <= high; digit++)
         value = value * 10 + (*digit - '0');
     if (digit == text || *digit || value < low || value > high)
-        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low,
-                             high);
+        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d",
+                             name, text, low, high);
     *number = (int)value;
     return true;
 }
@@ -7945,8 +8399,8 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
         return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
                              place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
     return place->size <= 0 || place->rank < place->size ||
-           ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank, place->rank, size,
-                         place->size, place->size - 1);
+           ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank,
+                         place->rank, size, place->size, place->size - 1);
 }
 
 /*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
@@ -7983,17 +8437,19 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             ignis__job_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
-            return ignis__refuse(
-                IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or name the launcher that is right: "
-                "IGNIS_COMM_LAUNCHER=%s or %s",
-                ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size, ignis__launchers[i].rank,
-                ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name, ignis__launchers[i].name);
+            return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                                 "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or "
+                                 "name the launcher that is right: "
+                                 "IGNIS_COMM_LAUNCHER=%s or %s",
+                                 ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size,
+                                 ignis__launchers[i].rank, ignis__launchers[i].size, said.rank, said.size,
+                                 ignis__launchers[found].name, ignis__launchers[i].name);
         }
     }
     if (!known || (wanted && found < 0))
         return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
-                             known ? "whose variables are not set" : "which is none of ignis, torchrun, openmpi, pmi and slurm");
+                             known ? "whose variables are not set"
+                                   : "which is none of ignis, torchrun, openmpi, pmi and slurm");
     return true;
 }
 
@@ -8008,8 +8464,8 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
             snprintf(place->folder, sizeof place->folder, "%s", text + 4);
             return true;
         }
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what, text,
-                             (int)sizeof place->folder - 1);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what,
+                             text, (int)sizeof place->folder - 1);
     }
     while (*digit >= '0' && *digit <= '9' && port <= 65535)
         port = port * 10 + (*digit++ - '0');
@@ -8022,11 +8478,12 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         return true;
     }
     return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                         "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
+                         "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535",
+                         what, text);
 }
 
-/*  The meeting place that the environment names, or that the launcher's name for the job will do for. torchrun's own store listens at
-    MASTER_PORT, so ranks that it starts meet one higher. */
+/*  The meeting place that the environment names, or that the launcher's name for the job will do for.
+    torchrun's own store listens at MASTER_PORT, so ranks that it starts meet one higher. */
 static bool ignis__place_env(const char *call, ignis__place *place)
 {
     const char *folder = ignis__env("IGNIS_COMM_DIR"), *host = ignis__env("MASTER_ADDR"),
@@ -8037,7 +8494,8 @@ static bool ignis__place_env(const char *call, ignis__place *place)
         snprintf(text, sizeof text, "dir:%s", folder);
         return ignis__place_parse(call, "IGNIS_COMM_DIR", text, place);
     }
-    if (!ignis__env_number(call, "IGNIS_COMM_PORT", 1, 65535, &port) || !ignis__env_number(call, "MASTER_PORT", 1, 65534, &master))
+    if (!ignis__env_number(call, "IGNIS_COMM_PORT", 1, 65535, &port) ||
+        !ignis__env_number(call, "MASTER_PORT", 1, 65534, &master))
         return false;
     if (port < 0 && master > 0)
         port = master + (agent && strcmp(agent, "True") == 0);
@@ -8047,14 +8505,15 @@ static bool ignis__place_env(const char *call, ignis__place *place)
     }
     if (*place->job)
         return true;
-    return ignis__refuse(
-        IGNIS_DIAG_COMM_ENVIRONMENT, call,
-        "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
-        "MASTER_PORT, or desc.rendezvous, or desc.id",
-        place->rank, place->size);
+    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                         "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder "
+                         "(one host), or MASTER_ADDR and "
+                         "MASTER_PORT, or desc.rendezvous, or desc.id",
+                         place->rank, place->size);
 }
 
-/*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the job is enough. */
+/*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the
+    job is enough. */
 static bool ignis__place_listens(const ignis__place *place)
 {
 #ifdef _WIN32 /* where ranks of several hosts could not do anything together: that needs NCCL */
@@ -8074,8 +8533,8 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
     if (desc->id) {
         ignis__id id;
         memcpy(&id, desc->id, sizeof id);
-        if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) || desc->rendezvous ||
-            desc->token)
+        if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) ||
+            desc->rendezvous || desc->token)
             return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
                                  desc->rendezvous || desc->token
                                      ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
@@ -8085,7 +8544,8 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         place->by_id = place->has_secret = true;
         return true;
     }
-    if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place) : ignis__place_env(call, place)))
+    if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place)
+                           : ignis__place_env(call, place)))
         return false;
     snprintf(place->name, sizeof place->name, "meet");
     if (token && *token && *place->address) {
@@ -8095,7 +8555,8 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         place->has_secret = true;
     }
     if (!*place->folder && !ignis__place_listens(place)) {
-        hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job, strlen(place->job));
+        hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job,
+                           strlen(place->job));
         snprintf(place->name, sizeof place->name, "job-%016llx", (unsigned long long)hash);
         place->address[0] = 0;
     }
@@ -8107,10 +8568,11 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     memset(place, 0, sizeof *place);
     place->size = 1;
     place->local_rank = -1;
-    if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 || desc->rank >= (desc->size ? desc->size : 1))
+    if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 ||
+        desc->rank >= (desc->size ? desc->size : 1))
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1", desc->rank, desc->size,
-                             (int)IGNIS__JOB_MAX_RANKS);
+                             "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
+                             desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
     if (desc->size) {
         place->rank = desc->rank;
         place->size = desc->size;
@@ -8129,15 +8591,17 @@ static int ignis__place_device(const char *call, const ignis__place *place)
     if (local < 0)
         return place->rank % ignis__device_total;
     if (local >= ignis__device_total) {
-        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call,
-                    "local rank %d takes device %d, but there are %d; start one process for each GPU, or set desc.device", local, local,
-                    ignis__device_total);
+        ignis__fail(
+            IGNIS_DIAG_DEVICE_RANGE, call,
+            "local rank %d takes device %d, but there are %d; start one process for each GPU, or set desc.device",
+            local, local, ignis__device_total);
         return -1;
     }
     return local;
 }
 
-/*  What each rank tells the others of itself. It travels as it is: the same program, so the same layout, which the version holds. */
+/*  What each rank tells the others of itself. It travels as it is: the same program, so the same layout,
+    which the version holds. */
 typedef struct ignis__job_rank {
     uint64_t host;    /* which system, and which namespaces of it */
     uint64_t process; /* a random number: ranks may be threads of one process */
@@ -8151,7 +8615,8 @@ typedef struct ignis__job_rank {
     char failed[128];  /* why it cannot take part, and so nobody can; "": it can */
 } ignis__job_rank;
 
-/*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its watcher's thread. */
+/*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its
+    watcher's thread. */
 typedef enum ignis__job_event {
     IGNIS__JOB_DIED,
     IGNIS__JOB_LEFT,
@@ -8189,11 +8654,18 @@ typedef struct ignis__joint_failure {
     uint32_t theirs;
 } ignis__joint_failure;
 
-/*  What the ranks of a communicator do together by telling each other. A later one counts more: who comes with that has given the earlier up. */
-typedef enum ignis__joint_kind { IGNIS__JOINT_INIT, IGNIS__JOINT_NCCL, IGNIS__JOINT_SPLIT, IGNIS__JOINT_SHRINK } ignis__joint_kind;
+/*  What the ranks of a communicator do together by telling each other. A later one counts more: who comes
+    with that has given the earlier up. */
+typedef enum ignis__joint_kind {
+    IGNIS__JOINT_INIT,
+    IGNIS__JOINT_NCCL,
+    IGNIS__JOINT_SPLIT,
+    IGNIS__JOINT_SHRINK
+} ignis__joint_kind;
 
-/*  Ranks that do something together, in steps: at each, every one gives a record and gets those of all. Some may have begun before, and have given
-    up: so each counts its attempts. Records of earlier ones are dropped, and one of a later one takes all who see it there. */
+/*  Ranks that do something together, in steps: at each, every one gives a record and gets those of all. Some
+    may have begun before, and have given up: so each counts its attempts. Records of earlier ones are
+    dropped, and one of a later one takes all who see it there. */
 typedef struct ignis__joint {
     ignis__job *job;
     const ignis__job_watch *watch; /* their communicator: who has left it is not waited for; null: none */
@@ -8213,7 +8685,8 @@ typedef struct ignis__joint {
 static bool ignis__bit(const unsigned char *bits, int i) { return bits[i / 8] >> i % 8 & 1; }
 static void ignis__bit_set(unsigned char *bits, int i) { bits[i / 8] = (unsigned char)(bits[i / 8] | 1u << i % 8); }
 
-#define IGNIS__JOINT_GIVEN_UP 0xFFFFFFFFu /* instead of a print: the rank's attempt is over, and what it has said is void */
+#define IGNIS__JOINT_GIVEN_UP \
+    0xFFFFFFFFu /* instead of a print: the rank's attempt is over, and what it has said is void */
 #define IGNIS__JOINT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
 
 /*  What a message is. */
@@ -8252,7 +8725,8 @@ typedef struct ignis__lookout {
 static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
 {
     lookout->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
-    return lookout->bell || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no event: Windows error %lu", GetLastError());
+    return lookout->bell ||
+           ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no event: Windows error %lu", GetLastError());
 }
 static void ignis__lookout_close(ignis__lookout *lookout)
 {
@@ -8268,7 +8742,8 @@ static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
     int i;
     if (ms != 0) {
         lookout->pause_ms += lookout->pause_ms < 5;
-        any = WaitForSingleObject(lookout->bell, (DWORD)(ms > 0 && ms < lookout->pause_ms ? ms : lookout->pause_ms)) == WAIT_OBJECT_0;
+        any = WaitForSingleObject(lookout->bell, (DWORD)(ms > 0 && ms < lookout->pause_ms ? ms : lookout->pause_ms)) ==
+              WAIT_OBJECT_0;
     }
     for (i = 0; i < lookout->count; i++) {
         ignis__wire *wire = lookout->wire[i];
@@ -8290,20 +8765,25 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run
 
 static uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
 
-/*  A rank of this host waits at a pipe, and an id is of one, by the digits that its name ends with: whoever says so leads to no other place. */
+/*  A rank of this host waits at a pipe, and an id is of one, by the digits that its name ends with: whoever
+    says so leads to no other place. */
 static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     (void)folder, (void)rank;
     return snprintf(out, size, "%016llx", (unsigned long long)random) < (int)size;
 }
-static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX]) { ignis__pipe_path(path, strtoull(name, NULL, 16)); }
+static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
+{
+    ignis__pipe_path(path, strtoull(name, NULL, 16));
+}
 
 /*  Nobody listens before rank 0 comes. */
 static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     uint64_t place = 0;
     *listener = IGNIS__NO_FILE;
-    return ignis__random_bytes(&place, sizeof place) && ignis__local_name("", 0, place, id->address, sizeof id->address);
+    return ignis__random_bytes(&place, sizeof place) &&
+           ignis__local_name("", 0, place, id->address, sizeof id->address);
 }
 
 #else /* POSIX */
@@ -8313,10 +8793,11 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
+#define IGNIS__POLL_HANGUP \
+    0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
 
-/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A process that only stands still is
-    not: its system answers for it. */
+/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A
+    process that only stands still is not: its system answers for it. */
 #ifndef IGNIS__JOB_SILENCE_S
 #define IGNIS__JOB_SILENCE_S 15
 #endif
@@ -8342,7 +8823,8 @@ static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
 {
     const ignis__until until = ignis__until_in(1000 * IGNIS__MILLISECOND);
     ignis__trouble late;
-    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)), one = 1, error = 0;
+    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)),
+        one = 1, error = 0;
     socklen_t size = sizeof error;
     if (fd < 0)
         return -1;
@@ -8400,7 +8882,8 @@ static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attemp
     freeaddrinfo(all);
     if (fd >= 0 || !to_listen || !anywhere)
         return fd;
-    snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1); /* the name is that of a router: all addresses of this host */
+    /* the name is that of a router: all addresses of this host */
+    snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1);
     return ignis__tcp_open(trouble, text, 0, true);
 }
 
@@ -8459,7 +8942,8 @@ static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
         return false;
     ok = pipe(lookout->bell) == 0;
     for (i = 0; ok && i < 2; i++)
-        ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
+        ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
+             fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
     return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
 }
 static void ignis__lookout_close(ignis__lookout *lookout)
@@ -8471,7 +8955,8 @@ static void ignis__lookout_close(ignis__lookout *lookout)
 }
 static void ignis__lookout_ring(const ignis__lookout *lookout) { (void)!write(lookout->bell[1], "", 1); }
 
-/*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or below 0. */
+/*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or
+    below 0. */
 static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
 {
     struct pollfd *polls = lookout->polls;
@@ -8509,7 +8994,10 @@ static bool ignis__local_name(const char *folder, int rank, uint64_t random, cha
 {
     return snprintf(out, size, "%s/rank%d-%08lx", folder, rank, (unsigned long)(random & 0xFFFFFFFFu)) < (int)size;
 }
-static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX]) { snprintf(path, IGNIS__PATH_MAX, "%s", name); }
+static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
+{
+    snprintf(path, IGNIS__PATH_MAX, "%s", name);
+}
 
 /*  Writes the addresses of this host of a family as "a,b,", as far as there is room. */
 static void ignis__id_addresses(ignis__id *id, int family)
@@ -8521,8 +9009,8 @@ static void ignis__id_addresses(ignis__id *id, int family)
         char text[80];
         size_t length = strlen(id->address);
         if (at->ifa_addr && at->ifa_addr->sa_family == family &&
-            getnameinfo(at->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6), text, sizeof text, NULL,
-                        0, NI_NUMERICHOST) == 0 &&
+            getnameinfo(at->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6),
+                        text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0 &&
             strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0 && strncmp(text, "fe80:", 5) != 0 &&
             length + strlen(text) + 17 < sizeof id->address)
             snprintf(id->address + length, sizeof id->address - length, "%s,", text);
@@ -8530,7 +9018,8 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
-/*  A socket where rank 0 is going to listen, at a port that the system chooses, and the addresses of this host. */
+/*  A socket where rank 0 is going to listen, at a port that the system chooses, and the addresses of this
+    host. */
 static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     struct sockaddr_storage bound;
@@ -8551,7 +9040,8 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
         return false;
     snprintf(id->address + strlen(id->address), sizeof id->address - strlen(id->address),
              "%s:%d", /* the port is where both kinds have it */
-             any.ai_family == AF_INET ? "127.0.0.1" : "::1", ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
+             any.ai_family == AF_INET ? "127.0.0.1" : "::1",
+             ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
     return true;
 }
 
@@ -8561,7 +9051,8 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 static uint64_t ignis__job_host(void)
 {
     const char *named = ignis__env("IGNIS_COMM_HOST");
-    return named && *named ? ignis__hash(IGNIS__HASH_START, named, strlen(named)) : ignis__host_namespaces(ignis__host_hash());
+    return named && *named ? ignis__hash(IGNIS__HASH_START, named, strlen(named))
+                           : ignis__host_namespaces(ignis__host_hash());
 }
 
 /* --- ids: a meeting place and its secret, to be handed on by the program ------------------------------------------------ */
@@ -8608,8 +9099,9 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     ignis__id_place *place;
     ignis__id id;
     char why[256];
-    place =
-        ignis__collective_enter(call) && ignis__given(call, "id", out) ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place) : NULL;
+    place = ignis__collective_enter(call) && ignis__given(call, "id", out)
+                ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place)
+                : NULL;
     if (!place)
         return ignis__failed();
     memset(&id, 0, sizeof id);
@@ -8678,8 +9170,8 @@ struct ignis__job {
 static ignis__wire *ignis__job_route(ignis__job *job, int to) { return job->links[job->links[to].wire ? to : 0].wire; }
 
 /*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
-static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size, int fd,
-                               int64_t deadline, bool *late)
+static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data,
+                               size_t size, int fd, int64_t deadline, bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
     ignis__wire *wire = ignis__job_route(job, to);
@@ -8697,10 +9189,12 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
     if (!wire || (fd >= 0 && !wire->kind->descriptors))
         return false;
     ignis__mutex_lock(&wire->send_lock);
-    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0, &until);
+    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0,
+                          &until);
     *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     if (!ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
-        ignis__note(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to, trouble.why);
+        ignis__note(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to,
+                    trouble.why);
     ignis__mutex_unlock(&wire->send_lock);
     if (ignis__atomic_load(&wire->unsent))
         ignis__lookout_ring(&job->lookout); /* the watcher sends the rest */
@@ -8711,7 +9205,8 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
 static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size)
 {
     bool late;
-    return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
+    return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1,
+                              ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
 }
 
 static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
@@ -8756,7 +9251,8 @@ static void ignis__job_rank_died(ignis__job *job, int rank)
 }
 
 /*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
-static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
+static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire,
+                             const unsigned char *data, size_t size)
 {
     ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
     ignis__job_link *from = &job->links[header->from];
@@ -8791,8 +9287,8 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
     if (head.size < sizeof header || size > IGNIS__JOB_DATA || head.fd_count > 1)
         return false;
     memcpy(&header, wire->inbox + sizeof head, sizeof header);
-    if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 || header.to >= job->size ||
-        (header.from != through && (through != 0 || job->links[header.from].wire)))
+    if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 ||
+        header.to >= job->size || (header.from != through && (through != 0 || job->links[header.from].wire)))
         return false;
     if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
         if (job->rank != 0 || !job->links[header.to].wire)
@@ -9029,8 +9525,9 @@ static bool ignis__joint_void(const ignis__job_message *message)
     return later.print == IGNIS__JOINT_GIVEN_UP;
 }
 
-/*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when none has come, or the failure is
-    noted. Dropped are records of earlier attempts, those that the rank has given up, and those of one that is in something that counts less. */
+/*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when
+    none has come, or the failure is noted. Dropped are records of earlier attempts, those that the rank has
+    given up, and those of one that is in something that counts less. */
 static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 {
     ignis__job_link *link = &joint->job->links[rank];
@@ -9064,7 +9561,8 @@ static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
     return NULL;
 }
 
-/*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet to come; -1: the failure is noted. */
+/*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet
+    to come; -1: the failure is noted. */
 static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *fds)
 {
     int i, missing = 0;
@@ -9093,7 +9591,8 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     }
     if (joint->failure.reason == IGNIS__JOINT_DIFFERS)
         return -1;
-    for (i = 0; missing && i < joint->count; i++) { /* one that died after its record had come keeps the others from going on, too */
+    /* one that died after its record had come keeps the others from going on, too */
+    for (i = 0; missing && i < joint->count; i++) {
         ignis__job_state state = ignis__job_state_in(joint->job, joint->watch, joint->member[i]);
         bool here = i == joint->me || (joint->without && ignis__bit(joint->without, i));
         if (!here && (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !ignis__bit(joint->came, i)))) {
@@ -9105,9 +9604,9 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member
-    i. No rank ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept.
-    Nothing is reported. */
+/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of
+    all: all[i] and fds[i] of member i. No rank ends with success unless all have given theirs. False:
+    joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
 static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
 {
     ignis__job *job = joint->job;
@@ -9130,8 +9629,9 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
         bool waits = !(joint->without && ignis__bit(joint->without, i));
         if (i == joint->me || !waits)
             ignis__bit_set(joint->came, i);
-        if (i == joint->me || ignis__job_send_as(job, job->rank, joint->member[i], IGNIS__JOB_RECORD, joint->key, record,
-                                                 sizeof head + size, waits ? fd : -1, waits ? joint->deadline : 0, &late))
+        if (i == joint->me ||
+            ignis__job_send_as(job, job->rank, joint->member[i], IGNIS__JOB_RECORD, joint->key, record,
+                               sizeof head + size, waits ? fd : -1, waits ? joint->deadline : 0, &late))
             continue;
         if (late && waits) {
             joint->failure.rank = joint->member[i];
@@ -9152,7 +9652,8 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
     return !joint->failed;
 }
 
-/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
+/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at
+    something else are to see that it differs. */
 static void ignis__joint_give_up(const ignis__joint *joint)
 {
     ignis__joint_head head;
@@ -9168,7 +9669,8 @@ static void ignis__joint_give_up(const ignis__joint *joint)
 
 /* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
 
-/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take part. */
+/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take
+    part. */
 typedef struct ignis__answer {
     int32_t refused; /* a diagnostic, or 0 */
     int32_t unused;
@@ -9195,15 +9697,15 @@ typedef struct ignis__rendezvous {
     int failed; /* a rank that says that it has failed, -1: none */
 } ignis__rendezvous;
 
-static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
-                                   int64_t deadline)
+static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data,
+                                   size_t size, int64_t deadline)
 {
     const ignis__until until = ignis__until_at(deadline);
     return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
 }
 
-static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size,
-                                      int64_t deadline)
+static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data,
+                                      size_t size, int64_t deadline)
 {
     const ignis__until until = ignis__until_at(deadline);
     if (!ignis__wire_fetch(trouble, wire, &until))
@@ -9238,7 +9740,8 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__troubl
         return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
                                   rank.rank == 0 ? "that is who it speaks to" : "there is none");
     if (rendezvous->wires[rank.rank])
-        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank, (int)job->ranks[rank.rank].pid);
+        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank,
+                                  (int)job->ranks[rank.rank].pid);
     if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_HANDSHAKE))
         return false;
     if (*rank.failed)
@@ -9249,7 +9752,8 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__troubl
     return true;
 }
 
-/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before the answer. */
+/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before
+    the answer. */
 static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -9276,7 +9780,8 @@ static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char 
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
-/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
+/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each
+    other for ever. */
 static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *why, size_t size)
 {
     static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
@@ -9291,11 +9796,11 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
         for (k = 0; k < i; k++)
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
                 ranks[0].transport != IGNIS_COMM_STAGED) {
-                snprintf(
-                    why, size,
-                    "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or desc.device choose it), unless "
-                    "all ask for IGNIS_COMM_STAGED",
-                    k, i, ranks[i].pci);
+                snprintf(why, size,
+                         "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or "
+                         "desc.device choose it), unless "
+                         "all ask for IGNIS_COMM_STAGED",
+                         k, i, ranks[i].pci);
                 return false;
             }
     }
@@ -9303,7 +9808,10 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
 }
 
 /*  The secret of the rendezvous; null: it lies in the private folder. */
-static const unsigned char *ignis__place_secret(const ignis__place *place) { return place->has_secret ? place->secret : NULL; }
+static const unsigned char *ignis__place_secret(const ignis__place *place)
+{
+    return place->has_secret ? place->secret : NULL;
+}
 
 /*  On rank 0: waits for all, and tells them the table, or why there is none. */
 static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
@@ -9315,13 +9823,15 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     ignis__trouble trouble;
     int i, k;
     if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
-        return ignis__refuse(
-            IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
-            "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
-    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path, ignis__place_secret(rendezvous->place)))
-        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s", rendezvous->address.path,
-                             trouble.why);
-    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 && ignis__monotonic_ns() < rendezvous->deadline) {
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
+                             "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
+                             "makes one for each meeting");
+    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path,
+                              ignis__place_secret(rendezvous->place)))
+        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
+                             rendezvous->address.path, trouble.why);
+    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 &&
+           ignis__monotonic_ns() < rendezvous->deadline) {
         ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
         ignis__wire *wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->listener, &until);
         if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
@@ -9335,23 +9845,25 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     answer.key = job->key;
     memcpy(answer.secret, job->secret, sizeof answer.secret);
     if (rendezvous->failed >= 0) {
-        snprintf(answer.why, sizeof answer.why, "rank %d: %s", rendezvous->failed, job->ranks[rendezvous->failed].failed);
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", rendezvous->failed,
+                 job->ranks[rendezvous->failed].failed);
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     } else if (rendezvous->came < job->size - 1) {
         char missing[64];
         ignis__rendezvous_missing(rendezvous, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - rendezvous->came,
-                 job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9, missing,
-                 *rendezvous->place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s",
+                 job->size - 1 - rendezvous->came, job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9,
+                 missing, *rendezvous->place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__rendezvous_check(rendezvous, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
     for (i = 1; i < job->size; i++) {
-        bool sent = rendezvous->wires[i] &&
-                    ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
+        bool sent = rendezvous->wires[i] && ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER,
+                                                                   &answer, sizeof answer, deadline);
         for (k = 0; sent && !answer.refused && k < job->size; k++)
-            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
+            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k],
+                                          sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
         return ignis__refuse((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
@@ -9367,41 +9879,44 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     ignis__trouble trouble;
     ignis__answer answer;
     int k;
-    rendezvous->wires[0] =
-        ignis__wire_connect(&trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
-                            ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
+    rendezvous->wires[0] = ignis__wire_connect(
+        &trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
+        ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
     if (!rendezvous->wires[0]) {
         if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
-                        (double)job->timeout_ns / 1e9, trouble.why, *place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s",
+                        job->rank, (double)job->timeout_ns / 1e9, trouble.why,
+                        *place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         else
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank, trouble.why);
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank,
+                        trouble.why);
         return false;
     }
     if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
                                    rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
         bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-        return ignis__refuse(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                             late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
-                                  : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
-                             rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
+        return ignis__refuse(
+            late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+            late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
+                 : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
+            rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
     }
     answer.why[sizeof answer.why - 1] = 0;
     if (answer.refused) {
         if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "%s", answer.why);
         else if (!*job->ranks[job->rank].failed) /* else it knows why */
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s", rendezvous->address.path,
-                        job->rank, answer.why);
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s",
+                        rendezvous->address.path, job->rank, answer.why);
         return false;
     }
     job->key = answer.key;
     memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
-        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
-                                       rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s", rendezvous->address.path,
-                                 trouble.why);
+        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k],
+                                       sizeof job->ranks[k], rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
+                                 rendezvous->address.path, trouble.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
@@ -9429,24 +9944,26 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         claim.from = job->rank;
         claim.to = i;
         ignis__local_path(ranks[i].path, path);
-        job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL, job->secret, &claim,
-                                                 sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
+        job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL,
+                                                 job->secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
         if (!job->links[i].wire)
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d does not reach rank %d of its host: %s", job->rank,
-                                 i, trouble.why);
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                 "rank %d does not reach rank %d of its host: %s", job->rank, i, trouble.why);
     }
-    while (expected > 0 && (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
-        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank && claim.from > job->rank &&
-            claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host && !job->links[claim.from].wire &&
-            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
+    while (expected > 0 &&
+           (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
+        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank &&
+            claim.from > job->rank && claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host &&
+            !job->links[claim.from].wire && ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
             job->links[claim.from].wire = wire;
             expected--;
         } else {
             ignis__listener_refuse(rendezvous->call, rendezvous->local, wire, true, "it is no rank that is expected");
         }
     }
-    return expected == 0 || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                          "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
+    return expected == 0 ||
+           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                         "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
 }
 
 /*  The lists of a job of several ranks, and what its watcher needs. */
@@ -9455,8 +9972,10 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     ignis__mutex_init(&job->lock);
     job->lookout.count = job->size;
     job->lookout.wire = (ignis__wire **)ignis__alloc_for(call, sizeof *job->lookout.wire * (size_t)job->size);
-    job->lookout.stirs = job->lookout.wire ? (bool *)ignis__alloc_for(call, sizeof *job->lookout.stirs * (size_t)job->size) : NULL;
-    job->links = job->lookout.stirs ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
+    job->lookout.stirs =
+        job->lookout.wire ? (bool *)ignis__alloc_for(call, sizeof *job->lookout.stirs * (size_t)job->size) : NULL;
+    job->links =
+        job->lookout.stirs ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
     if (!job->links)
         return false;
     job->ready = ignis__condition_make(&job->changed);
@@ -9487,7 +10006,8 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
                              "the folder %.300s has too long a path for sockets: at most %d bytes go into it", folder,
                              (int)sizeof self->path - 24);
     ignis__local_path(self->path, path);
-    if ((rendezvous->listener = ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
+    if ((rendezvous->listener =
+             ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
         (rendezvous->local = ignis__listener_new(rendezvous->call, local, path)) == NULL)
         return false;
     return ignis__listener_open(rendezvous->call, &trouble, rendezvous->local, NULL,
@@ -9500,15 +10020,18 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
     ignis__job *job = rendezvous->job;
     int i;
     if (!ignis__rendezvous_listen(rendezvous) ||
-        !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) || !ignis__rendezvous_mesh(rendezvous))
+        !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) ||
+        !ignis__rendezvous_mesh(rendezvous))
         return false;
     for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
         if (!job->links[i].wire && rendezvous->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
             job->links[i].wire = rendezvous->wires[i];
             rendezvous->wires[i] = NULL;
         }
-    job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job); /* what others have said since waits for it */
-    return job->watched || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
+    /* what others have said since waits for it */
+    job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job);
+    return job->watched ||
+           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
 }
 
 /*  Meets the other ranks of a job of several. */
@@ -9539,7 +10062,8 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
 }
 
 /*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
-IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self,
+                                               int64_t timeout_ns)
 {
     ignis__job *job = (ignis__job *)ignis__alloc_for(call, sizeof *job);
     bool ok;
@@ -9550,8 +10074,9 @@ IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__pl
     job->users = 1;
     job->timeout_ns = timeout_ns;
     job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
-    ok = job->ranks && ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
-                        ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+    ok = job->ranks &&
+         ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
+          ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
     if (ok) {
         job->ranks[job->rank] = *self;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
@@ -9573,15 +10098,18 @@ static void ignis__job_drop(ignis__job *job)
 /*  Always false, to be returned. */
 IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
 {
-    static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split", "ignis_comm_shrink"};
+    static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
+                                        "ignis_comm_shrink"};
     const ignis__joint_failure *failure = &joint->failure;
     if (failure->reason == IGNIS__JOINT_LOST)
         return ignis__refuse(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
     if (failure->reason == IGNIS__JOINT_LATE)
-        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
+        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
+                             failure->rank);
     if (failure->theirs >> 28 == joint->print >> 28)
         return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
-    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
+    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
+                         kinds[failure->theirs >> 28 & 3]);
 }
 
 /* ===============================================================================================================
@@ -9590,12 +10118,14 @@ IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint
 
 /* --- the communicator, its region, its kernels ------------------------------------------------------------------------ */
 
-/*  Of one set and phase; kernels are compiled for it. Blocks come with chunks of 64 KB in two phases when there are 128. */
+/*  Of one set and phase; kernels are compiled for it. Blocks come with chunks of 64 KB in two phases when
+    there are 128. */
 #ifndef IGNIS__COMM_DATA_MIB
 #define IGNIS__COMM_DATA_MIB 24
 #endif
 
-/*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and structs, and says what they mean. */
+/*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and
+    structs, and says what they mean. */
 enum {
     IGNIS__COMM_BLOCKS = 256,
     IGNIS__COMM_LANES = 64,
@@ -9614,7 +10144,14 @@ enum {
 };
 
 /*  What has broken a communicator. */
-enum { IGNIS__COMM_FINE, IGNIS__COMM_TIMEOUT, IGNIS__COMM_MISMATCH, IGNIS__COMM_PEER, IGNIS__COMM_TWICE, IGNIS__COMM_NCCL_FAILED };
+enum {
+    IGNIS__COMM_FINE,
+    IGNIS__COMM_TIMEOUT,
+    IGNIS__COMM_MISMATCH,
+    IGNIS__COMM_PEER,
+    IGNIS__COMM_TWICE,
+    IGNIS__COMM_NCCL_FAILED
+};
 
 typedef struct ignis__comm_record {
     uint64_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
@@ -9648,18 +10185,19 @@ typedef struct ignis__comm_call {
     int root, none, in_aligned, out_aligned, keep;
 } ignis__comm_call;
 
-/*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator starts, and has to be the same on
-    all ranks. -1: as the table of algorithms says. */
+/*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator
+    starts, and has to be the same on all ranks. -1: as the table of algorithms says. */
 typedef struct ignis__comm_tune {
-    int64_t ll_max;                 /* bytes of the largest operation by packets in one phase */
-    int64_t ll_two_max;             /* and in two */
-    int64_t one_shot_max;           /* bytes of the largest one by flags in one phase */
-    int64_t nccl_min;               /* bytes from which on NCCL does it, where it is there, all parts together; 0: never */
-    int64_t blocks, threads, chunk; /* by flags; chunk: bytes that a block moves at a step, all ranks' parts together */
-    int64_t ll_blocks, ll_threads;  /* by packets */
-    int64_t lanes;                  /* blocks of a send or receive */
-    int64_t epoch;                  /* the number of the operation before the first */
-    int64_t delay;                  /* 1: blocks are late at random, for tests */
+    int64_t ll_max;       /* bytes of the largest operation by packets in one phase */
+    int64_t ll_two_max;   /* and in two */
+    int64_t one_shot_max; /* bytes of the largest one by flags in one phase */
+    int64_t nccl_min;     /* bytes from which on NCCL does it, where it is there, all parts together; 0: never */
+    /* by flags; chunk: bytes that a block moves at a step, all ranks' parts together */
+    int64_t blocks, threads, chunk;
+    int64_t ll_blocks, ll_threads; /* by packets */
+    int64_t lanes;                 /* blocks of a send or receive */
+    int64_t epoch;                 /* the number of the operation before the first */
+    int64_t delay;                 /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
 #define IGNIS__COMM_TUNES(X) \
@@ -9667,10 +10205,12 @@ typedef struct ignis__comm_tune {
     X(ll_two_max, -1)        \
     X(one_shot_max, -1)      \
     X(nccl_min, -1)          \
-    X(blocks, -1) X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+    X(blocks, -1)            \
+    X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
-/*  The regions of all ranks as this process sees them. Those of ignis_comm_init_all share one of these, and regions that all devices see at the same
-    address: each one's kernels write to the others' regions, so these go with the last of them. */
+/*  The regions of all ranks as this process sees them. Those of ignis_comm_init_all share one of these, and
+    regions that all devices see at the same address: each one's kernels write to the others' regions, so
+    these go with the last of them. */
 typedef struct ignis__comm_regions {
     uint64_t users;
     int count;                                    /* of regions; 0: there is one rank, or NCCL alone */
@@ -9695,8 +10235,13 @@ typedef struct ignis__comm_memory {
     ignis__nccl_comm *nccl; /* null, or set before nccl_there; it stays until the end, also when it is of no use */
 } ignis__comm_memory;
 
-/*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
-typedef enum ignis__comm_nccl_state { IGNIS__COMM_NCCL_UNTRIED, IGNIS__COMM_NCCL_JOINED, IGNIS__COMM_NCCL_REFUSED } ignis__comm_nccl_state;
+/*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first
+    operation that NCCL does faster. */
+typedef enum ignis__comm_nccl_state {
+    IGNIS__COMM_NCCL_UNTRIED,
+    IGNIS__COMM_NCCL_JOINED,
+    IGNIS__COMM_NCCL_REFUSED
+} ignis__comm_nccl_state;
 
 /*  What a desc asks for, which communicators that are made from others have from those. */
 typedef struct ignis__comm_options {
@@ -9712,13 +10257,14 @@ typedef struct ignis__comm {
     ignis__comm_options options;
     char reason[256];
     ignis__comm_tune tune;
-    int most_blocks;                                                         /* of a kernel, so that all run at the same time */
-    uint64_t broken;                                                         /* by the host: code, and rank << 8 */
-    void *stream;                                                            /* that it was used on last, null: none that is known */
-    uint64_t used_ns;                                                        /* when that was */
-    uint64_t beside;                                                         /* handle of the one that was used on the device before */
-    struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT]; /* that it has used; [0][0] moves bytes */
-    ignis__storage *storage;                                                 /* over memory; graphs hold it */
+    int most_blocks;  /* of a kernel, so that all run at the same time */
+    uint64_t broken;  /* by the host: code, and rank << 8 */
+    void *stream;     /* that it was used on last, null: none that is known */
+    uint64_t used_ns; /* when that was */
+    uint64_t beside;  /* handle of the one that was used on the device before */
+    /* that it has used; [0][0] moves bytes */
+    struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT];
+    ignis__storage *storage; /* over memory; graphs hold it */
     ignis__comm_memory *memory;
 
     /* of ignis_comm_init, and of those that are made from them */
@@ -9772,8 +10318,9 @@ typedef struct ignis__comm_program {
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another
-    one: it holds no lock, and only who wants the same program waits for it. */
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is
+    about to load and launch on another one: it holds no lock, and only who wants the same program waits for
+    it. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -9781,18 +10328,19 @@ static struct {
 
 static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
 {
-    static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
-                                                           "ignis_comm_slices",  "ignis_comm_pair",        "ignis_comm_mark"};
+    static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two",
+                                                           "ignis_comm_parts",   "ignis_comm_slices",
+                                                           "ignis_comm_pair",    "ignis_comm_mark"};
     char defines[128];
     bool ok = true;
-    int kernel,
-        length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks, IGNIS__COMM_DATA_MIB);
+    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks,
+                                  IGNIS__COMM_DATA_MIB);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
         snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_COMM_DELAY");
-    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, NULL, program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8,
-                             defines, &program->module))
+    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, NULL,
+                             program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8, defines, &program->module))
         return false;
     for (kernel = 0; ok && kernel < IGNIS__COMM_KERNELS; kernel++)
         if (program->op >= 0 ? kernel < IGNIS__COMM_KERNEL_PAIR : kernel != IGNIS__COMM_KERNEL_PACKETS_TWO)
@@ -9803,8 +10351,10 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return ok;
 }
 
-/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null: out of memory. */
-static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op, bool delay, bool *ours)
+/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it.
+    Null: out of memory. */
+static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op,
+                                                      bool delay, bool *ours)
 {
     ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
     bool loading = false;
@@ -9832,8 +10382,8 @@ static ignis__comm_program *ignis__comm_program_claim(const ignis__device *devic
 }
 
 /*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
-IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op,
-                                                                bool delay)
+IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks,
+                                                                int dtype, int op, bool delay)
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
@@ -9856,8 +10406,9 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
     return NULL;
 }
 
-/*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those of the devices of its group are made
-    first: loading one may wait for its device, and that for a kernel which is waiting for this one. */
+/*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those
+    of the devices of its group are made first: loading one may wait for its device, and that for a kernel
+    which is waiting for this one. */
 static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
     ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];
@@ -9908,8 +10459,8 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
             end++;
         }
         if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0)
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known",
-                                 text);
+            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known", text);
         *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
         text = *end ? end + 1 : end;
     }
@@ -9977,8 +10528,8 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     ignis__free(memory);
 }
 
-/*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What graphs still use stays, and makes their
-    kernels leave at once. */
+/*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What
+    graphs still use stays, and makes their kernels leave at once. */
 IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
@@ -9987,9 +10538,9 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
     if (memory->state && ignis__device_enter_to_give(call, comm->device, &binding)) {
         (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
         if (ignis__atomic_load(&comm->storage->users) > 1) {
-            (void)IGNIS__CUDA_FAILED(
-                call, comm->device, cuMemsetD8Async,
-                (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
+            (void)IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
+                                     (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1,
+                                      comm->device->stream));
             if (memory->nccl)
                 ignis__nccl_abort(memory->nccl);
         }
@@ -10025,8 +10576,8 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
     uint64_t index = 0;
     int i;
     while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "communicator: rank %d of %d on device %d", comm->rank, comm->size,
-                           ignis__device_ordinal(comm->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "communicator: rank %d of %d on device %d", comm->rank,
+                           comm->size, ignis__device_ordinal(comm->device));
         ignis__handle_kill(comm);
         ignis__comm_drop(call, comm);
     }
@@ -10054,11 +10605,14 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     const char *text = ignis__env("IGNIS_COMM_TRANSPORT");
     int i;
     if (!(timeout > 0 && timeout <= 1e6))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
     if (desc->most_blocks < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more", desc->most_blocks);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more",
+                             desc->most_blocks);
     if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
+                             "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
                              (int)desc->transport);
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
@@ -10070,13 +10624,14 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
             options->transport = (ignis_comm_transport)i;
     if (options->transport)
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                         "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions `shared`, or its own if that is null.
-    Null on failure. */
-static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
-                                    ignis__comm_regions *shared)
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions
+    `shared`, or its own if that is null. Null on failure. */
+static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size,
+                                    const ignis__comm_options *options, ignis__comm_regions *shared)
 {
     ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
     ignis__comm_regions *regions = !comm || shared ? shared : ignis__comm_regions_new(call, device, 0);
@@ -10120,7 +10675,8 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     bool ok;
     memory->record_piece = ignis__piece_take(call, comm->device, (int64_t)sizeof *memory->record);
     memory->record = memory->record_piece ? (ignis__comm_record *)memory->record_piece->memory : NULL;
-    memory->state = memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
+    memory->state =
+        memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
     state = memory->state ? (ignis__comm_state *)ignis__alloc_for(call, sizeof *state) : NULL;
     if (!state)
         return false;
@@ -10134,8 +10690,9 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     ok = !IGNIS__CUDA_FAILED(call, comm->device, cuMemcpyHtoDAsync_v2,
                              (memory->state->address, state, sizeof *state, comm->device->stream)) &&
          (memory->regions->host[0] || !ignis__comm_has_region(comm) ||
-          !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                              (memory->regions->address[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
+          !IGNIS__CUDA_FAILED(
+              call, comm->device, cuMemsetD8Async,
+              (memory->regions->address[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
          !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
     ignis__free(state);
     return ok;
@@ -10150,7 +10707,8 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
                   {IGNIS__COMM_KERNEL_PARTS, IGNIS__COMM_FLAG_THREADS},
                   {IGNIS__COMM_KERNEL_SLICES, IGNIS__COMM_FLAG_THREADS},
                   {IGNIS__COMM_KERNEL_PAIR, IGNIS__COMM_FLAG_THREADS}};
-    ignis__comm_program *program = ignis__comm_program_get(call, comm->device, comm->size, -1, -1, comm->tune.delay != 0);
+    ignis__comm_program *program =
+        ignis__comm_program_get(call, comm->device, comm->size, -1, -1, comm->tune.delay != 0);
     int i, per_processor = 1;
     if (!program)
         return false;
@@ -10169,8 +10727,8 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
     return true;
 }
 
-/*  Makes a communicator ready whose regions are there. Afterwards all ranks have to meet, before one of them launches. One of NCCL alone has no
-    regions, one of one rank nothing at all. */
+/*  Makes a communicator ready whose regions are there. Afterwards all ranks have to meet, before one of them
+    launches. One of NCCL alone has no regions, one of one rank nothing at all. */
 static bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
@@ -10194,8 +10752,9 @@ static void ignis__comm_break_one(ignis__comm *comm, uint64_t value)
         ignis__atomic_store(&comm->memory->record->abort, value);
 }
 
-/*  Breaks a communicator from the host, and those that share its regions: kernels that wait leave soon, and so does NCCL. code: IGNIS__COMM_PEER, or
-    another; peer: whom it is about, -1: nobody. Kernels see what of it fits into 8 bits, as they have fewer ranks. Any thread may call it. */
+/*  Breaks a communicator from the host, and those that share its regions: kernels that wait leave soon, and
+    so does NCCL. code: IGNIS__COMM_PEER, or another; peer: whom it is about, -1: nobody. Kernels see what of
+    it fits into 8 bits, as they have fewer ranks. Any thread may call it. */
 static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_regions *regions = comm->memory->regions;
@@ -10219,7 +10778,8 @@ static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
         ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
-/*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
+/*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait
+    for. Any thread may call it. */
 static void ignis__comm_nccl_check(ignis__comm *comm)
 {
     int error = ignis__atomic_load(&comm->nccl_there) ? ignis__nccl_error(comm->memory->nccl) : 0;
@@ -10230,8 +10790,9 @@ static void ignis__comm_nccl_check(ignis__comm *comm)
 /*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
 static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
-    static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,      IGNIS_DIAG_COMM_TIMEOUT,  IGNIS_DIAG_COMM_MISMATCH,
-                                                   IGNIS_DIAG_COMM_PEER, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
+    static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,          IGNIS_DIAG_COMM_TIMEOUT,
+                                                   IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
+                                                   IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
     const ignis__comm_record *record = comm->memory->record;
     uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
     *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;
@@ -10280,7 +10841,8 @@ static void ignis__joint_first(ignis__joint *joint, ignis__comm *comm)
     joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
-/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up before shall not count in it. */
+/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up
+    before shall not count in it. */
 static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
 {
     ignis__mutex_lock(&comm->joint);
@@ -10298,16 +10860,18 @@ static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
     ignis__mutex_unlock(&comm->joint);
 }
 
-/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died meanwhile. */
+/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died
+    meanwhile. */
 static bool ignis__joint_again(const ignis__joint *joint)
 {
-    return joint->failed && (joint->overtaken || (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
+    return joint->failed && (joint->overtaken ||
+                             (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
 }
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
-    first of those who failed says. */
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else
+    making->mine is what the first of those who failed says. */
 static bool ignis__step_end(ignis__making *making, int fd, int *fds)
 {
     ignis__comm *comm = making->comm;
@@ -10344,8 +10908,8 @@ IGNIS__COLD static void ignis__making_report(ignis__making *making)
     if (making->lost)
         (void)ignis__joint_failed(making->call, &making->joint);
     else
-        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
-                            making->mine.why);
+        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error,
+                            error ? ignis__cuda_name(error) : NULL, NULL, "%s", making->mine.why);
 }
 
 /*  Maps a region of host memory, and pins it for the device. */
@@ -10354,14 +10918,15 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
     regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
     if (!regions->host[i])
         return ignis__refuse(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
-                             "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i, (long long)regions->bytes,
-                             strerror(errno));
+                             "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i,
+                             (long long)regions->bytes, strerror(errno));
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
                             (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
         return false;
     regions->pinned[i] = true;
-    return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2, (&regions->address[i], regions->host[i], 0));
+    return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2,
+                               (&regions->address[i], regions->host[i], 0));
 }
 
 /*  This rank's region, and a descriptor of it for the others in fds[0]. */
@@ -10402,8 +10967,9 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
-            return ignis__refuse(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
-                                 (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
+            return ignis__refuse(
+                IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
+                (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
                    : !ignis__vmm_adopt(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
@@ -10419,7 +10985,8 @@ static bool ignis__stream_wait(const char *call, ignis__device *device, void *st
     int error;
     while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) == IGNIS__CU_NOT_READY) {
         if (ignis__monotonic_ns() >= deadline) {
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call,
+                        "a copy to or from another rank's memory did not end before the deadline");
             *late = true;
             return false;
         }
@@ -10441,8 +11008,8 @@ static void ignis__probe_fill(const ignis__comm *comm, int from, int to, unsigne
         out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
 }
 
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
-    offset. */
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is
+    data + i * piece, at + offset. */
 static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
 {
     ignis__comm *comm = making->comm;
@@ -10457,7 +11024,8 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
                    : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, address[i] + offset, piece, stream));
     if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline, &comm->memory->regions->late);
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline,
+                                &comm->memory->regions->late);
     else if (stream) /* the copies before the one that failed use memory that is given back now */
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
@@ -10491,19 +11059,22 @@ static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
     for (to = 0; to < comm->size; to++)
         for (from = 0; from < comm->size; from++) {
             ignis__probe_fill(comm, from, to, expected);
-            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
+            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) ==
+                0)
                 continue;
             return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                                 "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
+                                 "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to,
+                                 comm->rank);
         }
     return true;
 }
 
-/*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between each two. */
+/*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between
+    each two. */
 static bool ignis__regions_make(ignis__making *making, bool staged)
 {
-    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {ignis__region_make, ignis__regions_adopt,
-                                                                                   ignis__probe_write, ignis__probe_read};
+    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {
+        ignis__region_make, ignis__regions_adopt, ignis__probe_write, ignis__probe_read};
     ignis__comm *comm = making->comm;
     int fds[IGNIS_COMM_MAX_RANKS], mine, i, step;
     ignis__binding binding;
@@ -10527,7 +11098,8 @@ static bool ignis__regions_make(ignis__making *making, bool staged)
     return ok;
 }
 
-/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
+/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has
+    failed. On the watcher's thread. */
 static void ignis__comm_watch_nccl(ignis__comm *comm)
 {
     const ignis__comm_record *record = comm->memory->record;
@@ -10546,8 +11118,8 @@ static void ignis__comm_watch_nccl(ignis__comm *comm)
         ignis__nccl_abort(comm->memory->nccl);
 }
 
-/*  What the job says of a member, on the thread that reads it. One that leaves may do so after the last operation, while this rank is still
-    in it. */
+/*  What the job says of a member, on the thread that reads it. One that leaves may do so after the last
+    operation, while this rank is still in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     if (event == IGNIS__JOB_TICK)
@@ -10557,8 +11129,8 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 }
 
 /*  A communicator of members (ranks of the job; null: all of it) with nothing in it yet. */
-static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
-                                        uint64_t key, const ignis__comm_options *options)
+static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member,
+                                        int count, int me, uint64_t key, const ignis__comm_options *options)
 {
     ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
     int i;
@@ -10612,14 +11184,15 @@ static bool ignis__comm_join(ignis__making *making)
     for (i = 0; i < comm->size; i++)
         if (making->all[i].release != making->all[0].release) {
             making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
-            snprintf(making->mine.why, sizeof making->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
-                     (int)making->all[0].release, (int)making->all[i].release, i);
+            snprintf(making->mine.why, sizeof making->mine.why,
+                     "NCCL is version %d on rank 0 and version %d on rank %d", (int)making->all[0].release,
+                     (int)making->all[i].release, i);
             return false;
         }
     id = making->all[0].nccl;
     ignis__step_begin(making);
-    nccl = comm->memory->nccl =
-        ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->joint.deadline - ignis__monotonic_ns());
+    nccl = comm->memory->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size,
+                                                  making->joint.deadline - ignis__monotonic_ns());
     if (nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, nccl);
@@ -10630,8 +11203,8 @@ static bool ignis__comm_join(ignis__making *making)
     return ignis__step_end(making, -1, NULL);
 }
 
-/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
-    has died, or did not come. */
+/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all
+    stay with own kernels for good. False: one has died, or did not come. */
 IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
 {
     ignis__making making;
@@ -10657,15 +11230,17 @@ IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *com
     if (making.lost) {
         for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.joint.failure.rank; peer--)
             ;
-        ignis__comm_break_all(comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
+        ignis__comm_break_all(
+            comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
         return ignis__joint_failed(call, &making.joint);
     }
     comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
-    snprintf(comm->nccl_reason, sizeof comm->nccl_reason, ok ? "NCCL does large operations" : "NCCL does not help: %.160s",
-             making.mine.why);
+    snprintf(comm->nccl_reason, sizeof comm->nccl_reason,
+             ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
     comm->nccl_reason[strcspn(comm->nccl_reason, "\n")] = 0; /* the first line is enough */
     ignis__atomic_store(&comm->nccl_told, 1);
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size, comm->nccl_reason);
+    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size,
+                comm->nccl_reason);
     return true;
 }
 
@@ -10701,8 +11276,8 @@ static bool ignis__comm_make_transport(ignis__making *making)
             return true;
         if (making->lost || comm->options.transport == IGNIS_COMM_PEER)
             return false;
-        snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
-                 making->mine.why);
+        snprintf(comm->reason, sizeof comm->reason,
+                 "through host memory, as the ranks cannot share device memory: %.170s", making->mine.why);
     } else {
         snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
     }
@@ -10710,8 +11285,9 @@ static bool ignis__comm_make_transport(ignis__making *making)
     return ignis__regions_make(making, true);
 }
 
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
-    failure the communicator is gone, which is not reported where ignis__joint_again. */
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they
+    are at, null: they have met just now. On failure the communicator is gone, which is not reported where
+    ignis__joint_again. */
 IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
@@ -10745,11 +11321,13 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
             ignis__job_watch_tick(comm->job, &comm->watch);
         ok = ignis__step_end(&making, -1, NULL);
         for (i = 0; ok && i < comm->size; i++) { /* all launch as many as the smallest GPU runs */
-            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
+            comm->most_blocks =
+                making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
             if (making.all[i].tune == making.all[0].tune)
                 continue;
             making.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
-            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d", i);
+            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d",
+                     i);
             ok = false;
         }
     }
@@ -10776,11 +11354,13 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
 
-static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
-                                                                      "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
+static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {
+    "nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
+    "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
 
-/*  Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three ranks on, and wait twice. */
+/*  Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three
+    ranks on, and wait twice. */
 typedef enum ignis__comm_algorithm {
     IGNIS__COMM_BY_PACKETS,
     IGNIS__COMM_BY_PACKETS_TWO,
@@ -10797,9 +11377,10 @@ typedef struct ignis__comm_way {
     int chunk;           /* by flags: bytes that a block moves at a step, all ranks' parts together */
 } ignis__comm_way;
 
-/*  Up to how many bytes of a part (what a rank gives to or gets from each other one) each is used: the first row that fits.
-    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4, and from 5 on, where packets are pushed more often, they end earlier. The
-    others were measured on 4 with 64 blocks, and take the 128 that all_reduce has shown to be better. */
+/*  Up to how many bytes of a part (what a rank gives to or gets from each other one) each is used: the first
+    row that fits. all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4, and from 5 on, where
+    packets are pushed more often, they end earlier. The others were measured on 4 with 64 blocks, and take
+    the 128 that all_reduce has shown to be better. */
 static const struct {
     ignis__comm_kind kind; /* 0: any */
     int most_ranks;
@@ -10832,8 +11413,9 @@ static const struct {
     {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
 };
 
-/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; 0 and operations that are not here: never. On 2 and
-    4 H200s, against 64 blocks for all but all_reduce; the numbers for 2 ranks of the others are what its pushes took; 5 ranks and more are as 4. */
+/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; 0 and
+    operations that are not here: never. On 2 and 4 H200s, against 64 blocks for all but all_reduce; the
+    numbers for 2 ranks of the others are what its pushes took; 5 ranks and more are as 4. */
 static const struct {
     ignis__comm_kind kind;
     int most_ranks;
@@ -10851,7 +11433,10 @@ static const struct {
 };
 
 /*  The largest one-phase operation by packets, in bytes of a part. */
-static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
+static int64_t ignis__comm_packets_limit(int ranks)
+{
+    return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2);
+}
 
 /*  What IGNIS_COMM_TUNE says instead of the table. */
 static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *way)
@@ -10861,7 +11446,8 @@ static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *
     if (blocks >= 0)
         way->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
     if (threads >= 0)
-        way->threads = (int)ignis__clamp(threads / 32 * 32, 32, (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
+        way->threads = (int)ignis__clamp(threads / 32 * 32, 32,
+                                         (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
     if (tune->chunk >= 0)
         way->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
 }
@@ -10873,13 +11459,14 @@ static ignis__comm_way ignis__comm_choose(const ignis__comm *comm, const ignis__
     ignis__comm_way way;
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__comm_table) - 1; i++)
-        if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) && comm->size <= ignis__comm_table[i].most_ranks &&
-            bytes <= ignis__comm_table[i].most_bytes)
+        if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) &&
+            comm->size <= ignis__comm_table[i].most_ranks && bytes <= ignis__comm_table[i].most_bytes)
             break;
     way = ignis__comm_table[i].way;
     if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
         bool fits = bytes <= ignis__comm_packets_limit(comm->size), packets;
-        way.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS : IGNIS__COMM_BY_SLICES;
+        way.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS
+                                                                                          : IGNIS__COMM_BY_SLICES;
         if (fits && bytes <= tune->ll_max)
             way.algorithm = IGNIS__COMM_BY_PACKETS;
         else if (fits && bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE)
@@ -10899,7 +11486,8 @@ typedef struct ignis__comm_plan {
     unsigned blocks, threads;
 } ignis__comm_plan;
 
-static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__comm_way *way, int64_t bytes, ignis__comm_call *to)
+static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__comm_way *way, int64_t bytes,
+                                        ignis__comm_call *to)
 {
     int most = way->blocks < comm->most_blocks ? way->blocks : comm->most_blocks;
     bool two = way->algorithm == IGNIS__COMM_BY_PACKETS_TWO || way->algorithm == IGNIS__COMM_BY_SLICES;
@@ -10915,9 +11503,9 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
     } else {
         units = ignis__ceil_div(bytes, two ? 16 * (to->none < comm->size ? comm->size - 1 : comm->size) : 16);
         blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
-        chunk =
-            (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
-            ((int64_t)blocks * comm->size * 16);
+        chunk = (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS
+                     : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
+                ((int64_t)blocks * comm->size * 16);
         if (chunk > way->chunk / 16 / comm->size)
             chunk = way->chunk / 16 / comm->size;
         chunk = chunk < 32 ? 32 : chunk < way->threads ? chunk / 32 * 32 : chunk / way->threads * way->threads;
@@ -10929,12 +11517,14 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
     return plan;
 }
 
-/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a part (40) | 8 bits for kernels. How the
-    operation is cut up follows from it, and from what ranks have agreed on when the communicator was made. */
+/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a
+    part (40) | 8 bits for kernels. How the operation is cut up follows from it, and from what ranks have
+    agreed on when the communicator was made. */
 static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
-    return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 | (uint64_t)by_nccl << 51 |
-           (uint64_t)(task->root & 7) << 48 | (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
+    return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 |
+           (uint64_t)by_nccl << 51 | (uint64_t)(task->root & 7) << 48 |
+           (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
 }
 
 static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
@@ -10944,25 +11534,30 @@ static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
     if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
         ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
     if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
-        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)), ignis__dtypes[dtype].name);
+        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)),
+                        ignis__dtypes[dtype].name);
     if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
         ignis__text_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
     if (print >> 51 & 1)
         ignis__text_add(text, " by NCCL");
 }
 
-/*  Names another communicator that was used on the device at about the same time: each may have waited for what the other kept from beginning. */
+/*  Names another communicator that was used on the device at about the same time: each may have waited for
+    what the other kept from beginning. */
 static void ignis__comm_other_write(ignis__text *text, const ignis__comm *comm)
 {
     uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
-    ignis__comm *other =
-        (ignis__comm *)ignis__pool_hold(&ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
+    ignis__comm *other = (ignis__comm *)ignis__pool_hold(
+        &ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
-        ignis__text_add(text,
-                        "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations of both "
-                        "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
-                        (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device), (unsigned long long)comm->slot.handle);
+        ignis__text_add(
+            text,
+            "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations "
+            "of both "
+            "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+            (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device),
+            (unsigned long long)comm->slot.handle);
     if (other)
         ignis__comm_drop("ignis_comm_status", other);
 }
@@ -10990,11 +11585,14 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     else if (what == IGNIS_DIAG_NCCL_CALL) {
         int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
         const char *name = ignis__nccl.ncclGetErrorString(error);
-        ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way", name ? name : "unknown error", error);
+        ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way",
+                        name ? name : "unknown error", error);
     } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
-        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->options.timeout_ns * 1e-9);
+        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer,
+                        (double)comm->options.timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->options.timeout_ns * 1e-9);
+        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s",
+                        (double)comm->options.timeout_ns * 1e-9);
     else if (peer >= 0)
         ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
     else
@@ -11047,8 +11645,8 @@ static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
     return true;
 }
 
-static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis__comm_program *program, const ignis__comm_plan *plan,
-                               ignis__comm_call *to)
+static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis__comm_program *program,
+                               const ignis__comm_plan *plan, ignis__comm_call *to)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
     void *params[1];
@@ -11101,19 +11699,20 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
     bool traced, ok;
     if (!ignis__comm_mark(work, comm, true))
         return false;
-    traced =
-        ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_COLLECTIVE, work->call, work->device, work->stream, NULL, "NCCL");
+    traced = ignis__profiling() &&
+             ignis__traced_open(&item, IGNIS__TRACED_COLLECTIVE, work->call, work->device, work->stream, NULL, "NCCL");
     ok = ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream);
     if (traced)
         (void)ignis__traced_close(&item, ok);
     if (ok)
         return ignis__comm_mark(work, comm, false);
-    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank); /* NCCL breaks for good with what it refuses, and the others wait for that */
+    /* NCCL breaks for good with what it refuses, and the others wait for that */
+    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     return false;
 }
 
-/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with
-    something else. */
+/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who
+    does not come, and who comes with something else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     ignis__comm_task sum = *task;
@@ -11138,8 +11737,8 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
 static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     const bool is_root = comm->rank == task->root;
-    const bool combines =
-        task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_REDUCE_SCATTER;
+    const bool combines = task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE ||
+                          task->kind == IGNIS__COMM_REDUCE_SCATTER;
     ignis__comm_way way;
     int64_t part = task->count * ignis__dtypes[task->dtype].size;
     uint32_t me, root, others;
@@ -11148,7 +11747,8 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     ignis__comm_call to;
     if (comm->job && comm->options.transport == IGNIS_COMM_TRANSPORT_DEFAULT &&
         ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
-        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !ignis__comm_join_late(work->call, comm))
+        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() &&
+            !ignis__comm_join_late(work->call, comm))
             return false;
         if (comm->nccl_state == IGNIS__COMM_NCCL_JOINED)
             return ignis__comm_run_nccl(work, comm, task);
@@ -11156,7 +11756,8 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     if (!ignis__comm_has_region(comm))
         return ignis__comm_run_nccl(work, comm, task);
     way = ignis__comm_choose(comm, task);
-    program = ignis__comm_program_for(work->call, comm, combines ? (int)task->dtype : -1, combines ? (int)task->op : -1);
+    program =
+        ignis__comm_program_for(work->call, comm, combines ? (int)task->dtype : -1, combines ? (int)task->op : -1);
     if (!program)
         return false;
     me = 1u << comm->rank; /* NCCL may have more ranks than bits */
@@ -11239,17 +11840,19 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  Holds an array and borrows it for a call, of which a local variable is the borrower; false, and reported, when that cannot be.
-    ignis__comm_return gives back what was held either way. */
-static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower, ignis__array **held)
+/*  Holds an array and borrows it for a call, of which a local variable is the borrower; false, and reported,
+    when that cannot be. ignis__comm_return gives back what was held either way. */
+static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower,
+                               ignis__array **held)
 {
     ignis__array *array = *held = ignis__array_hold(call, handle);
     if (!array || !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
         return false;
     if (array->storage->device == comm->device)
         return true;
-    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
-                         ignis__array_label(array).text, ignis__device_ordinal(array->storage->device), comm->rank,
+    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                         "%s is on device %d, rank %d of the communicator on device %d", ignis__array_label(array).text,
+                         ignis__device_ordinal(array->storage->device), comm->rank,
                          ignis__device_ordinal(comm->device));
 }
 
@@ -11261,12 +11864,14 @@ static void ignis__comm_return(const char *call, const void *borrower, ignis__ar
     ignis__array_drop(call, held);
 }
 
-/*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else they are apart. */
-static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__comm_kind kind, ignis__address in, int64_t in_bytes,
-                              ignis__address out, int64_t out_bytes)
+/*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else
+    they are apart. */
+static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__comm_kind kind, ignis__address in,
+                              int64_t in_bytes, ignis__address out, int64_t out_bytes)
 {
     int64_t part = in_bytes < out_bytes ? in_bytes : out_bytes;
-    if (in_bytes == 0 || out_bytes == 0 || in + (ignis__address)in_bytes <= out || out + (ignis__address)out_bytes <= in)
+    if (in_bytes == 0 || out_bytes == 0 || in + (ignis__address)in_bytes <= out ||
+        out + (ignis__address)out_bytes <= in)
         return true;
     if (in_bytes == out_bytes && in == out && kind != IGNIS__COMM_SEND)
         return true;
@@ -11274,33 +11879,35 @@ static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__
         return true;
     if (kind == IGNIS__COMM_REDUCE_SCATTER && out == in + (ignis__address)(part * comm->rank))
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_OVERLAP, call, "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in,
-                         (long long)in_bytes, out, (long long)out_bytes);
+    return ignis__refuse(IGNIS_DIAG_COMM_OVERLAP, call,
+                         "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in, (long long)in_bytes,
+                         out, (long long)out_bytes);
 }
 
 static bool ignis__comm_rank_check(const char *call, const ignis__comm *comm, const char *name, int rank, bool not_self)
 {
     if (rank >= 0 && rank < comm->size && !(not_self && rank == comm->rank))
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank, comm->size,
-                         not_self ? ", than this one" : "");
+    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank,
+                         comm->size, not_self ? ", than this one" : "");
 }
 
 static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtype)
 {
     if ((unsigned)op >= IGNIS_OP_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d", (int)op,
-                             IGNIS_OP_COUNT - 1);
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d",
+                             (int)op, IGNIS_OP_COUNT - 1);
     if (op == IGNIS_OP_AVG && ignis__dtype_is_int(dtype))
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                             "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
-                             ignis__dtypes[dtype].name);
+        return ignis__refuse(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
+            ignis__dtypes[dtype].name);
     return true;
 }
 
 /*  in and out have the sizes that the operation needs; task->count becomes the elements of a part. */
-static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const ignis__array *in, const ignis__array *out,
-                               ignis__comm_task *task)
+static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const ignis__array *in,
+                               const ignis__array *out, ignis__comm_task *task)
 {
     const int64_t size = comm->size;
     const ignis__array *whole = in ? in : out;
@@ -11314,22 +11921,25 @@ static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const 
         wanted = in->numel * size;
     if (task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL) {
         if (in->numel % size != 0)
-            return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "in has %lld elements, expected a multiple of the %d ranks",
-                                 (long long)in->numel, comm->size);
+            return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call,
+                                 "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
+                                 comm->size);
         task->count = in->numel / size;
         if (task->kind == IGNIS__COMM_REDUCE_SCATTER)
             wanted = task->count;
     }
     if (in && out && out->numel != wanted)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "in has %lld elements, so out needs %lld on %d ranks; it has %lld",
-                             (long long)in->numel, (long long)wanted, comm->size, (long long)out->numel);
+        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call,
+                             "in has %lld elements, so out needs %lld on %d ranks; it has %lld", (long long)in->numel,
+                             (long long)wanted, comm->size, (long long)out->numel);
     return true;
 }
 
 /*  With one rank every operation is a copy. */
 static bool ignis__comm_alone(const ignis__work *work, const ignis__comm_task *task)
 {
-    return ignis__copy_on_device(work, task->out, task->in, task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
+    return ignis__copy_on_device(work, task->out, task->in,
+                                 task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
 }
 
 /*  Whether the arrays fit an operation, whose counts and types become known by that. */
@@ -11337,15 +11947,17 @@ static bool ignis__comm_fits(const char *call, const ignis__comm *comm, const ig
                              ignis__comm_task *task, ignis__comm_task *receive)
 {
     if (task->kind != IGNIS__COMM_SEND)
-        return (!in && !out) || (ignis__comm_shapes(call, comm, in, out, task) && ignis__comm_op_check(call, task->op, task->dtype));
+        return (!in && !out) ||
+               (ignis__comm_shapes(call, comm, in, out, task) && ignis__comm_op_check(call, task->op, task->dtype));
     return (!in || ignis__comm_shapes(call, comm, in, task->root == comm->rank ? out : NULL, task)) &&
            (!out || ignis__comm_shapes(call, comm, NULL, out, receive));
 }
 
-/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or where a message is not asked for.
-    The root of a message is whom it goes to. */
-static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
-                                        const ignis_array *out, ignis_op op, int root, int source)
+/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or
+    where a message is not asked for. The root of a message is whom it goes to. */
+static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind,
+                                        const ignis_array *in, const ignis_array *out, ignis_op op, int root,
+                                        int source)
 {
     const bool message = kind == IGNIS__COMM_SEND;
     ignis__comm *comm = ignis__comm_hold(call, handle);
@@ -11371,12 +11983,15 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
         out = NULL;
     else if (kind == IGNIS__COMM_BROADCAST)
         in = NULL;
-    ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
+    ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) &&
+         (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
          ignis__comm_fits(call, comm, from, to, &task[0], &task[1]);
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_address(&work, to, &task[0].out)) &&
+        ok = (!in || ignis__work_read(&work, from, &task[0].in)) &&
+             (!out || ignis__work_address(&work, to, &task[0].out)) &&
              (!in || !out ||
-              ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out, ignis__array_bytes(to))) &&
+              ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out,
+                                ignis__array_bytes(to))) &&
              ignis__comm_order(&work, comm);
         if (ok && out)
             ignis__array_written(to);
@@ -11386,7 +12001,8 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
         if (ok && (comm->size == 1 || self))
             ok = ignis__comm_alone(&work, &task[0]);
         else if (ok)
-            ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1) : ignis__comm_run(&work, comm, task);
+            ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1)
+                         : ignis__comm_run(&work, comm, task);
         ignis__work_end(&work);
     } else {
         ok = false;
@@ -11410,7 +12026,8 @@ IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_
 
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root)
 {
-    return ignis__comm_operate("ignis_comm_broadcast", comm, IGNIS__COMM_BROADCAST, &array, &array, IGNIS_OP_SUM, root, 0);
+    return ignis__comm_operate("ignis_comm_broadcast", comm, IGNIS__COMM_BROADCAST, &array, &array, IGNIS_OP_SUM, root,
+                               0);
 }
 
 IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out)
@@ -11452,9 +12069,10 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 static ignis_status ignis__comm_outcome(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
-    ignis_status status = !ok                                                   ? ignis__failed()
-                          : ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE ? ignis__comm_fail(call, comm, IGNIS_DIAG_NONE)
-                                                                                : IGNIS_OK;
+    ignis_status status = !ok ? ignis__failed()
+                          : ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE
+                              ? ignis__comm_fail(call, comm, IGNIS_DIAG_NONE)
+                              : IGNIS_OK;
     ignis__comm_drop(call, comm);
     return status;
 }
@@ -11507,9 +12125,13 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_watch_nccl, which asks it for errors meanwhile */
+    /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_watch_nccl, which asks it for
+       errors meanwhile */
+    if (ok) {
         ignis__mutex_lock(&comm->slot.lock);
-        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
+        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream)
+                   ? comm->stream
+                   : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
         ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) &&
              (!last || !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (last)));
@@ -11533,8 +12155,9 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
             return false;
         for (k = 0; k < i; k++)
             if (devices[k] == devices[i])
-                return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "device %d is that of rank %d and of rank %d; each rank needs its own",
-                                     devices[i], k, i);
+                return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                                     "device %d is that of rank %d and of rank %d; each rank needs its own", devices[i],
+                                     k, i);
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
         for (k = 0; k < count; k++) {
@@ -11542,21 +12165,25 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
             if (!can && IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
                 return false;
             if (!can)
-                return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                                     "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
-                                     devices[i], devices[k]);
+                return ignis__refuse(
+                    IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                    "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
+                    devices[i], devices[k]);
         }
     return true;
 }
 
-/*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at the same address; none on failure. */
-static bool ignis__comm_all_make(const char *call, const int *devices, int count, const ignis__comm_options *options, ignis__comm **comms)
+/*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at
+    the same address; none on failure. */
+static bool ignis__comm_all_make(const char *call, const int *devices, int count, const ignis__comm_options *options,
+                                 ignis__comm **comms)
 {
     ignis__comm_regions *regions = ignis__comm_regions_new(call, NULL, count);
     int i, made = 0, most = IGNIS__COMM_BLOCKS;
     bool ok = regions != NULL;
     for (i = 0; ok && count > 1 && i < count; i++) {
-        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false, &regions->block[i]);
+        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false,
+                             &regions->block[i]);
         regions->address[i] = regions->block[i].address;
     }
     for (i = 0; ok && i < count; i++) {
@@ -11579,7 +12206,8 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
     return ok;
 }
 
-IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count,
+                                                       const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
@@ -11595,14 +12223,16 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, cons
     if (count > 0 && count <= IGNIS_COMM_MAX_RANKS)
         memset(handles, 0, sizeof *handles * (size_t)count);
     if (ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc ? desc : &defaults, &options) ||
-        !ignis__comm_devices_check(call, devices, count) || !ignis__comm_all_make(call, devices, count, &options, comms))
+        !ignis__comm_devices_check(call, devices, count) ||
+        !ignis__comm_all_make(call, devices, count, &options, comms))
         return ignis__failed();
     for (i = 0; i < count; i++)
         handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
     return IGNIS_OK;
 }
 
-/*  Communicators of one group that a call is about, held, each at its place in the call; null: no handle was given. */
+/*  Communicators of one group that a call is about, held, each at its place in the call; null: no handle was
+    given. */
 typedef struct ignis__comm_siblings {
     ignis__comm *comm[IGNIS_COMM_MAX_RANKS];
     ignis__comm *rank[IGNIS_COMM_MAX_RANKS]; /* the same, by rank */
@@ -11619,8 +12249,8 @@ static void ignis__comm_siblings_drop(const char *call, ignis__comm_siblings *si
 }
 
 /*  Holds what a call got: all ranks of a group, or, with some_missing, those whose handle is not 0. */
-static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms, int count, bool some_missing, ignis_comm *out,
-                                      ignis__comm_siblings *siblings)
+static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms, int count, bool some_missing,
+                                      ignis_comm *out, ignis__comm_siblings *siblings)
 {
     ignis__comm *comm, *first = NULL;
     int i;
@@ -11632,7 +12262,8 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
     if (out == comms)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "out is comms, whose handles are still needed; it has to be another array");
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "out is comms, whose handles are still needed; it has to be another array");
     memset(out, 0, sizeof *out * (size_t)count);
     for (i = 0; i < count; i++) {
         if (some_missing && !comms[i].id)
@@ -11643,12 +12274,14 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
         first = first ? first : comm;
         siblings->size = first->size;
         if (comm->job) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "comms[%d] is of ignis_comm_init; each of its ranks calls %.*s for itself", i,
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                        "comms[%d] is of ignis_comm_init; each of its ranks calls %.*s for itself", i,
                         (int)strlen(call) - 4, call);
             break;
         }
         if (comm->memory->regions != first->memory->regions || siblings->rank[comm->rank]) {
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "comms[%d] is rank %d of %s; each has to be another rank of one group", i, comm->rank,
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                        "comms[%d] is rank %d of %s; each has to be another rank of one group", i, comm->rank,
                         comm->memory->regions == first->memory->regions ? "them a second time" : "another group");
             break;
         }
@@ -11684,8 +12317,8 @@ static int ignis__split_order(const ignis__split *all, int size, int color, int 
     return count;
 }
 
-IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
-                                                        ignis_comm *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys,
+                                                        int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by rank */
@@ -11773,8 +12406,8 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
-        !ignis__place_read(call, desc, &place))
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
+        !ignis__comm_options_read(call, desc, &options) || !ignis__place_read(call, desc, &place))
         return handle;
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
     device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
@@ -11817,13 +12450,16 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     if (!comm || (comm->job && !ignis__capture_refuses(call)))
         return comm;
     if (!comm->job)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
     ignis__comm_drop(call, comm);
     return NULL;
 }
 
-/*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into its key. */
-static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__joint *joint, const int *place, int count, uint64_t what)
+/*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into
+    its key. */
+static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__joint *joint, const int *place,
+                                     int count, uint64_t what)
 {
     int member[IGNIS__JOB_MAX_RANKS], me = 0, i;
     uint64_t key = ignis__hash(ignis__hash(joint->key, &joint->attempt, sizeof joint->attempt), &what, sizeof what);
@@ -11853,11 +12489,12 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
     all = (ignis__split *)ignis__alloc_for(call, sizeof *all * (size_t)parent->size);
     ignis__joint_begin(&joint, parent, IGNIS__JOINT_SPLIT, 0);
     do { /* the second step finds out who said it, but has given up meanwhile */
-        if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) || !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
+        if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) ||
+                    !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
             (void)(ignis__joint_again(&joint) || ignis__joint_failed(call, &joint));
         else if (all && color >= 0)
-            result = ignis__comm_derive(call, parent, &joint, place, ignis__split_order(all, parent->size, color, place),
-                                        (uint64_t)(uint32_t)color);
+            result = ignis__comm_derive(call, parent, &joint, place,
+                                        ignis__split_order(all, parent->size, color, place), (uint64_t)(uint32_t)color);
     } while (all && !result.id && ignis__joint_again(&joint));
     ignis__joint_end(&joint, parent);
     ignis__free(all);
@@ -11865,8 +12502,8 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
     return result;
 }
 
-/*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False: one has not said it, or *gone is
-    more than it was. */
+/*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False:
+    one has not said it, or *gone is more than it was. */
 static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsigned char *all)
 {
     size_t bytes = ((size_t)joint->count + 7) / 8, b;
@@ -11887,22 +12524,26 @@ static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsign
 }
 
 /*  The bits of the ranks that a call leaves out. */
-static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count, unsigned char *gone)
+static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count,
+                                unsigned char *gone)
 {
     int i;
     if (count < 0 || (count > 0 && !ranks))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
                              ranks ? "there" : "null");
     for (i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank)
             return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
-                                 ranks[i] == parent->rank ? "which is this rank; expected others" : "which is no rank of the communicator");
+                                 ranks[i] == parent->rank ? "which is this rank; expected others"
+                                                          : "which is no rank of the communicator");
         ignis__bit_set(gone, ranks[i]);
     }
     return true;
 }
 
-/*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs another attempt. */
+/*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs
+    another attempt. */
 IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
 {
     ignis__comm *parent = ignis__comm_parent(call, handle);
@@ -11926,7 +12567,8 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
             for (i = left = 0; i < parent->size; i++)
                 if (!ignis__bit(gone, i))
                     place[left++] = i;
-            result = ignis__comm_derive(call, parent, &joint, place, left, ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+            result = ignis__comm_derive(call, parent, &joint, place, left,
+                                        ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
             again = !result.id && ignis__joint_again(&joint);
         } else if (ignis__bit(gone, parent->rank)) {
             ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
@@ -11942,7 +12584,10 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
     return result;
 }
 
-IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm) { return ignis__comm_shrink("ignis_comm_shrink", comm, NULL, 0); }
+IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm)
+{
+    return ignis__comm_shrink("ignis_comm_shrink", comm, NULL, 0);
+}
 
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count)
 {
@@ -11993,7 +12638,8 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
 {
     static const char call[] = "ignis_comm_query";
-    ignis__comm *comm = ignis__collective_enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
+    ignis__comm *comm =
+        ignis__collective_enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
     if (!comm)
         return ignis__failed();
     memset(info, 0, sizeof *info);
@@ -12038,17 +12684,21 @@ typedef struct ignis__parallel_state {
     uint64_t stream_serial;
     ignis__tensor **parameters; /* held */
     ignis__array **grads;       /* views of the buckets, claimed until they become the parameters' own */
-    ignis__bucket *buckets;     /* in the order in which backward comes to know them, if parameters are in the order of use */
+    /* in the order in which backward comes to know them, if parameters are in the order of use */
+    ignis__bucket *buckets;
     int count, bucket_count;
     int64_t bytes;
     int no_sync;
     bool is_installed; /* the parameters know their buckets */
-    const void *walk;  /* the backward that averages its gradients now, and alone changes what follows; null: none does */
-    int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    /* the backward that averages its gradients now, and alone changes what follows; null: none does */
+    const void *walk;
+    /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    int launched;
     struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
 
-static ignis__pool ignis__parallels = IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
+static ignis__pool ignis__parallels =
+    IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
 
 /*  Those that are being made, whose parameters do not know it yet: nobody else may take these meanwhile. */
 static struct {
@@ -12121,8 +12771,8 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
     ignis__parallel_state *parallel;
     uint64_t index = 0;
     while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "data-parallel training of %d parameters on device %d", parallel->count,
-                           ignis__device_ordinal(parallel->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "data-parallel training of %d parameters on device %d",
+                           parallel->count, ignis__device_ordinal(parallel->device));
         ignis__handle_kill(parallel);
         (void)ignis__parallel_drop(call, parallel);
     }
@@ -12166,8 +12816,8 @@ static bool ignis__parallel_advance(const char *call, ignis__parallel_state *par
     return true;
 }
 
-/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One backward averages at a time: the ranks could
-    not agree on an order of two. */
+/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One
+    backward averages at a time: the ranks could not agree on an order of two. */
 static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const void *walk, bool *joins)
 {
     ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
@@ -12178,8 +12828,9 @@ static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const
     if (!busy && *joins)
         parallel->walk = walk;
     ignis__mutex_unlock(&parallel->slot.lock);
-    return !busy || ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
-                                  "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy ||
+           ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
+                         "a backward of another thread is averaging the gradients of these parameters over the ranks");
 }
 
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
@@ -12189,15 +12840,16 @@ static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
     return ignis__parallel_advance(call, bucket->parallel);
 }
 
-/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for all. */
+/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for
+    all. */
 static bool ignis__parallel_finish(const char *call, ignis__parallel_state *parallel, bool ok)
 {
     int i;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = true;
     ok = ok && ignis__parallel_advance(call, parallel);
-    if (parallel->launched > 0 &&
-        !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device, ignis__stream_now(parallel->device)))
+    if (parallel->launched > 0 && !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
+                                                       ignis__stream_now(parallel->device)))
         ok = false;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = false;
@@ -12208,7 +12860,8 @@ static bool ignis__parallel_finish(const char *call, ignis__parallel_state *para
     return ok;
 }
 
-/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what is averaged. */
+/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what
+    is averaged. */
 static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *walk, bool ok)
 {
     ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
@@ -12242,14 +12895,16 @@ static bool ignis__parallel_check(const char *call, const ignis__parallel_state 
                              ignis__shape_write(&tensor->shape).text,
                              standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d",
-                             parallel->count, ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
-    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
-                                       ignis__shape_write(&tensor->shape).text, before);
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                             "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                             ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
+    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more",
+                                       parallel->count, ignis__shape_write(&tensor->shape).text, before);
 }
 
 /*  Holds the parameters. */
-static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles,
+                                 int count)
 {
     for (; parallel->count < count; parallel->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
@@ -12264,7 +12919,8 @@ static bool ignis__parallel_take(const char *call, ignis__parallel_state *parall
     return true;
 }
 
-/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from here on. */
+/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from
+    here on. */
 static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
 {
     const ignis__parallel_state *other;
@@ -12283,16 +12939,19 @@ static bool ignis__parallel_claim(const char *call, ignis__parallel_state *paral
         ignis__parallels_starting.first = parallel;
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
-    return taken < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
-                                      ignis__shape_write(&parallel->parameters[taken]->shape).text);
+    return taken < 0 ||
+           ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
+                         ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
-/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
+/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there
+    already goes over. */
 static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    ignis_array made = ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
+    ignis_array made =
+        ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
     int64_t at = 0;
     bool ok = true;
     int i;
@@ -12371,7 +13030,8 @@ static bool ignis__parallel_stream(const char *call, ignis__parallel_state *para
     bool ok;
     if (!ignis__device_enter(call, parallel->device, &binding))
         return false;
-    ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamCreate, (&parallel->stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    ok =
+        !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamCreate, (&parallel->stream, IGNIS__CU_STREAM_NON_BLOCKING));
     if (ok)
         parallel->stream_serial = ignis__stream_adopt(call, parallel->device, parallel->stream);
     ignis__device_leave(&binding);
@@ -12398,15 +13058,15 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
 }
 
 /*  All that can fail about a new one. */
-static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters, int count, bool alone,
-                                  const ignis_parallel_desc *desc)
+static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters,
+                                  int count, bool alone, const ignis_parallel_desc *desc)
 {
     size_t number = (size_t)count;
     parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
-    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count) &&
-           ignis__parallel_claim(call, parallel, alone) &&
+    return parallel->parameters && parallel->grads && parallel->buckets &&
+           ignis__parallel_take(call, parallel, parameters, count) && ignis__parallel_claim(call, parallel, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
@@ -12422,8 +13082,9 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more", count,
-                    (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
+                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more",
+                    count, (long long)(desc ? desc->bucket_bytes : 0),
+                    (long long)(desc ? desc->first_bucket_bytes : 0));
         return handle;
     }
     if (ignis_comm_query(comm, &info) != IGNIS_OK)

@@ -4,7 +4,8 @@
 
 /* --- what is open in ignis_collective.h ------------------------------------------------------------------------------- */
 
-/*  A section that has something to close says so when it is first used; what was built on others is closed before them. */
+/*  A section that has something to close says so when it is first used; what was built on others is closed
+    before them. */
 typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
@@ -41,5 +42,6 @@ static bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
            (!ignis__global.dry_run ||
-            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "this is a dry run, of one device in one process: nothing is shared in it"));
+            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                          "this is a dry run, of one device in one process: nothing is shared in it"));
 }

@@ -10,49 +10,61 @@ typedef struct ignis__address_of {
 
 static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
 
-static int64_t ignis__timeout_ns(double timeout_s) { return timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(timeout_s * 1e9); }
+static int64_t ignis__timeout_ns(double timeout_s)
+{
+    return timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(timeout_s * 1e9);
+}
 
 /*  Where the server of a name is reached, and the file that holds its secret. */
-static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name, ignis__address_of *address)
+static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name,
+                                 ignis__address_of *address)
 {
     int length, name_length;
     if (!ignis__private_folder(call, folder, IGNIS__PATH_MAX))
         return false;
-    name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, name, address->kind->suffix);
+    name_length =
+        snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, name, address->kind->suffix);
 #ifdef _WIN32 /* where to connect stands in that file */
     length = snprintf(address->path, sizeof address->path, "%s", address->name_path);
 #else
     length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, name, address->kind->suffix);
 #endif
-    if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 && (size_t)name_length < sizeof address->name_path)
+    if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 &&
+        (size_t)name_length < sizeof address->name_path)
         return true;
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder,
+                         IGNIS__PATH_MAX - 1);
 }
 
 static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
 {
     char folder[IGNIS__PATH_MAX];
     int length;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__given(call, "desc.name", desc->name))
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+        !ignis__given(call, "desc.name", desc->name))
         return false;
     if (!ignis__name_valid(desc->name))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'",
-                             desc->name);
+        return ignis__refuse(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'",
+            desc->name);
     if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method", (int)desc->method);
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method",
+                             (int)desc->method);
     if (!(desc->timeout_s >= 0))
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
     memset(address, 0, sizeof *address);
     address->kind = ignis__wire_kinds[desc->method];
     if (!address->kind)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[desc->method]);
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+                             ignis__method_names[desc->method]);
     if (desc->token)
         memcpy(address->secret, desc->token, IGNIS_CHANNEL_TOKEN_BYTES);
     address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : ignis__timeout_ns(desc->timeout_s);
     length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
     if (length < 0 || (size_t)length >= sizeof folder)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes", (int)sizeof folder - 1);
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes",
+                             (int)sizeof folder - 1);
     return ignis__channel_paths(call, folder, desc->name, address);
 }
 
@@ -63,7 +75,8 @@ typedef struct ignis__channel {
     ignis__listener *listener;
 } ignis__channel;
 
-static ignis__pool ignis__channels = IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
+static ignis__pool ignis__channels =
+    IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
 /*  Closes what is no longer used by anybody, after a goodbye if there is room for one. */
 static void ignis__channel_free(ignis__wire *wire, ignis__listener *listener)
@@ -100,7 +113,8 @@ IGNIS__COLD static void ignis__channels_close(const char *call)
     ignis__channel *channel;
     uint64_t index = 0;
     while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->listener ? "server" : "client");
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s",
+                           channel->listener ? "server" : "client");
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
@@ -159,7 +173,8 @@ IGNIS_API IGNIS__COLD ignis_channel ignis_channel_serve(const ignis_channel_desc
     return none;
 }
 
-/*  When a call on a channel gives up: timeout_s from now; below 0: when the channel's own deadline has passed. */
+/*  When a call on a channel gives up: timeout_s from now; below 0: when the channel's own deadline has
+    passed. */
 static ignis__until ignis__channel_until(int64_t timeout_ns, const uint64_t *closing, double timeout_s)
 {
     ignis__until until = ignis__until_in(timeout_s < 0 ? timeout_ns : ignis__timeout_ns(timeout_s));
@@ -184,7 +199,8 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
     until = ignis__channel_until(listener->timeout_ns, &listener->closing, timeout_s);
     if (ignis__mutex_within(&trouble, &listener->lock, &until, "another thread was accepting, and did not end")) {
         while ((wire = ignis__listener_next(call, &trouble, listener, &until)) != NULL) {
-            if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
+            if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) &&
+                ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
                 break;
             ignis__listener_refuse(call, listener, wire, true, trouble.why);
         }
@@ -202,7 +218,10 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
     return accepted;
 }
 
-IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle) { return ignis__channel_accept("ignis_channel_accept", handle, -1); }
+IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle)
+{
+    return ignis__channel_accept("ignis_channel_accept", handle, -1);
+}
 
 IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel handle, double timeout_s)
 {
@@ -221,8 +240,8 @@ IGNIS_API IGNIS__COLD ignis_channel ignis_channel_connect(const ignis_channel_de
     if (!ignis__channel_address(call, desc, &address))
         return none;
     until = ignis__until_in(address.timeout_ns);
-    wire = ignis__wire_connect(&trouble, address.kind, address.path, address.name_path, desc->token ? address.secret : NULL, &pid,
-                               sizeof pid, IGNIS_CHANNEL_MAX_BYTES, &until);
+    wire = ignis__wire_connect(&trouble, address.kind, address.path, address.name_path,
+                               desc->token ? address.secret : NULL, &pid, sizeof pid, IGNIS_CHANNEL_MAX_BYTES, &until);
     if (wire) {
         wire->timeout_ns = address.timeout_ns;
         return ignis__channel_publish(call, wire, NULL);
@@ -232,16 +251,16 @@ IGNIS_API IGNIS__COLD ignis_channel ignis_channel_connect(const ignis_channel_de
 }
 
 /*  What stands in the way of a message, before anything is done. */
-static bool ignis__channel_send_check(const char *call, const ignis__wire *wire, const void *data, int64_t size, const int *fds,
-                                      int fd_count)
+static bool ignis__channel_send_check(const char *call, const ignis__wire *wire, const void *data, int64_t size,
+                                      const int *fds, int fd_count)
 {
     int i;
     if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes", (long long)size,
                              IGNIS_CHANNEL_MAX_BYTES);
     if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message", fd_count,
-                             IGNIS_CHANNEL_MAX_FDS);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message",
+                             fd_count, IGNIS_CHANNEL_MAX_FDS);
     if ((size > 0 && !ignis__given(call, "data", data)) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
         return false;
     if (fd_count > 0 && !wire->kind->descriptors)
@@ -266,22 +285,23 @@ static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
 }
 
 /*  Sends one message of a type, in the time that there is, or says why not. */
-static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
-                               int fd_count, double timeout_s)
+static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
+                               const int *fds, int fd_count, double timeout_s)
 {
     ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
     bool ok;
     if (!ignis__mutex_within(trouble, &wire->send_lock, &until, "another thread was sending, and did not end"))
         return false;
     ok = ignis__wire_usable(trouble, wire) && ignis__wire_send(trouble, wire, type, data, size, fds, fd_count, &until);
-    if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+    /* what the other side said before it went can still be received */
+    if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST)
         ignis__wire_fail(wire, trouble);
     ignis__mutex_unlock(&wire->send_lock);
     return ok;
 }
 
-static ignis_status ignis__channel_send(const char *call, ignis_channel handle, const void *data, int64_t size, const int *fds,
-                                        int fd_count, double timeout_s)
+static ignis_status ignis__channel_send(const char *call, ignis_channel handle, const void *data, int64_t size,
+                                        const int *fds, int fd_count, double timeout_s)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status = IGNIS_OK;
@@ -290,26 +310,28 @@ static ignis_status ignis__channel_send(const char *call, ignis_channel handle, 
         return ignis__failed();
     if (!ignis__channel_send_check(call, channel->wire, data, size, fds, fd_count))
         status = ignis__failed();
-    else if (!ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, timeout_s))
+    else if (!ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count,
+                                 timeout_s))
         status = ignis__trouble_report(call, &trouble);
     ignis__channel_drop(channel);
     return status;
 }
 
-IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count)
+IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data, int64_t size, const int *fds,
+                                          int fd_count)
 {
     return ignis__channel_send("ignis_channel_send", handle, data, size, fds, fd_count, -1);
 }
 
-IGNIS_API ignis_status ignis_channel_send_within(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count,
-                                                 double timeout_s)
+IGNIS_API ignis_status ignis_channel_send_within(ignis_channel handle, const void *data, int64_t size, const int *fds,
+                                                 int fd_count, double timeout_s)
 {
     return ignis__channel_send("ignis_channel_send_within", handle, data, size, fds, fd_count, timeout_s);
 }
 
 /*  Hands the message in the inbox out, if there is room for it. */
-static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void *data, int64_t capacity, int64_t *size, int *fds,
-                                      int fd_capacity, int *fd_count)
+static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void *data, int64_t capacity, int64_t *size,
+                                      int *fds, int fd_capacity, int *fd_count)
 {
     int64_t bytes = (int64_t)ignis__head_of(wire).size;
     int count = wire->inbox_fd_count;
@@ -318,7 +340,8 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     if (fd_count)
         *fd_count = count;
     if (bytes > capacity || count > fd_capacity)
-        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the message has %lld bytes and %d descriptors; there is room for %lld and %d",
+        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                           "the message has %lld bytes and %d descriptors; there is room for %lld and %d",
                            (long long)bytes, count, (long long)capacity, fd_capacity);
     if (bytes > 0)
         memcpy(data, wire->inbox + sizeof(ignis__head), (size_t)bytes);
@@ -366,8 +389,8 @@ static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double 
     return false;
 }
 
-static ignis_status ignis__channel_receive(const char *call, ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds,
-                                           int fd_capacity, int *fd_count, double timeout_s)
+static ignis_status ignis__channel_receive(const char *call, ignis_channel handle, void *data, int64_t capacity,
+                                           int64_t *size, int *fds, int fd_capacity, int *fd_count, double timeout_s)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
@@ -377,15 +400,17 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
         return ignis__failed();
     wire = channel->wire;
     if (capacity < 0 || fd_capacity < 0) {
-        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
-                             fd_capacity);
-    } else if ((capacity > 0 && !ignis__given(call, "data", data)) || (fd_capacity > 0 && !ignis__given(call, "fds", fds))) {
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0",
+                             (long long)capacity, fd_capacity);
+    } else if ((capacity > 0 && !ignis__given(call, "data", data)) ||
+               (fd_capacity > 0 && !ignis__given(call, "fds", fds))) {
         status = ignis__failed();
     } else if (!ignis__wire_next(&trouble, wire, timeout_s)) {
         status = ignis__trouble_report(call, &trouble);
     } else {
         if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
-            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
+            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "what comes next is an array; take it with ignis_share_receive");
         else
             status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
         ignis__mutex_unlock(&wire->receive_lock);
@@ -394,16 +419,18 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
     return status;
 }
 
-IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
-                                             int *fd_count)
+IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size,
+                                             int *fds, int fd_capacity, int *fd_count)
 {
-    return ignis__channel_receive("ignis_channel_receive", handle, data, capacity, size, fds, fd_capacity, fd_count, -1);
+    return ignis__channel_receive("ignis_channel_receive", handle, data, capacity, size, fds, fd_capacity, fd_count,
+                                  -1);
 }
 
-IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds,
-                                                    int fd_capacity, int *fd_count, double timeout_s)
+IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *data, int64_t capacity, int64_t *size,
+                                                    int *fds, int fd_capacity, int *fd_count, double timeout_s)
 {
-    return ignis__channel_receive("ignis_channel_receive_within", handle, data, capacity, size, fds, fd_capacity, fd_count, timeout_s);
+    return ignis__channel_receive("ignis_channel_receive_within", handle, data, capacity, size, fds, fd_capacity,
+                                  fd_count, timeout_s);
 }
 
 IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)

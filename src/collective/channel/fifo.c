@@ -1,4 +1,5 @@
-/* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and loses its name then. */
+/* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and
+   loses its name then. */
 
 typedef struct ignis__pipe_paths {
     char up[IGNIS__PATH_MAX + 8], down[IGNIS__PATH_MAX + 8];
@@ -31,7 +32,8 @@ static int ignis__pipe_open(const char *path, int mode)
         errno = EACCES;
     }
     if (fd >= 0)
-        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING); /* room for a whole message, if the system grants it */
+        /* room for a whole message, if the system grants it */
+        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING);
     return fd;
 }
 
@@ -43,14 +45,16 @@ static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listene
     ignis__pipe_remove(fresh); /* remains; nobody else has the name while we have it */
     fresh->named = true;
     fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
-    return (mkfifo(paths.down, 0600) == 0 && mkfifo(paths.up, 0600) == 0 && (fresh->in = ignis__pipe_open(paths.up, O_RDONLY)) >= 0) ||
+    return (mkfifo(paths.down, 0600) == 0 && mkfifo(paths.up, 0600) == 0 &&
+            (fresh->in = ignis__pipe_open(paths.up, O_RDONLY)) >= 0) ||
            ignis__trouble_errno(trouble, paths.up);
 }
 
 static bool ignis__pipe_connected(ignis__wire *fresh)
 {
     if (fresh->out < 0)
-        fresh->out = ignis__pipe_open(ignis__pipe_paths_of(fresh).down, O_WRONLY); /* only works while somebody reads there */
+        /* only works while somebody reads there */
+        fresh->out = ignis__pipe_open(ignis__pipe_paths_of(fresh).down, O_WRONLY);
     return fresh->out >= 0;
 }
 
@@ -102,7 +106,8 @@ static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
     return written < 0 ? 0 : written;
 }
 
-/*  Looks first: nothing is read from a FIFO that nobody has opened yet as well as from one that was closed. */
+/*  Looks first: nothing is read from a FIFO that nobody has opened yet as well as from one that was
+    closed. */
 static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
 {
     ssize_t got;

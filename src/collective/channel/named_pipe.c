@@ -1,5 +1,6 @@
-/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond. Its name is random, as the names of
-   pipes are anybody's. Those who are to connect know it, or it lies in the name's file, which is the path then. */
+/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond.
+   Its name is random, as the names of pipes are anybody's. Those who are to connect know it, or it lies in
+   the name's file, which is the path then. */
 
 static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
 {
@@ -14,7 +15,10 @@ static void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
 {
     snprintf(path, IGNIS__PATH_MAX, "%s%016llx", ignis__pipe_prefix, (unsigned long long)place);
 }
-static bool ignis__pipe_named(const char *path) { return strncmp(path, ignis__pipe_prefix, sizeof ignis__pipe_prefix - 1) != 0; }
+static bool ignis__pipe_named(const char *path)
+{
+    return strncmp(path, ignis__pipe_prefix, sizeof ignis__pipe_prefix - 1) != 0;
+}
 
 static bool ignis__pipe_listen(ignis__trouble *trouble, ignis__listener *listener)
 {
@@ -34,17 +38,18 @@ static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listene
     security.lpSecurityDescriptor = ignis__security();
     if (!security.lpSecurityDescriptor)
         return ignis__pipe_trouble(trouble, "the user's security descriptor");
-    fresh->in = fresh->out =
-        CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
-                         PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
-                         IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
+    fresh->in = fresh->out = CreateNamedPipeA(
+        fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
+        PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
+        IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
     return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
 }
 
 static bool ignis__pipe_connected(ignis__wire *fresh)
 {
     ULONG pid = 0;
-    if (ConnectNamedPipe(fresh->in, NULL) || (GetLastError() != ERROR_PIPE_CONNECTED && GetLastError() != ERROR_NO_DATA))
+    if (ConnectNamedPipe(fresh->in, NULL) ||
+        (GetLastError() != ERROR_PIPE_CONNECTED && GetLastError() != ERROR_NO_DATA))
         return false;
     if (GetNamedPipeClientProcessId(fresh->in, &pid))
         fresh->peer_pid = (int64_t)pid;
@@ -65,7 +70,8 @@ static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
-    if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
+    if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) ||
+        !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
     wire->peer_pid = (int64_t)pid;
     return true;
@@ -74,7 +80,8 @@ static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool
 static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
 {
     DWORD written = 0;
-    if (WriteFile(wire->out, wire->outbox + wire->outbox_done, (DWORD)(wire->outbox_size - wire->outbox_done), &written, NULL))
+    if (WriteFile(wire->out, wire->outbox + wire->outbox_done, (DWORD)(wire->outbox_size - wire->outbox_done), &written,
+                  NULL))
         return (int64_t)written;
     ignis__pipe_trouble(trouble, "WriteFile");
     return -1;
@@ -91,7 +98,8 @@ static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void
     return -1;
 }
 
-static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+                             const char *what)
 {
     (void)wire, (void)to_write;
     if (ignis__until_slice(until, 1) == 0)
@@ -109,22 +117,27 @@ static bool ignis__pipe_alive(ignis__wire *wire)
 static void ignis__pipe_take_back(const ignis__wire *wire, const uint64_t *numbers, int count)
 {
     while (count > 0)
-        DuplicateHandle(wire->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE, DUPLICATE_CLOSE_SOURCE);
+        DuplicateHandle(wire->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE,
+                        DUPLICATE_CLOSE_SOURCE);
 }
 
-static bool ignis__pipe_give(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count, uint64_t *numbers)
+static bool ignis__pipe_give(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count,
+                             uint64_t *numbers)
 {
     HANDLE made;
     int i;
     if (wire->process == IGNIS__NO_FILE) /* a number that stands for this process itself */
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "process %lld lets us put no handles into it", (long long)wire->peer_pid);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "process %lld lets us put no handles into it",
+                                  (long long)wire->peer_pid);
     for (i = 0; i < count; i++) {
-        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), wire->process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS)) {
+        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), wire->process, &made, 0, FALSE,
+                             DUPLICATE_SAME_ACCESS)) {
             DWORD error = GetLastError();
             ignis__pipe_take_back(wire, numbers, i);
             if (WaitForSingleObject(wire->process, 0) == WAIT_OBJECT_0)
                 return ignis__trouble_lost(trouble);
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a handle cannot be given to process %lld: Windows error %lu",
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
+                                      "a handle cannot be given to process %lld: Windows error %lu",
                                       (long long)wire->peer_pid, error);
         }
         numbers[i] = (uint64_t)(uintptr_t)made;

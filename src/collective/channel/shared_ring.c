@@ -1,6 +1,6 @@
-/* --- shared memory: two rings in a sealed file without a name, which a link in the folder leads to (/proc/<pid>/fd/<number>). It serves
-   one client, and the link goes then. Each side locks its byte of the file, by which the other knows that it lives: the system lets go
-   of the locks of the dead. */
+/* --- shared memory: two rings in a sealed file without a name, which a link in the folder leads to
+   (/proc/<pid>/fd/<number>). It serves one client, and the link goes then. Each side locks its byte of the
+   file, by which the other knows that it lives: the system lets go of the locks of the dead. */
 
 /*  Side 0 is the server; each writes its own ring, and never trusts the other's words. */
 typedef struct ignis__shared {
@@ -57,7 +57,8 @@ static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
         wire->shared_bytes = sizeof(ignis__shared);
         wire->shared = (ignis__shared *)ignis__shared_map(wire->shared_file, wire->shared_bytes);
     }
-    return wire->shared || ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s leads to no shared memory of ours", wire->path);
+    return wire->shared ||
+           ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s leads to no shared memory of ours", wire->path);
 }
 
 /*  The link gets its name when what it leads to is whole. */
@@ -67,7 +68,8 @@ static bool ignis__shm_accept(ignis__trouble *trouble, ignis__listener *listener
     if (listener->pending_count > 0)
         return false;
     if (snprintf(fresh_path, sizeof fresh_path, "%s.new", fresh->path) >= (int)sizeof fresh_path)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes", IGNIS__PATH_MAX - 1);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes",
+                                  IGNIS__PATH_MAX - 1);
     fresh->shared_file = ignis__fd_keep(ignis__shared_make(sizeof(ignis__shared)));
     if (fresh->shared_file < 0 || !ignis__shm_lock(fresh, 0, F_WRLCK, NULL))
         return ignis__trouble_errno(trouble, "shared memory");
@@ -96,15 +98,18 @@ static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, bool 
     if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_alive(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
     if (ignis__atomic_load(&wire->shared->ring[1].written))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the memory of a client that is gone");
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
+                                  "the server has not yet replaced the memory of a client that is gone");
     return true;
 }
 
-/*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no sense. */
+/*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no
+    sense. */
 static int64_t ignis__shm_room(ignis__trouble *trouble, const ignis__wire *wire, bool to_write)
 {
     int ring = to_write ? wire->side : 1 - wire->side;
-    uint64_t used = ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
+    uint64_t used =
+        ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
     if (used <= (uint64_t)IGNIS__WIRE_RING)
         return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
     ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
@@ -166,7 +171,8 @@ static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void 
 }
 
 /*  Nothing wakes who waits for memory: it looks again, and less often with time. */
-static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+                            const char *what)
 {
     int *pause_us = &wire->pause_us[to_write];
     if (ignis__until_slice(until, 1) == 0)

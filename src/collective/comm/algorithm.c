@@ -1,10 +1,12 @@
 /* --- operations ------------------------------------------------------------------------------------------------------- */
 
-static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
-                                                                      "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
+static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {
+    "nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
+    "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
 
-/*  Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three ranks on, and wait twice. */
+/*  Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three
+    ranks on, and wait twice. */
 typedef enum ignis__comm_algorithm {
     IGNIS__COMM_BY_PACKETS,
     IGNIS__COMM_BY_PACKETS_TWO,
@@ -21,9 +23,10 @@ typedef struct ignis__comm_way {
     int chunk;           /* by flags: bytes that a block moves at a step, all ranks' parts together */
 } ignis__comm_way;
 
-/*  Up to how many bytes of a part (what a rank gives to or gets from each other one) each is used: the first row that fits.
-    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4, and from 5 on, where packets are pushed more often, they end earlier. The
-    others were measured on 4 with 64 blocks, and take the 128 that all_reduce has shown to be better. */
+/*  Up to how many bytes of a part (what a rank gives to or gets from each other one) each is used: the first
+    row that fits. all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4, and from 5 on, where
+    packets are pushed more often, they end earlier. The others were measured on 4 with 64 blocks, and take
+    the 128 that all_reduce has shown to be better. */
 static const struct {
     ignis__comm_kind kind; /* 0: any */
     int most_ranks;
@@ -56,8 +59,9 @@ static const struct {
     {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
 };
 
-/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; 0 and operations that are not here: never. On 2 and
-    4 H200s, against 64 blocks for all but all_reduce; the numbers for 2 ranks of the others are what its pushes took; 5 ranks and more are as 4. */
+/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; 0 and
+    operations that are not here: never. On 2 and 4 H200s, against 64 blocks for all but all_reduce; the
+    numbers for 2 ranks of the others are what its pushes took; 5 ranks and more are as 4. */
 static const struct {
     ignis__comm_kind kind;
     int most_ranks;
@@ -75,7 +79,10 @@ static const struct {
 };
 
 /*  The largest one-phase operation by packets, in bytes of a part. */
-static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
+static int64_t ignis__comm_packets_limit(int ranks)
+{
+    return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2);
+}
 
 /*  What IGNIS_COMM_TUNE says instead of the table. */
 static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *way)
@@ -85,7 +92,8 @@ static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *
     if (blocks >= 0)
         way->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
     if (threads >= 0)
-        way->threads = (int)ignis__clamp(threads / 32 * 32, 32, (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
+        way->threads = (int)ignis__clamp(threads / 32 * 32, 32,
+                                         (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
     if (tune->chunk >= 0)
         way->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
 }
@@ -97,13 +105,14 @@ static ignis__comm_way ignis__comm_choose(const ignis__comm *comm, const ignis__
     ignis__comm_way way;
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__comm_table) - 1; i++)
-        if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) && comm->size <= ignis__comm_table[i].most_ranks &&
-            bytes <= ignis__comm_table[i].most_bytes)
+        if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) &&
+            comm->size <= ignis__comm_table[i].most_ranks && bytes <= ignis__comm_table[i].most_bytes)
             break;
     way = ignis__comm_table[i].way;
     if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
         bool fits = bytes <= ignis__comm_packets_limit(comm->size), packets;
-        way.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS : IGNIS__COMM_BY_SLICES;
+        way.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS
+                                                                                          : IGNIS__COMM_BY_SLICES;
         if (fits && bytes <= tune->ll_max)
             way.algorithm = IGNIS__COMM_BY_PACKETS;
         else if (fits && bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE)
@@ -123,7 +132,8 @@ typedef struct ignis__comm_plan {
     unsigned blocks, threads;
 } ignis__comm_plan;
 
-static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__comm_way *way, int64_t bytes, ignis__comm_call *to)
+static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__comm_way *way, int64_t bytes,
+                                        ignis__comm_call *to)
 {
     int most = way->blocks < comm->most_blocks ? way->blocks : comm->most_blocks;
     bool two = way->algorithm == IGNIS__COMM_BY_PACKETS_TWO || way->algorithm == IGNIS__COMM_BY_SLICES;
@@ -139,9 +149,9 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
     } else {
         units = ignis__ceil_div(bytes, two ? 16 * (to->none < comm->size ? comm->size - 1 : comm->size) : 16);
         blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
-        chunk =
-            (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
-            ((int64_t)blocks * comm->size * 16);
+        chunk = (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS
+                     : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
+                ((int64_t)blocks * comm->size * 16);
         if (chunk > way->chunk / 16 / comm->size)
             chunk = way->chunk / 16 / comm->size;
         chunk = chunk < 32 ? 32 : chunk < way->threads ? chunk / 32 * 32 : chunk / way->threads * way->threads;

@@ -58,8 +58,8 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     ignis__free(memory);
 }
 
-/*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What graphs still use stays, and makes their
-    kernels leave at once. */
+/*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What
+    graphs still use stays, and makes their kernels leave at once. */
 IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
@@ -68,9 +68,9 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
     if (memory->state && ignis__device_enter_to_give(call, comm->device, &binding)) {
         (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
         if (ignis__atomic_load(&comm->storage->users) > 1) {
-            (void)IGNIS__CUDA_FAILED(
-                call, comm->device, cuMemsetD8Async,
-                (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
+            (void)IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
+                                     (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1,
+                                      comm->device->stream));
             if (memory->nccl)
                 ignis__nccl_abort(memory->nccl);
         }
@@ -106,8 +106,8 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
     uint64_t index = 0;
     int i;
     while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "communicator: rank %d of %d on device %d", comm->rank, comm->size,
-                           ignis__device_ordinal(comm->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "communicator: rank %d of %d on device %d", comm->rank,
+                           comm->size, ignis__device_ordinal(comm->device));
         ignis__handle_kill(comm);
         ignis__comm_drop(call, comm);
     }
@@ -135,11 +135,14 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     const char *text = ignis__env("IGNIS_COMM_TRANSPORT");
     int i;
     if (!(timeout > 0 && timeout <= 1e6))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
     if (desc->most_blocks < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more", desc->most_blocks);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more",
+                             desc->most_blocks);
     if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
+                             "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
                              (int)desc->transport);
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
@@ -151,13 +154,14 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
             options->transport = (ignis_comm_transport)i;
     if (options->transport)
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                         "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions `shared`, or its own if that is null.
-    Null on failure. */
-static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
-                                    ignis__comm_regions *shared)
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions
+    `shared`, or its own if that is null. Null on failure. */
+static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size,
+                                    const ignis__comm_options *options, ignis__comm_regions *shared)
 {
     ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
     ignis__comm_regions *regions = !comm || shared ? shared : ignis__comm_regions_new(call, device, 0);
@@ -201,7 +205,8 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     bool ok;
     memory->record_piece = ignis__piece_take(call, comm->device, (int64_t)sizeof *memory->record);
     memory->record = memory->record_piece ? (ignis__comm_record *)memory->record_piece->memory : NULL;
-    memory->state = memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
+    memory->state =
+        memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
     state = memory->state ? (ignis__comm_state *)ignis__alloc_for(call, sizeof *state) : NULL;
     if (!state)
         return false;
@@ -215,8 +220,9 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     ok = !IGNIS__CUDA_FAILED(call, comm->device, cuMemcpyHtoDAsync_v2,
                              (memory->state->address, state, sizeof *state, comm->device->stream)) &&
          (memory->regions->host[0] || !ignis__comm_has_region(comm) ||
-          !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                              (memory->regions->address[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
+          !IGNIS__CUDA_FAILED(
+              call, comm->device, cuMemsetD8Async,
+              (memory->regions->address[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
          !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
     ignis__free(state);
     return ok;
@@ -231,7 +237,8 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
                   {IGNIS__COMM_KERNEL_PARTS, IGNIS__COMM_FLAG_THREADS},
                   {IGNIS__COMM_KERNEL_SLICES, IGNIS__COMM_FLAG_THREADS},
                   {IGNIS__COMM_KERNEL_PAIR, IGNIS__COMM_FLAG_THREADS}};
-    ignis__comm_program *program = ignis__comm_program_get(call, comm->device, comm->size, -1, -1, comm->tune.delay != 0);
+    ignis__comm_program *program =
+        ignis__comm_program_get(call, comm->device, comm->size, -1, -1, comm->tune.delay != 0);
     int i, per_processor = 1;
     if (!program)
         return false;
@@ -250,8 +257,8 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
     return true;
 }
 
-/*  Makes a communicator ready whose regions are there. Afterwards all ranks have to meet, before one of them launches. One of NCCL alone has no
-    regions, one of one rank nothing at all. */
+/*  Makes a communicator ready whose regions are there. Afterwards all ranks have to meet, before one of them
+    launches. One of NCCL alone has no regions, one of one rank nothing at all. */
 static bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
@@ -275,8 +282,9 @@ static void ignis__comm_break_one(ignis__comm *comm, uint64_t value)
         ignis__atomic_store(&comm->memory->record->abort, value);
 }
 
-/*  Breaks a communicator from the host, and those that share its regions: kernels that wait leave soon, and so does NCCL. code: IGNIS__COMM_PEER, or
-    another; peer: whom it is about, -1: nobody. Kernels see what of it fits into 8 bits, as they have fewer ranks. Any thread may call it. */
+/*  Breaks a communicator from the host, and those that share its regions: kernels that wait leave soon, and
+    so does NCCL. code: IGNIS__COMM_PEER, or another; peer: whom it is about, -1: nobody. Kernels see what of
+    it fits into 8 bits, as they have fewer ranks. Any thread may call it. */
 static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_regions *regions = comm->memory->regions;
@@ -300,7 +308,8 @@ static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
         ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
-/*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
+/*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait
+    for. Any thread may call it. */
 static void ignis__comm_nccl_check(ignis__comm *comm)
 {
     int error = ignis__atomic_load(&comm->nccl_there) ? ignis__nccl_error(comm->memory->nccl) : 0;
@@ -311,8 +320,9 @@ static void ignis__comm_nccl_check(ignis__comm *comm)
 /*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
 static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
-    static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,      IGNIS_DIAG_COMM_TIMEOUT,  IGNIS_DIAG_COMM_MISMATCH,
-                                                   IGNIS_DIAG_COMM_PEER, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
+    static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,          IGNIS_DIAG_COMM_TIMEOUT,
+                                                   IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
+                                                   IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
     const ignis__comm_record *record = comm->memory->record;
     uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
     *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;

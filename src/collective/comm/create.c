@@ -1,4 +1,5 @@
-/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
+/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has
+    failed. On the watcher's thread. */
 static void ignis__comm_watch_nccl(ignis__comm *comm)
 {
     const ignis__comm_record *record = comm->memory->record;
@@ -17,8 +18,8 @@ static void ignis__comm_watch_nccl(ignis__comm *comm)
         ignis__nccl_abort(comm->memory->nccl);
 }
 
-/*  What the job says of a member, on the thread that reads it. One that leaves may do so after the last operation, while this rank is still
-    in it. */
+/*  What the job says of a member, on the thread that reads it. One that leaves may do so after the last
+    operation, while this rank is still in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     if (event == IGNIS__JOB_TICK)
@@ -28,8 +29,8 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 }
 
 /*  A communicator of members (ranks of the job; null: all of it) with nothing in it yet. */
-static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
-                                        uint64_t key, const ignis__comm_options *options)
+static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member,
+                                        int count, int me, uint64_t key, const ignis__comm_options *options)
 {
     ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
     int i;
@@ -83,14 +84,15 @@ static bool ignis__comm_join(ignis__making *making)
     for (i = 0; i < comm->size; i++)
         if (making->all[i].release != making->all[0].release) {
             making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
-            snprintf(making->mine.why, sizeof making->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
-                     (int)making->all[0].release, (int)making->all[i].release, i);
+            snprintf(making->mine.why, sizeof making->mine.why,
+                     "NCCL is version %d on rank 0 and version %d on rank %d", (int)making->all[0].release,
+                     (int)making->all[i].release, i);
             return false;
         }
     id = making->all[0].nccl;
     ignis__step_begin(making);
-    nccl = comm->memory->nccl =
-        ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->joint.deadline - ignis__monotonic_ns());
+    nccl = comm->memory->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size,
+                                                  making->joint.deadline - ignis__monotonic_ns());
     if (nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, nccl);
@@ -101,8 +103,8 @@ static bool ignis__comm_join(ignis__making *making)
     return ignis__step_end(making, -1, NULL);
 }
 
-/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
-    has died, or did not come. */
+/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all
+    stay with own kernels for good. False: one has died, or did not come. */
 IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
 {
     ignis__making making;
@@ -128,15 +130,17 @@ IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *com
     if (making.lost) {
         for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.joint.failure.rank; peer--)
             ;
-        ignis__comm_break_all(comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
+        ignis__comm_break_all(
+            comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
         return ignis__joint_failed(call, &making.joint);
     }
     comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
-    snprintf(comm->nccl_reason, sizeof comm->nccl_reason, ok ? "NCCL does large operations" : "NCCL does not help: %.160s",
-             making.mine.why);
+    snprintf(comm->nccl_reason, sizeof comm->nccl_reason,
+             ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
     comm->nccl_reason[strcspn(comm->nccl_reason, "\n")] = 0; /* the first line is enough */
     ignis__atomic_store(&comm->nccl_told, 1);
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size, comm->nccl_reason);
+    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size,
+                comm->nccl_reason);
     return true;
 }
 
@@ -172,8 +176,8 @@ static bool ignis__comm_make_transport(ignis__making *making)
             return true;
         if (making->lost || comm->options.transport == IGNIS_COMM_PEER)
             return false;
-        snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
-                 making->mine.why);
+        snprintf(comm->reason, sizeof comm->reason,
+                 "through host memory, as the ranks cannot share device memory: %.170s", making->mine.why);
     } else {
         snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
     }
@@ -181,8 +185,9 @@ static bool ignis__comm_make_transport(ignis__making *making)
     return ignis__regions_make(making, true);
 }
 
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
-    failure the communicator is gone, which is not reported where ignis__joint_again. */
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they
+    are at, null: they have met just now. On failure the communicator is gone, which is not reported where
+    ignis__joint_again. */
 IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
@@ -216,11 +221,13 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
             ignis__job_watch_tick(comm->job, &comm->watch);
         ok = ignis__step_end(&making, -1, NULL);
         for (i = 0; ok && i < comm->size; i++) { /* all launch as many as the smallest GPU runs */
-            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
+            comm->most_blocks =
+                making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
             if (making.all[i].tune == making.all[0].tune)
                 continue;
             making.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
-            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d", i);
+            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d",
+                     i);
             ok = false;
         }
     }

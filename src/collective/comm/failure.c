@@ -1,9 +1,11 @@
-/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a part (40) | 8 bits for kernels. How the
-    operation is cut up follows from it, and from what ranks have agreed on when the communicator was made. */
+/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a
+    part (40) | 8 bits for kernels. How the operation is cut up follows from it, and from what ranks have
+    agreed on when the communicator was made. */
 static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
-    return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 | (uint64_t)by_nccl << 51 |
-           (uint64_t)(task->root & 7) << 48 | (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
+    return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 |
+           (uint64_t)by_nccl << 51 | (uint64_t)(task->root & 7) << 48 |
+           (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
 }
 
 static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
@@ -13,25 +15,30 @@ static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
     if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
         ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
     if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
-        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)), ignis__dtypes[dtype].name);
+        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)),
+                        ignis__dtypes[dtype].name);
     if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
         ignis__text_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
     if (print >> 51 & 1)
         ignis__text_add(text, " by NCCL");
 }
 
-/*  Names another communicator that was used on the device at about the same time: each may have waited for what the other kept from beginning. */
+/*  Names another communicator that was used on the device at about the same time: each may have waited for
+    what the other kept from beginning. */
 static void ignis__comm_other_write(ignis__text *text, const ignis__comm *comm)
 {
     uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
-    ignis__comm *other =
-        (ignis__comm *)ignis__pool_hold(&ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
+    ignis__comm *other = (ignis__comm *)ignis__pool_hold(
+        &ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
-        ignis__text_add(text,
-                        "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations of both "
-                        "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
-                        (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device), (unsigned long long)comm->slot.handle);
+        ignis__text_add(
+            text,
+            "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations "
+            "of both "
+            "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+            (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device),
+            (unsigned long long)comm->slot.handle);
     if (other)
         ignis__comm_drop("ignis_comm_status", other);
 }
@@ -59,11 +66,14 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     else if (what == IGNIS_DIAG_NCCL_CALL) {
         int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
         const char *name = ignis__nccl.ncclGetErrorString(error);
-        ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way", name ? name : "unknown error", error);
+        ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way",
+                        name ? name : "unknown error", error);
     } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
-        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->options.timeout_ns * 1e-9);
+        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer,
+                        (double)comm->options.timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->options.timeout_ns * 1e-9);
+        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s",
+                        (double)comm->options.timeout_ns * 1e-9);
     else if (peer >= 0)
         ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
     else

@@ -11,8 +11,9 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
             return false;
         for (k = 0; k < i; k++)
             if (devices[k] == devices[i])
-                return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "device %d is that of rank %d and of rank %d; each rank needs its own",
-                                     devices[i], k, i);
+                return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                                     "device %d is that of rank %d and of rank %d; each rank needs its own", devices[i],
+                                     k, i);
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
         for (k = 0; k < count; k++) {
@@ -20,21 +21,25 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
             if (!can && IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
                 return false;
             if (!can)
-                return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                                     "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
-                                     devices[i], devices[k]);
+                return ignis__refuse(
+                    IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                    "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
+                    devices[i], devices[k]);
         }
     return true;
 }
 
-/*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at the same address; none on failure. */
-static bool ignis__comm_all_make(const char *call, const int *devices, int count, const ignis__comm_options *options, ignis__comm **comms)
+/*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at
+    the same address; none on failure. */
+static bool ignis__comm_all_make(const char *call, const int *devices, int count, const ignis__comm_options *options,
+                                 ignis__comm **comms)
 {
     ignis__comm_regions *regions = ignis__comm_regions_new(call, NULL, count);
     int i, made = 0, most = IGNIS__COMM_BLOCKS;
     bool ok = regions != NULL;
     for (i = 0; ok && count > 1 && i < count; i++) {
-        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false, &regions->block[i]);
+        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false,
+                             &regions->block[i]);
         regions->address[i] = regions->block[i].address;
     }
     for (i = 0; ok && i < count; i++) {
@@ -57,7 +62,8 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
     return ok;
 }
 
-IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count,
+                                                       const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
@@ -73,14 +79,16 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, cons
     if (count > 0 && count <= IGNIS_COMM_MAX_RANKS)
         memset(handles, 0, sizeof *handles * (size_t)count);
     if (ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc ? desc : &defaults, &options) ||
-        !ignis__comm_devices_check(call, devices, count) || !ignis__comm_all_make(call, devices, count, &options, comms))
+        !ignis__comm_devices_check(call, devices, count) ||
+        !ignis__comm_all_make(call, devices, count, &options, comms))
         return ignis__failed();
     for (i = 0; i < count; i++)
         handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
     return IGNIS_OK;
 }
 
-/*  Communicators of one group that a call is about, held, each at its place in the call; null: no handle was given. */
+/*  Communicators of one group that a call is about, held, each at its place in the call; null: no handle was
+    given. */
 typedef struct ignis__comm_siblings {
     ignis__comm *comm[IGNIS_COMM_MAX_RANKS];
     ignis__comm *rank[IGNIS_COMM_MAX_RANKS]; /* the same, by rank */
@@ -97,8 +105,8 @@ static void ignis__comm_siblings_drop(const char *call, ignis__comm_siblings *si
 }
 
 /*  Holds what a call got: all ranks of a group, or, with some_missing, those whose handle is not 0. */
-static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms, int count, bool some_missing, ignis_comm *out,
-                                      ignis__comm_siblings *siblings)
+static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms, int count, bool some_missing,
+                                      ignis_comm *out, ignis__comm_siblings *siblings)
 {
     ignis__comm *comm, *first = NULL;
     int i;
@@ -110,7 +118,8 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
     if (out == comms)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "out is comms, whose handles are still needed; it has to be another array");
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "out is comms, whose handles are still needed; it has to be another array");
     memset(out, 0, sizeof *out * (size_t)count);
     for (i = 0; i < count; i++) {
         if (some_missing && !comms[i].id)
@@ -121,12 +130,14 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
         first = first ? first : comm;
         siblings->size = first->size;
         if (comm->job) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "comms[%d] is of ignis_comm_init; each of its ranks calls %.*s for itself", i,
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                        "comms[%d] is of ignis_comm_init; each of its ranks calls %.*s for itself", i,
                         (int)strlen(call) - 4, call);
             break;
         }
         if (comm->memory->regions != first->memory->regions || siblings->rank[comm->rank]) {
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "comms[%d] is rank %d of %s; each has to be another rank of one group", i, comm->rank,
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                        "comms[%d] is rank %d of %s; each has to be another rank of one group", i, comm->rank,
                         comm->memory->regions == first->memory->regions ? "them a second time" : "another group");
             break;
         }
@@ -162,8 +173,8 @@ static int ignis__split_order(const ignis__split *all, int size, int color, int 
     return count;
 }
 
-IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
-                                                        ignis_comm *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys,
+                                                        int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by rank */

@@ -28,8 +28,8 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
-        !ignis__place_read(call, desc, &place))
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
+        !ignis__comm_options_read(call, desc, &options) || !ignis__place_read(call, desc, &place))
         return handle;
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
     device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
@@ -72,13 +72,16 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     if (!comm || (comm->job && !ignis__capture_refuses(call)))
         return comm;
     if (!comm->job)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
     ignis__comm_drop(call, comm);
     return NULL;
 }
 
-/*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into its key. */
-static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__joint *joint, const int *place, int count, uint64_t what)
+/*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into
+    its key. */
+static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__joint *joint, const int *place,
+                                     int count, uint64_t what)
 {
     int member[IGNIS__JOB_MAX_RANKS], me = 0, i;
     uint64_t key = ignis__hash(ignis__hash(joint->key, &joint->attempt, sizeof joint->attempt), &what, sizeof what);
@@ -108,11 +111,12 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
     all = (ignis__split *)ignis__alloc_for(call, sizeof *all * (size_t)parent->size);
     ignis__joint_begin(&joint, parent, IGNIS__JOINT_SPLIT, 0);
     do { /* the second step finds out who said it, but has given up meanwhile */
-        if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) || !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
+        if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) ||
+                    !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
             (void)(ignis__joint_again(&joint) || ignis__joint_failed(call, &joint));
         else if (all && color >= 0)
-            result = ignis__comm_derive(call, parent, &joint, place, ignis__split_order(all, parent->size, color, place),
-                                        (uint64_t)(uint32_t)color);
+            result = ignis__comm_derive(call, parent, &joint, place,
+                                        ignis__split_order(all, parent->size, color, place), (uint64_t)(uint32_t)color);
     } while (all && !result.id && ignis__joint_again(&joint));
     ignis__joint_end(&joint, parent);
     ignis__free(all);
@@ -120,8 +124,8 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
     return result;
 }
 
-/*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False: one has not said it, or *gone is
-    more than it was. */
+/*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False:
+    one has not said it, or *gone is more than it was. */
 static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsigned char *all)
 {
     size_t bytes = ((size_t)joint->count + 7) / 8, b;
@@ -142,22 +146,26 @@ static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsign
 }
 
 /*  The bits of the ranks that a call leaves out. */
-static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count, unsigned char *gone)
+static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count,
+                                unsigned char *gone)
 {
     int i;
     if (count < 0 || (count > 0 && !ranks))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
                              ranks ? "there" : "null");
     for (i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank)
             return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
-                                 ranks[i] == parent->rank ? "which is this rank; expected others" : "which is no rank of the communicator");
+                                 ranks[i] == parent->rank ? "which is this rank; expected others"
+                                                          : "which is no rank of the communicator");
         ignis__bit_set(gone, ranks[i]);
     }
     return true;
 }
 
-/*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs another attempt. */
+/*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs
+    another attempt. */
 IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
 {
     ignis__comm *parent = ignis__comm_parent(call, handle);
@@ -181,7 +189,8 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
             for (i = left = 0; i < parent->size; i++)
                 if (!ignis__bit(gone, i))
                     place[left++] = i;
-            result = ignis__comm_derive(call, parent, &joint, place, left, ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+            result = ignis__comm_derive(call, parent, &joint, place, left,
+                                        ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
             again = !result.id && ignis__joint_again(&joint);
         } else if (ignis__bit(gone, parent->rank)) {
             ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
@@ -197,7 +206,10 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
     return result;
 }
 
-IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm) { return ignis__comm_shrink("ignis_comm_shrink", comm, NULL, 0); }
+IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm)
+{
+    return ignis__comm_shrink("ignis_comm_shrink", comm, NULL, 0);
+}
 
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count)
 {
@@ -248,7 +260,8 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
 {
     static const char call[] = "ignis_comm_query";
-    ignis__comm *comm = ignis__collective_enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
+    ignis__comm *comm =
+        ignis__collective_enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
     if (!comm)
         return ignis__failed();
     memset(info, 0, sizeof *info);

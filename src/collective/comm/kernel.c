@@ -19,8 +19,9 @@ typedef struct ignis__comm_program {
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another
-    one: it holds no lock, and only who wants the same program waits for it. */
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is
+    about to load and launch on another one: it holds no lock, and only who wants the same program waits for
+    it. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -28,18 +29,19 @@ static struct {
 
 static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
 {
-    static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
-                                                           "ignis_comm_slices",  "ignis_comm_pair",        "ignis_comm_mark"};
+    static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two",
+                                                           "ignis_comm_parts",   "ignis_comm_slices",
+                                                           "ignis_comm_pair",    "ignis_comm_mark"};
     char defines[128];
     bool ok = true;
-    int kernel,
-        length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks, IGNIS__COMM_DATA_MIB);
+    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks,
+                                  IGNIS__COMM_DATA_MIB);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
         snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_COMM_DELAY");
-    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, NULL, program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8,
-                             defines, &program->module))
+    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, NULL,
+                             program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8, defines, &program->module))
         return false;
     for (kernel = 0; ok && kernel < IGNIS__COMM_KERNELS; kernel++)
         if (program->op >= 0 ? kernel < IGNIS__COMM_KERNEL_PAIR : kernel != IGNIS__COMM_KERNEL_PACKETS_TWO)
@@ -50,8 +52,10 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return ok;
 }
 
-/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null: out of memory. */
-static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op, bool delay, bool *ours)
+/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it.
+    Null: out of memory. */
+static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op,
+                                                      bool delay, bool *ours)
 {
     ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
     bool loading = false;
@@ -79,8 +83,8 @@ static ignis__comm_program *ignis__comm_program_claim(const ignis__device *devic
 }
 
 /*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
-IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op,
-                                                                bool delay)
+IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks,
+                                                                int dtype, int op, bool delay)
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
@@ -103,8 +107,9 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
     return NULL;
 }
 
-/*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those of the devices of its group are made
-    first: loading one may wait for its device, and that for a kernel which is waiting for this one. */
+/*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those
+    of the devices of its group are made first: loading one may wait for its device, and that for a kernel
+    which is waiting for this one. */
 static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
     ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];

@@ -30,8 +30,8 @@ static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
     return true;
 }
 
-static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis__comm_program *program, const ignis__comm_plan *plan,
-                               ignis__comm_call *to)
+static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis__comm_program *program,
+                               const ignis__comm_plan *plan, ignis__comm_call *to)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
     void *params[1];
@@ -84,19 +84,20 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
     bool traced, ok;
     if (!ignis__comm_mark(work, comm, true))
         return false;
-    traced =
-        ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_COLLECTIVE, work->call, work->device, work->stream, NULL, "NCCL");
+    traced = ignis__profiling() &&
+             ignis__traced_open(&item, IGNIS__TRACED_COLLECTIVE, work->call, work->device, work->stream, NULL, "NCCL");
     ok = ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream);
     if (traced)
         (void)ignis__traced_close(&item, ok);
     if (ok)
         return ignis__comm_mark(work, comm, false);
-    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank); /* NCCL breaks for good with what it refuses, and the others wait for that */
+    /* NCCL breaks for good with what it refuses, and the others wait for that */
+    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     return false;
 }
 
-/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with
-    something else. */
+/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who
+    does not come, and who comes with something else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     ignis__comm_task sum = *task;
@@ -121,8 +122,8 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
 static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     const bool is_root = comm->rank == task->root;
-    const bool combines =
-        task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_REDUCE_SCATTER;
+    const bool combines = task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE ||
+                          task->kind == IGNIS__COMM_REDUCE_SCATTER;
     ignis__comm_way way;
     int64_t part = task->count * ignis__dtypes[task->dtype].size;
     uint32_t me, root, others;
@@ -131,7 +132,8 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     ignis__comm_call to;
     if (comm->job && comm->options.transport == IGNIS_COMM_TRANSPORT_DEFAULT &&
         ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
-        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !ignis__comm_join_late(work->call, comm))
+        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() &&
+            !ignis__comm_join_late(work->call, comm))
             return false;
         if (comm->nccl_state == IGNIS__COMM_NCCL_JOINED)
             return ignis__comm_run_nccl(work, comm, task);
@@ -139,7 +141,8 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     if (!ignis__comm_has_region(comm))
         return ignis__comm_run_nccl(work, comm, task);
     way = ignis__comm_choose(comm, task);
-    program = ignis__comm_program_for(work->call, comm, combines ? (int)task->dtype : -1, combines ? (int)task->op : -1);
+    program =
+        ignis__comm_program_for(work->call, comm, combines ? (int)task->dtype : -1, combines ? (int)task->op : -1);
     if (!program)
         return false;
     me = 1u << comm->rank; /* NCCL may have more ranks than bits */

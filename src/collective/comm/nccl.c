@@ -30,7 +30,8 @@ static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
     IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16, IGNIS__NCCL_FLOAT32,     IGNIS__NCCL_FLOAT64,
     IGNIS__NCCL_INT32,   IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8,    IGNIS__NCCL_FLOAT8_E4M3, IGNIS__NCCL_FLOAT8_E5M2};
 /*  By ignis_op. */
-static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX, IGNIS__NCCL_AVG};
+static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX,
+                                                    IGNIS__NCCL_AVG};
 
 /*  ncclConfig_t as of NCCL 2.19; its version tells newer ones that fields of theirs are missing. */
 typedef struct ignis__nccl_config {
@@ -66,7 +67,8 @@ typedef struct ignis__comm_task {
 
 #define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
 
-/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
+/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for
+    with a deadline. */
 typedef struct ignis__nccl_comm {
     ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
     void *comm;        /* null: aborted */
@@ -91,16 +93,18 @@ static bool ignis__nccl_open(const char *call)
     release = (int)loaded->release;
     if (release >= IGNIS__NCCL_VERSION_LEAST)
         return true;
-    return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call, "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed",
-                         loaded->path, release / 10000, release / 100 % 100, release % 100);
+    return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call,
+                         "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
+                         release / 10000, release / 100 % 100, release % 100);
 }
 
 /*  Turns what NCCL answered into a failure of `call`. */
 IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
 {
     const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
-    return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s", function,
-                               text ? text : "unknown error", error, detail && *detail ? ": " : "", detail ? detail : "");
+    return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s",
+                               function, text ? text : "unknown error", error, detail && *detail ? ": " : "",
+                               detail ? detail : "");
 }
 
 /*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
@@ -122,7 +126,8 @@ static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
     }
 }
 
-/*  The last that uses it frees it: not with the user's allocator, as that may be long after ignis_shutdown. */
+/*  The last that uses it frees it: not with the user's allocator, as that may be long after
+    ignis_shutdown. */
 static void ignis__nccl_drop(ignis__nccl_comm *nccl)
 {
     if (ignis__atomic_add(&nccl->users, (uint64_t)-1) == 0)
@@ -141,8 +146,8 @@ static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
     return 0;
 }
 
-/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph that has captured an operation,
-    ncclCommDestroy for the other ranks of the host to call it too. */
+/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph
+    that has captured an operation, ncclCommDestroy for the other ranks of the host to call it too. */
 static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
 {
     bool alone = false;
@@ -161,8 +166,8 @@ static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
     nccl->ending = NULL;
 }
 
-/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
-    for the other ranks. Any thread may call it. */
+/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that
+    mean nothing, here and not for the other ranks. Any thread may call it. */
 static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
 
 /*  The failure of a call that did not end well; the communicator is of no use any more. */
@@ -171,15 +176,16 @@ IGNIS__COLD static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *
     if (error == IGNIS__NCCL_ABORTED)
         ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
     else if (error == IGNIS__NCCL_LATE)
-        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come", function,
-                    (long long)(nccl->patience_ns / 1000000));
+        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come",
+                    function, (long long)(nccl->patience_ns / 1000000));
     else
         ignis__nccl_fail(call, nccl->comm, function, error);
     ignis__nccl_abort(nccl);
     return false;
 }
 
-/*  Keeps the library that Ignis is inside of, if any, from being unloaded: a thread is in it for which nobody can wait. */
+/*  Keeps the library that Ignis is inside of, if any, from being unloaded: a thread is in it for which nobody
+    can wait. */
 IGNIS__COLD static void ignis__library_stay(void)
 {
 #ifdef _WIN32
@@ -194,7 +200,8 @@ IGNIS__COLD static void ignis__library_stay(void)
         void *address;
     } found = IGNIS__ZERO; /* a Dl_info */
     int (*find)(const void *address, void *info);
-    void *program = dlopen(NULL, RTLD_LAZY), *symbol = program ? dlsym(program, "dladdr") : NULL; /* dlfcn.h hides it from strict C */
+    /* dlfcn.h hides it from strict C */
+    void *program = dlopen(NULL, RTLD_LAZY), *symbol = program ? dlsym(program, "dladdr") : NULL;
     memcpy(&find, &symbol, sizeof find);
     if (symbol && find(&ignis__fds, &found) && found.file)
         (void)dlopen(found.file, RTLD_LAZY);
@@ -203,8 +210,9 @@ IGNIS__COLD static void ignis__library_stay(void)
 #endif
 }
 
-/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort does it, and waits for nobody; with
-    other hosts it could cut off what is still on its way to them. Whoever does not come in time is left to the ender. */
+/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort
+    does it, and waits for nobody; with other hosts it could cut off what is still on its way to them. Whoever
+    does not come in time is left to the ender. */
 static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 {
     ignis__binding binding;
@@ -244,10 +252,10 @@ static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail(call, NULL, "ncclGetUniqueId", error) == IGNIS_OK;
 }
 
-/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks begins with all, then waits.
-    patience_ns is for this and for every later call. Null on failure. */
-static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank, int size,
-                                           int64_t patience_ns)
+/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks
+    begins with all, then waits. patience_ns is for this and for every later call. Null on failure. */
+static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
+                                           int size, int64_t patience_ns)
 {
     ignis__nccl_config config;
     ignis__nccl_comm *nccl;
@@ -268,7 +276,8 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     config.size = sizeof config;
     config.magic = 0xCAFEBEEFu;
     config.version = IGNIS__NCCL_VERSION_LEAST;
-    config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN; /* NCCL decides */
+    /* NCCL decides */
+    config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN;
     ignis__mutex_init(&nccl->lock);
     nccl->users = 1;
     nccl->device = device;
@@ -302,31 +311,42 @@ static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size,
     const char *from = (const char *)(uintptr_t)task->in;
     char *to = (char *)(uintptr_t)task->out;
     size_t number = (size_t)task->count, bytes = number * (size_t)ignis__dtypes[task->dtype].size;
-    int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root, error = IGNIS__NCCL_SUCCESS, peer;
+    int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root,
+        error = IGNIS__NCCL_SUCCESS, peer;
     switch (task->kind) {
     case IGNIS__COMM_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
     case IGNIS__COMM_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
     case IGNIS__COMM_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
     case IGNIS__COMM_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
-    case IGNIS__COMM_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_REDUCE_SCATTER:
+        return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
     case IGNIS__COMM_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
     case IGNIS__COMM_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
     default:
         for (peer = 0; peer < size; peer++) {
-            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
-            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error,
+                             IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error,
+                             IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
         }
         return error;
     }
 }
 
-/*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where one alone could wait for the other for
-    ever. The device is entered. Failure breaks the communicator. */
-static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count, int size, void *stream)
+/*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where
+    one alone could wait for the other for ever. The device is entered. Failure breaks the communicator. */
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
+                            int size, void *stream)
 {
-    static const char *const names[IGNIS__COMM_BARRIER] = {
-        "",         "ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter", "ncclSend and ncclRecv",
-        "ncclSend", "ncclRecv"};
+    static const char *const names[IGNIS__COMM_BARRIER] = {"",
+                                                           "ncclAllReduce",
+                                                           "ncclReduce",
+                                                           "ncclBroadcast",
+                                                           "ncclAllGather",
+                                                           "ncclReduceScatter",
+                                                           "ncclSend and ncclRecv",
+                                                           "ncclSend",
+                                                           "ncclRecv"};
     const bool grouped = count > 1 || tasks[0].kind == IGNIS__COMM_ALL_TO_ALL;
     int error = IGNIS__NCCL_SUCCESS, i;
     void *comm;
@@ -345,10 +365,12 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
+    return error == IGNIS__NCCL_SUCCESS ||
+           ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
-/*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
+/*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's
+    number, 0: nothing. */
 static int ignis__nccl_error(ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, 0);

@@ -1,14 +1,16 @@
-/*  Holds an array and borrows it for a call, of which a local variable is the borrower; false, and reported, when that cannot be.
-    ignis__comm_return gives back what was held either way. */
-static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower, ignis__array **held)
+/*  Holds an array and borrows it for a call, of which a local variable is the borrower; false, and reported,
+    when that cannot be. ignis__comm_return gives back what was held either way. */
+static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower,
+                               ignis__array **held)
 {
     ignis__array *array = *held = ignis__array_hold(call, handle);
     if (!array || !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
         return false;
     if (array->storage->device == comm->device)
         return true;
-    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
-                         ignis__array_label(array).text, ignis__device_ordinal(array->storage->device), comm->rank,
+    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                         "%s is on device %d, rank %d of the communicator on device %d", ignis__array_label(array).text,
+                         ignis__device_ordinal(array->storage->device), comm->rank,
                          ignis__device_ordinal(comm->device));
 }
 
@@ -20,12 +22,14 @@ static void ignis__comm_return(const char *call, const void *borrower, ignis__ar
     ignis__array_drop(call, held);
 }
 
-/*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else they are apart. */
-static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__comm_kind kind, ignis__address in, int64_t in_bytes,
-                              ignis__address out, int64_t out_bytes)
+/*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else
+    they are apart. */
+static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__comm_kind kind, ignis__address in,
+                              int64_t in_bytes, ignis__address out, int64_t out_bytes)
 {
     int64_t part = in_bytes < out_bytes ? in_bytes : out_bytes;
-    if (in_bytes == 0 || out_bytes == 0 || in + (ignis__address)in_bytes <= out || out + (ignis__address)out_bytes <= in)
+    if (in_bytes == 0 || out_bytes == 0 || in + (ignis__address)in_bytes <= out ||
+        out + (ignis__address)out_bytes <= in)
         return true;
     if (in_bytes == out_bytes && in == out && kind != IGNIS__COMM_SEND)
         return true;
@@ -33,33 +37,35 @@ static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__
         return true;
     if (kind == IGNIS__COMM_REDUCE_SCATTER && out == in + (ignis__address)(part * comm->rank))
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_OVERLAP, call, "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in,
-                         (long long)in_bytes, out, (long long)out_bytes);
+    return ignis__refuse(IGNIS_DIAG_COMM_OVERLAP, call,
+                         "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in, (long long)in_bytes,
+                         out, (long long)out_bytes);
 }
 
 static bool ignis__comm_rank_check(const char *call, const ignis__comm *comm, const char *name, int rank, bool not_self)
 {
     if (rank >= 0 && rank < comm->size && !(not_self && rank == comm->rank))
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank, comm->size,
-                         not_self ? ", than this one" : "");
+    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank,
+                         comm->size, not_self ? ", than this one" : "");
 }
 
 static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtype)
 {
     if ((unsigned)op >= IGNIS_OP_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d", (int)op,
-                             IGNIS_OP_COUNT - 1);
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d",
+                             (int)op, IGNIS_OP_COUNT - 1);
     if (op == IGNIS_OP_AVG && ignis__dtype_is_int(dtype))
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                             "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
-                             ignis__dtypes[dtype].name);
+        return ignis__refuse(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
+            ignis__dtypes[dtype].name);
     return true;
 }
 
 /*  in and out have the sizes that the operation needs; task->count becomes the elements of a part. */
-static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const ignis__array *in, const ignis__array *out,
-                               ignis__comm_task *task)
+static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const ignis__array *in,
+                               const ignis__array *out, ignis__comm_task *task)
 {
     const int64_t size = comm->size;
     const ignis__array *whole = in ? in : out;
@@ -73,22 +79,25 @@ static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const 
         wanted = in->numel * size;
     if (task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL) {
         if (in->numel % size != 0)
-            return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "in has %lld elements, expected a multiple of the %d ranks",
-                                 (long long)in->numel, comm->size);
+            return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call,
+                                 "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
+                                 comm->size);
         task->count = in->numel / size;
         if (task->kind == IGNIS__COMM_REDUCE_SCATTER)
             wanted = task->count;
     }
     if (in && out && out->numel != wanted)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "in has %lld elements, so out needs %lld on %d ranks; it has %lld",
-                             (long long)in->numel, (long long)wanted, comm->size, (long long)out->numel);
+        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call,
+                             "in has %lld elements, so out needs %lld on %d ranks; it has %lld", (long long)in->numel,
+                             (long long)wanted, comm->size, (long long)out->numel);
     return true;
 }
 
 /*  With one rank every operation is a copy. */
 static bool ignis__comm_alone(const ignis__work *work, const ignis__comm_task *task)
 {
-    return ignis__copy_on_device(work, task->out, task->in, task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
+    return ignis__copy_on_device(work, task->out, task->in,
+                                 task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
 }
 
 /*  Whether the arrays fit an operation, whose counts and types become known by that. */
@@ -96,15 +105,17 @@ static bool ignis__comm_fits(const char *call, const ignis__comm *comm, const ig
                              ignis__comm_task *task, ignis__comm_task *receive)
 {
     if (task->kind != IGNIS__COMM_SEND)
-        return (!in && !out) || (ignis__comm_shapes(call, comm, in, out, task) && ignis__comm_op_check(call, task->op, task->dtype));
+        return (!in && !out) ||
+               (ignis__comm_shapes(call, comm, in, out, task) && ignis__comm_op_check(call, task->op, task->dtype));
     return (!in || ignis__comm_shapes(call, comm, in, task->root == comm->rank ? out : NULL, task)) &&
            (!out || ignis__comm_shapes(call, comm, NULL, out, receive));
 }
 
-/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or where a message is not asked for.
-    The root of a message is whom it goes to. */
-static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
-                                        const ignis_array *out, ignis_op op, int root, int source)
+/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or
+    where a message is not asked for. The root of a message is whom it goes to. */
+static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind,
+                                        const ignis_array *in, const ignis_array *out, ignis_op op, int root,
+                                        int source)
 {
     const bool message = kind == IGNIS__COMM_SEND;
     ignis__comm *comm = ignis__comm_hold(call, handle);
@@ -130,12 +141,15 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
         out = NULL;
     else if (kind == IGNIS__COMM_BROADCAST)
         in = NULL;
-    ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
+    ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) &&
+         (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
          ignis__comm_fits(call, comm, from, to, &task[0], &task[1]);
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_address(&work, to, &task[0].out)) &&
+        ok = (!in || ignis__work_read(&work, from, &task[0].in)) &&
+             (!out || ignis__work_address(&work, to, &task[0].out)) &&
              (!in || !out ||
-              ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out, ignis__array_bytes(to))) &&
+              ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out,
+                                ignis__array_bytes(to))) &&
              ignis__comm_order(&work, comm);
         if (ok && out)
             ignis__array_written(to);
@@ -145,7 +159,8 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
         if (ok && (comm->size == 1 || self))
             ok = ignis__comm_alone(&work, &task[0]);
         else if (ok)
-            ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1) : ignis__comm_run(&work, comm, task);
+            ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1)
+                         : ignis__comm_run(&work, comm, task);
         ignis__work_end(&work);
     } else {
         ok = false;
@@ -169,7 +184,8 @@ IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_
 
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root)
 {
-    return ignis__comm_operate("ignis_comm_broadcast", comm, IGNIS__COMM_BROADCAST, &array, &array, IGNIS_OP_SUM, root, 0);
+    return ignis__comm_operate("ignis_comm_broadcast", comm, IGNIS__COMM_BROADCAST, &array, &array, IGNIS_OP_SUM, root,
+                               0);
 }
 
 IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out)
@@ -211,9 +227,10 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 static ignis_status ignis__comm_outcome(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
-    ignis_status status = !ok                                                   ? ignis__failed()
-                          : ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE ? ignis__comm_fail(call, comm, IGNIS_DIAG_NONE)
-                                                                                : IGNIS_OK;
+    ignis_status status = !ok ? ignis__failed()
+                          : ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE
+                              ? ignis__comm_fail(call, comm, IGNIS_DIAG_NONE)
+                              : IGNIS_OK;
     ignis__comm_drop(call, comm);
     return status;
 }

@@ -4,12 +4,14 @@
 
 /* --- the communicator, its region, its kernels ------------------------------------------------------------------------ */
 
-/*  Of one set and phase; kernels are compiled for it. Blocks come with chunks of 64 KB in two phases when there are 128. */
+/*  Of one set and phase; kernels are compiled for it. Blocks come with chunks of 64 KB in two phases when
+    there are 128. */
 #ifndef IGNIS__COMM_DATA_MIB
 #define IGNIS__COMM_DATA_MIB 24
 #endif
 
-/*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and structs, and says what they mean. */
+/*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and
+    structs, and says what they mean. */
 enum {
     IGNIS__COMM_BLOCKS = 256,
     IGNIS__COMM_LANES = 64,
@@ -28,7 +30,14 @@ enum {
 };
 
 /*  What has broken a communicator. */
-enum { IGNIS__COMM_FINE, IGNIS__COMM_TIMEOUT, IGNIS__COMM_MISMATCH, IGNIS__COMM_PEER, IGNIS__COMM_TWICE, IGNIS__COMM_NCCL_FAILED };
+enum {
+    IGNIS__COMM_FINE,
+    IGNIS__COMM_TIMEOUT,
+    IGNIS__COMM_MISMATCH,
+    IGNIS__COMM_PEER,
+    IGNIS__COMM_TWICE,
+    IGNIS__COMM_NCCL_FAILED
+};
 
 typedef struct ignis__comm_record {
     uint64_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
@@ -62,18 +71,19 @@ typedef struct ignis__comm_call {
     int root, none, in_aligned, out_aligned, keep;
 } ignis__comm_call;
 
-/*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator starts, and has to be the same on
-    all ranks. -1: as the table of algorithms says. */
+/*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator
+    starts, and has to be the same on all ranks. -1: as the table of algorithms says. */
 typedef struct ignis__comm_tune {
-    int64_t ll_max;                 /* bytes of the largest operation by packets in one phase */
-    int64_t ll_two_max;             /* and in two */
-    int64_t one_shot_max;           /* bytes of the largest one by flags in one phase */
-    int64_t nccl_min;               /* bytes from which on NCCL does it, where it is there, all parts together; 0: never */
-    int64_t blocks, threads, chunk; /* by flags; chunk: bytes that a block moves at a step, all ranks' parts together */
-    int64_t ll_blocks, ll_threads;  /* by packets */
-    int64_t lanes;                  /* blocks of a send or receive */
-    int64_t epoch;                  /* the number of the operation before the first */
-    int64_t delay;                  /* 1: blocks are late at random, for tests */
+    int64_t ll_max;       /* bytes of the largest operation by packets in one phase */
+    int64_t ll_two_max;   /* and in two */
+    int64_t one_shot_max; /* bytes of the largest one by flags in one phase */
+    int64_t nccl_min;     /* bytes from which on NCCL does it, where it is there, all parts together; 0: never */
+    /* by flags; chunk: bytes that a block moves at a step, all ranks' parts together */
+    int64_t blocks, threads, chunk;
+    int64_t ll_blocks, ll_threads; /* by packets */
+    int64_t lanes;                 /* blocks of a send or receive */
+    int64_t epoch;                 /* the number of the operation before the first */
+    int64_t delay;                 /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
 #define IGNIS__COMM_TUNES(X) \
@@ -81,10 +91,12 @@ typedef struct ignis__comm_tune {
     X(ll_two_max, -1)        \
     X(one_shot_max, -1)      \
     X(nccl_min, -1)          \
-    X(blocks, -1) X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+    X(blocks, -1)            \
+    X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
-/*  The regions of all ranks as this process sees them. Those of ignis_comm_init_all share one of these, and regions that all devices see at the same
-    address: each one's kernels write to the others' regions, so these go with the last of them. */
+/*  The regions of all ranks as this process sees them. Those of ignis_comm_init_all share one of these, and
+    regions that all devices see at the same address: each one's kernels write to the others' regions, so
+    these go with the last of them. */
 typedef struct ignis__comm_regions {
     uint64_t users;
     int count;                                    /* of regions; 0: there is one rank, or NCCL alone */
@@ -109,8 +121,13 @@ typedef struct ignis__comm_memory {
     ignis__nccl_comm *nccl; /* null, or set before nccl_there; it stays until the end, also when it is of no use */
 } ignis__comm_memory;
 
-/*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
-typedef enum ignis__comm_nccl_state { IGNIS__COMM_NCCL_UNTRIED, IGNIS__COMM_NCCL_JOINED, IGNIS__COMM_NCCL_REFUSED } ignis__comm_nccl_state;
+/*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first
+    operation that NCCL does faster. */
+typedef enum ignis__comm_nccl_state {
+    IGNIS__COMM_NCCL_UNTRIED,
+    IGNIS__COMM_NCCL_JOINED,
+    IGNIS__COMM_NCCL_REFUSED
+} ignis__comm_nccl_state;
 
 /*  What a desc asks for, which communicators that are made from others have from those. */
 typedef struct ignis__comm_options {
@@ -126,13 +143,14 @@ typedef struct ignis__comm {
     ignis__comm_options options;
     char reason[256];
     ignis__comm_tune tune;
-    int most_blocks;                                                         /* of a kernel, so that all run at the same time */
-    uint64_t broken;                                                         /* by the host: code, and rank << 8 */
-    void *stream;                                                            /* that it was used on last, null: none that is known */
-    uint64_t used_ns;                                                        /* when that was */
-    uint64_t beside;                                                         /* handle of the one that was used on the device before */
-    struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT]; /* that it has used; [0][0] moves bytes */
-    ignis__storage *storage;                                                 /* over memory; graphs hold it */
+    int most_blocks;  /* of a kernel, so that all run at the same time */
+    uint64_t broken;  /* by the host: code, and rank << 8 */
+    void *stream;     /* that it was used on last, null: none that is known */
+    uint64_t used_ns; /* when that was */
+    uint64_t beside;  /* handle of the one that was used on the device before */
+    /* that it has used; [0][0] moves bytes */
+    struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT];
+    ignis__storage *storage; /* over memory; graphs hold it */
     ignis__comm_memory *memory;
 
     /* of ignis_comm_init, and of those that are made from them */

@@ -4,14 +4,15 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
     regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
     if (!regions->host[i])
         return ignis__refuse(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
-                             "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i, (long long)regions->bytes,
-                             strerror(errno));
+                             "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i,
+                             (long long)regions->bytes, strerror(errno));
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
                             (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
         return false;
     regions->pinned[i] = true;
-    return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2, (&regions->address[i], regions->host[i], 0));
+    return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2,
+                               (&regions->address[i], regions->host[i], 0));
 }
 
 /*  This rank's region, and a descriptor of it for the others in fds[0]. */
@@ -52,8 +53,9 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
-            return ignis__refuse(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
-                                 (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
+            return ignis__refuse(
+                IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
+                (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
                    : !ignis__vmm_adopt(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
@@ -69,7 +71,8 @@ static bool ignis__stream_wait(const char *call, ignis__device *device, void *st
     int error;
     while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) == IGNIS__CU_NOT_READY) {
         if (ignis__monotonic_ns() >= deadline) {
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call,
+                        "a copy to or from another rank's memory did not end before the deadline");
             *late = true;
             return false;
         }
@@ -91,8 +94,8 @@ static void ignis__probe_fill(const ignis__comm *comm, int from, int to, unsigne
         out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
 }
 
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
-    offset. */
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is
+    data + i * piece, at + offset. */
 static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
 {
     ignis__comm *comm = making->comm;
@@ -107,7 +110,8 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
                    : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, address[i] + offset, piece, stream));
     if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline, &comm->memory->regions->late);
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline,
+                                &comm->memory->regions->late);
     else if (stream) /* the copies before the one that failed use memory that is given back now */
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
@@ -141,19 +145,22 @@ static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
     for (to = 0; to < comm->size; to++)
         for (from = 0; from < comm->size; from++) {
             ignis__probe_fill(comm, from, to, expected);
-            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
+            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) ==
+                0)
                 continue;
             return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                                 "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
+                                 "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to,
+                                 comm->rank);
         }
     return true;
 }
 
-/*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between each two. */
+/*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between
+    each two. */
 static bool ignis__regions_make(ignis__making *making, bool staged)
 {
-    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {ignis__region_make, ignis__regions_adopt,
-                                                                                   ignis__probe_write, ignis__probe_read};
+    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {
+        ignis__region_make, ignis__regions_adopt, ignis__probe_write, ignis__probe_read};
     ignis__comm *comm = making->comm;
     int fds[IGNIS_COMM_MAX_RANKS], mine, i, step;
     ignis__binding binding;

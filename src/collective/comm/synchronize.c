@@ -8,9 +8,13 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_watch_nccl, which asks it for errors meanwhile */
+    /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_watch_nccl, which asks it for
+       errors meanwhile */
+    if (ok) {
         ignis__mutex_lock(&comm->slot.lock);
-        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
+        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream)
+                   ? comm->stream
+                   : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
         ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) &&
              (!last || !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (last)));

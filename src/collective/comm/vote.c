@@ -37,7 +37,8 @@ static void ignis__joint_first(ignis__joint *joint, ignis__comm *comm)
     joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
-/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up before shall not count in it. */
+/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up
+    before shall not count in it. */
 static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
 {
     ignis__mutex_lock(&comm->joint);
@@ -55,16 +56,18 @@ static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
     ignis__mutex_unlock(&comm->joint);
 }
 
-/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died meanwhile. */
+/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died
+    meanwhile. */
 static bool ignis__joint_again(const ignis__joint *joint)
 {
-    return joint->failed && (joint->overtaken || (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
+    return joint->failed && (joint->overtaken ||
+                             (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
 }
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
-    first of those who failed says. */
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else
+    making->mine is what the first of those who failed says. */
 static bool ignis__step_end(ignis__making *making, int fd, int *fds)
 {
     ignis__comm *comm = making->comm;
@@ -101,6 +104,6 @@ IGNIS__COLD static void ignis__making_report(ignis__making *making)
     if (making->lost)
         (void)ignis__joint_failed(making->call, &making->joint);
     else
-        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
-                            making->mine.why);
+        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error,
+                            error ? ignis__cuda_name(error) : NULL, NULL, "%s", making->mine.why);
 }

@@ -22,8 +22,9 @@ static bool ignis__joint_void(const ignis__job_message *message)
     return later.print == IGNIS__JOINT_GIVEN_UP;
 }
 
-/*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when none has come, or the failure is
-    noted. Dropped are records of earlier attempts, those that the rank has given up, and those of one that is in something that counts less. */
+/*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when
+    none has come, or the failure is noted. Dropped are records of earlier attempts, those that the rank has
+    given up, and those of one that is in something that counts less. */
 static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 {
     ignis__job_link *link = &joint->job->links[rank];
@@ -57,7 +58,8 @@ static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
     return NULL;
 }
 
-/*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet to come; -1: the failure is noted. */
+/*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet
+    to come; -1: the failure is noted. */
 static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *fds)
 {
     int i, missing = 0;
@@ -86,7 +88,8 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     }
     if (joint->failure.reason == IGNIS__JOINT_DIFFERS)
         return -1;
-    for (i = 0; missing && i < joint->count; i++) { /* one that died after its record had come keeps the others from going on, too */
+    /* one that died after its record had come keeps the others from going on, too */
+    for (i = 0; missing && i < joint->count; i++) {
         ignis__job_state state = ignis__job_state_in(joint->job, joint->watch, joint->member[i]);
         bool here = i == joint->me || (joint->without && ignis__bit(joint->without, i));
         if (!here && (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !ignis__bit(joint->came, i)))) {
@@ -98,9 +101,9 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member
-    i. No rank ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept.
-    Nothing is reported. */
+/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of
+    all: all[i] and fds[i] of member i. No rank ends with success unless all have given theirs. False:
+    joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
 static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
 {
     ignis__job *job = joint->job;
@@ -123,8 +126,9 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
         bool waits = !(joint->without && ignis__bit(joint->without, i));
         if (i == joint->me || !waits)
             ignis__bit_set(joint->came, i);
-        if (i == joint->me || ignis__job_send_as(job, job->rank, joint->member[i], IGNIS__JOB_RECORD, joint->key, record,
-                                                 sizeof head + size, waits ? fd : -1, waits ? joint->deadline : 0, &late))
+        if (i == joint->me ||
+            ignis__job_send_as(job, job->rank, joint->member[i], IGNIS__JOB_RECORD, joint->key, record,
+                               sizeof head + size, waits ? fd : -1, waits ? joint->deadline : 0, &late))
             continue;
         if (late && waits) {
             joint->failure.rank = joint->member[i];
@@ -145,7 +149,8 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
     return !joint->failed;
 }
 
-/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
+/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at
+    something else are to see that it differs. */
 static void ignis__joint_give_up(const ignis__joint *joint)
 {
     ignis__joint_head head;

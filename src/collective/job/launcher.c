@@ -26,7 +26,8 @@ typedef struct ignis__id {
 
 typedef char ignis__id_has_its_size[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
-/*  Launchers, and the variables by which they tell each process its rank. The first that is complete is taken, if no other contradicts. */
+/*  Launchers, and the variables by which they tell each process its rank. The first that is complete is
+    taken, if no other contradicts. */
 static const struct {
     const char *name, *rank, *size, *local_rank;
     const char *job[2]; /* which together name the job; null: there is none */
@@ -42,8 +43,8 @@ static const struct {
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1
-    when it is not set. */
+/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is
+    reported; *number is -1 when it is not set. */
 static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
 {
     const char *text = ignis__env(name), *digit;
@@ -54,8 +55,8 @@ static bool ignis__env_number(const char *call, const char *name, int low, int h
     for (digit = text; *digit >= '0' && *digit <= '9' && value <= high; digit++)
         value = value * 10 + (*digit - '0');
     if (digit == text || *digit || value < low || value > high)
-        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low,
-                             high);
+        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d",
+                             name, text, low, high);
     *number = (int)value;
     return true;
 }
@@ -72,8 +73,8 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
         return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
                              place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
     return place->size <= 0 || place->rank < place->size ||
-           ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank, place->rank, size,
-                         place->size, place->size - 1);
+           ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank,
+                         place->rank, size, place->size, place->size - 1);
 }
 
 /*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
@@ -110,17 +111,19 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             ignis__job_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
-            return ignis__refuse(
-                IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or name the launcher that is right: "
-                "IGNIS_COMM_LAUNCHER=%s or %s",
-                ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size, ignis__launchers[i].rank,
-                ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name, ignis__launchers[i].name);
+            return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                                 "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or "
+                                 "name the launcher that is right: "
+                                 "IGNIS_COMM_LAUNCHER=%s or %s",
+                                 ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size,
+                                 ignis__launchers[i].rank, ignis__launchers[i].size, said.rank, said.size,
+                                 ignis__launchers[found].name, ignis__launchers[i].name);
         }
     }
     if (!known || (wanted && found < 0))
         return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
-                             known ? "whose variables are not set" : "which is none of ignis, torchrun, openmpi, pmi and slurm");
+                             known ? "whose variables are not set"
+                                   : "which is none of ignis, torchrun, openmpi, pmi and slurm");
     return true;
 }
 
@@ -135,8 +138,8 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
             snprintf(place->folder, sizeof place->folder, "%s", text + 4);
             return true;
         }
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what, text,
-                             (int)sizeof place->folder - 1);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what,
+                             text, (int)sizeof place->folder - 1);
     }
     while (*digit >= '0' && *digit <= '9' && port <= 65535)
         port = port * 10 + (*digit++ - '0');
@@ -149,11 +152,12 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         return true;
     }
     return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                         "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
+                         "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535",
+                         what, text);
 }
 
-/*  The meeting place that the environment names, or that the launcher's name for the job will do for. torchrun's own store listens at
-    MASTER_PORT, so ranks that it starts meet one higher. */
+/*  The meeting place that the environment names, or that the launcher's name for the job will do for.
+    torchrun's own store listens at MASTER_PORT, so ranks that it starts meet one higher. */
 static bool ignis__place_env(const char *call, ignis__place *place)
 {
     const char *folder = ignis__env("IGNIS_COMM_DIR"), *host = ignis__env("MASTER_ADDR"),
@@ -164,7 +168,8 @@ static bool ignis__place_env(const char *call, ignis__place *place)
         snprintf(text, sizeof text, "dir:%s", folder);
         return ignis__place_parse(call, "IGNIS_COMM_DIR", text, place);
     }
-    if (!ignis__env_number(call, "IGNIS_COMM_PORT", 1, 65535, &port) || !ignis__env_number(call, "MASTER_PORT", 1, 65534, &master))
+    if (!ignis__env_number(call, "IGNIS_COMM_PORT", 1, 65535, &port) ||
+        !ignis__env_number(call, "MASTER_PORT", 1, 65534, &master))
         return false;
     if (port < 0 && master > 0)
         port = master + (agent && strcmp(agent, "True") == 0);
@@ -174,14 +179,15 @@ static bool ignis__place_env(const char *call, ignis__place *place)
     }
     if (*place->job)
         return true;
-    return ignis__refuse(
-        IGNIS_DIAG_COMM_ENVIRONMENT, call,
-        "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
-        "MASTER_PORT, or desc.rendezvous, or desc.id",
-        place->rank, place->size);
+    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                         "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder "
+                         "(one host), or MASTER_ADDR and "
+                         "MASTER_PORT, or desc.rendezvous, or desc.id",
+                         place->rank, place->size);
 }
 
-/*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the job is enough. */
+/*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the
+    job is enough. */
 static bool ignis__place_listens(const ignis__place *place)
 {
 #ifdef _WIN32 /* where ranks of several hosts could not do anything together: that needs NCCL */
@@ -201,8 +207,8 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
     if (desc->id) {
         ignis__id id;
         memcpy(&id, desc->id, sizeof id);
-        if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) || desc->rendezvous ||
-            desc->token)
+        if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) ||
+            desc->rendezvous || desc->token)
             return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
                                  desc->rendezvous || desc->token
                                      ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
@@ -212,7 +218,8 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         place->by_id = place->has_secret = true;
         return true;
     }
-    if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place) : ignis__place_env(call, place)))
+    if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place)
+                           : ignis__place_env(call, place)))
         return false;
     snprintf(place->name, sizeof place->name, "meet");
     if (token && *token && *place->address) {
@@ -222,7 +229,8 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         place->has_secret = true;
     }
     if (!*place->folder && !ignis__place_listens(place)) {
-        hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job, strlen(place->job));
+        hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job,
+                           strlen(place->job));
         snprintf(place->name, sizeof place->name, "job-%016llx", (unsigned long long)hash);
         place->address[0] = 0;
     }
@@ -234,10 +242,11 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     memset(place, 0, sizeof *place);
     place->size = 1;
     place->local_rank = -1;
-    if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 || desc->rank >= (desc->size ? desc->size : 1))
+    if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 ||
+        desc->rank >= (desc->size ? desc->size : 1))
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1", desc->rank, desc->size,
-                             (int)IGNIS__JOB_MAX_RANKS);
+                             "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
+                             desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
     if (desc->size) {
         place->rank = desc->rank;
         place->size = desc->size;
@@ -256,9 +265,10 @@ static int ignis__place_device(const char *call, const ignis__place *place)
     if (local < 0)
         return place->rank % ignis__device_total;
     if (local >= ignis__device_total) {
-        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call,
-                    "local rank %d takes device %d, but there are %d; start one process for each GPU, or set desc.device", local, local,
-                    ignis__device_total);
+        ignis__fail(
+            IGNIS_DIAG_DEVICE_RANGE, call,
+            "local rank %d takes device %d, but there are %d; start one process for each GPU, or set desc.device",
+            local, local, ignis__device_total);
         return -1;
     }
     return local;

@@ -45,8 +45,8 @@ struct ignis__job {
 static ignis__wire *ignis__job_route(ignis__job *job, int to) { return job->links[job->links[to].wire ? to : 0].wire; }
 
 /*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
-static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size, int fd,
-                               int64_t deadline, bool *late)
+static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data,
+                               size_t size, int fd, int64_t deadline, bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
     ignis__wire *wire = ignis__job_route(job, to);
@@ -64,10 +64,12 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
     if (!wire || (fd >= 0 && !wire->kind->descriptors))
         return false;
     ignis__mutex_lock(&wire->send_lock);
-    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0, &until);
+    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0,
+                          &until);
     *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     if (!ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
-        ignis__note(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to, trouble.why);
+        ignis__note(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to,
+                    trouble.why);
     ignis__mutex_unlock(&wire->send_lock);
     if (ignis__atomic_load(&wire->unsent))
         ignis__lookout_ring(&job->lookout); /* the watcher sends the rest */
@@ -78,7 +80,8 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
 static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size)
 {
     bool late;
-    return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
+    return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1,
+                              ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
 }
 
 static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
@@ -123,7 +126,8 @@ static void ignis__job_rank_died(ignis__job *job, int rank)
 }
 
 /*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
-static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
+static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire,
+                             const unsigned char *data, size_t size)
 {
     ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
     ignis__job_link *from = &job->links[header->from];
@@ -158,8 +162,8 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
     if (head.size < sizeof header || size > IGNIS__JOB_DATA || head.fd_count > 1)
         return false;
     memcpy(&header, wire->inbox + sizeof head, sizeof header);
-    if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 || header.to >= job->size ||
-        (header.from != through && (through != 0 || job->links[header.from].wire)))
+    if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 ||
+        header.to >= job->size || (header.from != through && (through != 0 || job->links[header.from].wire)))
         return false;
     if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
         if (job->rank != 0 || !job->links[header.to].wire)

@@ -1,4 +1,5 @@
-/*  What each rank tells the others of itself. It travels as it is: the same program, so the same layout, which the version holds. */
+/*  What each rank tells the others of itself. It travels as it is: the same program, so the same layout,
+    which the version holds. */
 typedef struct ignis__job_rank {
     uint64_t host;    /* which system, and which namespaces of it */
     uint64_t process; /* a random number: ranks may be threads of one process */
@@ -12,7 +13,8 @@ typedef struct ignis__job_rank {
     char failed[128];  /* why it cannot take part, and so nobody can; "": it can */
 } ignis__job_rank;
 
-/*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its watcher's thread. */
+/*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its
+    watcher's thread. */
 typedef enum ignis__job_event {
     IGNIS__JOB_DIED,
     IGNIS__JOB_LEFT,
@@ -50,11 +52,18 @@ typedef struct ignis__joint_failure {
     uint32_t theirs;
 } ignis__joint_failure;
 
-/*  What the ranks of a communicator do together by telling each other. A later one counts more: who comes with that has given the earlier up. */
-typedef enum ignis__joint_kind { IGNIS__JOINT_INIT, IGNIS__JOINT_NCCL, IGNIS__JOINT_SPLIT, IGNIS__JOINT_SHRINK } ignis__joint_kind;
+/*  What the ranks of a communicator do together by telling each other. A later one counts more: who comes
+    with that has given the earlier up. */
+typedef enum ignis__joint_kind {
+    IGNIS__JOINT_INIT,
+    IGNIS__JOINT_NCCL,
+    IGNIS__JOINT_SPLIT,
+    IGNIS__JOINT_SHRINK
+} ignis__joint_kind;
 
-/*  Ranks that do something together, in steps: at each, every one gives a record and gets those of all. Some may have begun before, and have given
-    up: so each counts its attempts. Records of earlier ones are dropped, and one of a later one takes all who see it there. */
+/*  Ranks that do something together, in steps: at each, every one gives a record and gets those of all. Some
+    may have begun before, and have given up: so each counts its attempts. Records of earlier ones are
+    dropped, and one of a later one takes all who see it there. */
 typedef struct ignis__joint {
     ignis__job *job;
     const ignis__job_watch *watch; /* their communicator: who has left it is not waited for; null: none */
@@ -74,7 +83,8 @@ typedef struct ignis__joint {
 static bool ignis__bit(const unsigned char *bits, int i) { return bits[i / 8] >> i % 8 & 1; }
 static void ignis__bit_set(unsigned char *bits, int i) { bits[i / 8] = (unsigned char)(bits[i / 8] | 1u << i % 8); }
 
-#define IGNIS__JOINT_GIVEN_UP 0xFFFFFFFFu /* instead of a print: the rank's attempt is over, and what it has said is void */
+#define IGNIS__JOINT_GIVEN_UP \
+    0xFFFFFFFFu /* instead of a print: the rank's attempt is over, and what it has said is void */
 #define IGNIS__JOINT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
 
 /*  What a message is. */

@@ -1,6 +1,7 @@
 /* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
 
-/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take part. */
+/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take
+    part. */
 typedef struct ignis__answer {
     int32_t refused; /* a diagnostic, or 0 */
     int32_t unused;
@@ -27,15 +28,15 @@ typedef struct ignis__rendezvous {
     int failed; /* a rank that says that it has failed, -1: none */
 } ignis__rendezvous;
 
-static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
-                                   int64_t deadline)
+static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data,
+                                   size_t size, int64_t deadline)
 {
     const ignis__until until = ignis__until_at(deadline);
     return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
 }
 
-static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size,
-                                      int64_t deadline)
+static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data,
+                                      size_t size, int64_t deadline)
 {
     const ignis__until until = ignis__until_at(deadline);
     if (!ignis__wire_fetch(trouble, wire, &until))
@@ -70,7 +71,8 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__troubl
         return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
                                   rank.rank == 0 ? "that is who it speaks to" : "there is none");
     if (rendezvous->wires[rank.rank])
-        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank, (int)job->ranks[rank.rank].pid);
+        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank,
+                                  (int)job->ranks[rank.rank].pid);
     if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_HANDSHAKE))
         return false;
     if (*rank.failed)
@@ -81,7 +83,8 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__troubl
     return true;
 }
 
-/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before the answer. */
+/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before
+    the answer. */
 static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -108,7 +111,8 @@ static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char 
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
-/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
+/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each
+    other for ever. */
 static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *why, size_t size)
 {
     static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
@@ -123,11 +127,11 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
         for (k = 0; k < i; k++)
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
                 ranks[0].transport != IGNIS_COMM_STAGED) {
-                snprintf(
-                    why, size,
-                    "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or desc.device choose it), unless "
-                    "all ask for IGNIS_COMM_STAGED",
-                    k, i, ranks[i].pci);
+                snprintf(why, size,
+                         "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or "
+                         "desc.device choose it), unless "
+                         "all ask for IGNIS_COMM_STAGED",
+                         k, i, ranks[i].pci);
                 return false;
             }
     }
@@ -135,7 +139,10 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
 }
 
 /*  The secret of the rendezvous; null: it lies in the private folder. */
-static const unsigned char *ignis__place_secret(const ignis__place *place) { return place->has_secret ? place->secret : NULL; }
+static const unsigned char *ignis__place_secret(const ignis__place *place)
+{
+    return place->has_secret ? place->secret : NULL;
+}
 
 /*  On rank 0: waits for all, and tells them the table, or why there is none. */
 static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
@@ -147,13 +154,15 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     ignis__trouble trouble;
     int i, k;
     if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
-        return ignis__refuse(
-            IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
-            "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
-    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path, ignis__place_secret(rendezvous->place)))
-        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s", rendezvous->address.path,
-                             trouble.why);
-    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 && ignis__monotonic_ns() < rendezvous->deadline) {
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
+                             "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
+                             "makes one for each meeting");
+    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path,
+                              ignis__place_secret(rendezvous->place)))
+        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
+                             rendezvous->address.path, trouble.why);
+    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 &&
+           ignis__monotonic_ns() < rendezvous->deadline) {
         ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
         ignis__wire *wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->listener, &until);
         if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
@@ -167,23 +176,25 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     answer.key = job->key;
     memcpy(answer.secret, job->secret, sizeof answer.secret);
     if (rendezvous->failed >= 0) {
-        snprintf(answer.why, sizeof answer.why, "rank %d: %s", rendezvous->failed, job->ranks[rendezvous->failed].failed);
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", rendezvous->failed,
+                 job->ranks[rendezvous->failed].failed);
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     } else if (rendezvous->came < job->size - 1) {
         char missing[64];
         ignis__rendezvous_missing(rendezvous, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - rendezvous->came,
-                 job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9, missing,
-                 *rendezvous->place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s",
+                 job->size - 1 - rendezvous->came, job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9,
+                 missing, *rendezvous->place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__rendezvous_check(rendezvous, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
     for (i = 1; i < job->size; i++) {
-        bool sent = rendezvous->wires[i] &&
-                    ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
+        bool sent = rendezvous->wires[i] && ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER,
+                                                                   &answer, sizeof answer, deadline);
         for (k = 0; sent && !answer.refused && k < job->size; k++)
-            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
+            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k],
+                                          sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
         return ignis__refuse((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
@@ -199,41 +210,44 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     ignis__trouble trouble;
     ignis__answer answer;
     int k;
-    rendezvous->wires[0] =
-        ignis__wire_connect(&trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
-                            ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
+    rendezvous->wires[0] = ignis__wire_connect(
+        &trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
+        ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
     if (!rendezvous->wires[0]) {
         if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
-                        (double)job->timeout_ns / 1e9, trouble.why, *place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s",
+                        job->rank, (double)job->timeout_ns / 1e9, trouble.why,
+                        *place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         else
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank, trouble.why);
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank,
+                        trouble.why);
         return false;
     }
     if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
                                    rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
         bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-        return ignis__refuse(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                             late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
-                                  : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
-                             rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
+        return ignis__refuse(
+            late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+            late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
+                 : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
+            rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
     }
     answer.why[sizeof answer.why - 1] = 0;
     if (answer.refused) {
         if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "%s", answer.why);
         else if (!*job->ranks[job->rank].failed) /* else it knows why */
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s", rendezvous->address.path,
-                        job->rank, answer.why);
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s",
+                        rendezvous->address.path, job->rank, answer.why);
         return false;
     }
     job->key = answer.key;
     memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
-        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
-                                       rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s", rendezvous->address.path,
-                                 trouble.why);
+        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k],
+                                       sizeof job->ranks[k], rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
+                                 rendezvous->address.path, trouble.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
@@ -261,24 +275,26 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         claim.from = job->rank;
         claim.to = i;
         ignis__local_path(ranks[i].path, path);
-        job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL, job->secret, &claim,
-                                                 sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
+        job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL,
+                                                 job->secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
         if (!job->links[i].wire)
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d does not reach rank %d of its host: %s", job->rank,
-                                 i, trouble.why);
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                 "rank %d does not reach rank %d of its host: %s", job->rank, i, trouble.why);
     }
-    while (expected > 0 && (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
-        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank && claim.from > job->rank &&
-            claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host && !job->links[claim.from].wire &&
-            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
+    while (expected > 0 &&
+           (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
+        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank &&
+            claim.from > job->rank && claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host &&
+            !job->links[claim.from].wire && ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
             job->links[claim.from].wire = wire;
             expected--;
         } else {
             ignis__listener_refuse(rendezvous->call, rendezvous->local, wire, true, "it is no rank that is expected");
         }
     }
-    return expected == 0 || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                          "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
+    return expected == 0 ||
+           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                         "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
 }
 
 /*  The lists of a job of several ranks, and what its watcher needs. */
@@ -287,8 +303,10 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     ignis__mutex_init(&job->lock);
     job->lookout.count = job->size;
     job->lookout.wire = (ignis__wire **)ignis__alloc_for(call, sizeof *job->lookout.wire * (size_t)job->size);
-    job->lookout.stirs = job->lookout.wire ? (bool *)ignis__alloc_for(call, sizeof *job->lookout.stirs * (size_t)job->size) : NULL;
-    job->links = job->lookout.stirs ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
+    job->lookout.stirs =
+        job->lookout.wire ? (bool *)ignis__alloc_for(call, sizeof *job->lookout.stirs * (size_t)job->size) : NULL;
+    job->links =
+        job->lookout.stirs ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
     if (!job->links)
         return false;
     job->ready = ignis__condition_make(&job->changed);
@@ -319,7 +337,8 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
                              "the folder %.300s has too long a path for sockets: at most %d bytes go into it", folder,
                              (int)sizeof self->path - 24);
     ignis__local_path(self->path, path);
-    if ((rendezvous->listener = ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
+    if ((rendezvous->listener =
+             ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
         (rendezvous->local = ignis__listener_new(rendezvous->call, local, path)) == NULL)
         return false;
     return ignis__listener_open(rendezvous->call, &trouble, rendezvous->local, NULL,
@@ -332,15 +351,18 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
     ignis__job *job = rendezvous->job;
     int i;
     if (!ignis__rendezvous_listen(rendezvous) ||
-        !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) || !ignis__rendezvous_mesh(rendezvous))
+        !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) ||
+        !ignis__rendezvous_mesh(rendezvous))
         return false;
     for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
         if (!job->links[i].wire && rendezvous->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
             job->links[i].wire = rendezvous->wires[i];
             rendezvous->wires[i] = NULL;
         }
-    job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job); /* what others have said since waits for it */
-    return job->watched || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
+    /* what others have said since waits for it */
+    job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job);
+    return job->watched ||
+           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
 }
 
 /*  Meets the other ranks of a job of several. */
@@ -371,7 +393,8 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
 }
 
 /*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
-IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self,
+                                               int64_t timeout_ns)
 {
     ignis__job *job = (ignis__job *)ignis__alloc_for(call, sizeof *job);
     bool ok;
@@ -382,8 +405,9 @@ IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__pl
     job->users = 1;
     job->timeout_ns = timeout_ns;
     job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
-    ok = job->ranks && ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
-                        ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+    ok = job->ranks &&
+         ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
+          ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
     if (ok) {
         job->ranks[job->rank] = *self;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
@@ -405,13 +429,16 @@ static void ignis__job_drop(ignis__job *job)
 /*  Always false, to be returned. */
 IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
 {
-    static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split", "ignis_comm_shrink"};
+    static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
+                                        "ignis_comm_shrink"};
     const ignis__joint_failure *failure = &joint->failure;
     if (failure->reason == IGNIS__JOINT_LOST)
         return ignis__refuse(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
     if (failure->reason == IGNIS__JOINT_LATE)
-        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
+        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
+                             failure->rank);
     if (failure->theirs >> 28 == joint->print >> 28)
         return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
-    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
+    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
+                         kinds[failure->theirs >> 28 & 3]);
 }

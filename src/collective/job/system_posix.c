@@ -3,10 +3,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
+#define IGNIS__POLL_HANGUP \
+    0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
 
-/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A process that only stands still is
-    not: its system answers for it. */
+/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A
+    process that only stands still is not: its system answers for it. */
 #ifndef IGNIS__JOB_SILENCE_S
 #define IGNIS__JOB_SILENCE_S 15
 #endif
@@ -32,7 +33,8 @@ static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
 {
     const ignis__until until = ignis__until_in(1000 * IGNIS__MILLISECOND);
     ignis__trouble late;
-    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)), one = 1, error = 0;
+    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)),
+        one = 1, error = 0;
     socklen_t size = sizeof error;
     if (fd < 0)
         return -1;
@@ -90,7 +92,8 @@ static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attemp
     freeaddrinfo(all);
     if (fd >= 0 || !to_listen || !anywhere)
         return fd;
-    snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1); /* the name is that of a router: all addresses of this host */
+    /* the name is that of a router: all addresses of this host */
+    snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1);
     return ignis__tcp_open(trouble, text, 0, true);
 }
 
@@ -149,7 +152,8 @@ static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
         return false;
     ok = pipe(lookout->bell) == 0;
     for (i = 0; ok && i < 2; i++)
-        ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
+        ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
+             fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
     return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
 }
 static void ignis__lookout_close(ignis__lookout *lookout)
@@ -161,7 +165,8 @@ static void ignis__lookout_close(ignis__lookout *lookout)
 }
 static void ignis__lookout_ring(const ignis__lookout *lookout) { (void)!write(lookout->bell[1], "", 1); }
 
-/*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or below 0. */
+/*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or
+    below 0. */
 static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
 {
     struct pollfd *polls = lookout->polls;
@@ -199,7 +204,10 @@ static bool ignis__local_name(const char *folder, int rank, uint64_t random, cha
 {
     return snprintf(out, size, "%s/rank%d-%08lx", folder, rank, (unsigned long)(random & 0xFFFFFFFFu)) < (int)size;
 }
-static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX]) { snprintf(path, IGNIS__PATH_MAX, "%s", name); }
+static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
+{
+    snprintf(path, IGNIS__PATH_MAX, "%s", name);
+}
 
 /*  Writes the addresses of this host of a family as "a,b,", as far as there is room. */
 static void ignis__id_addresses(ignis__id *id, int family)
@@ -211,8 +219,8 @@ static void ignis__id_addresses(ignis__id *id, int family)
         char text[80];
         size_t length = strlen(id->address);
         if (at->ifa_addr && at->ifa_addr->sa_family == family &&
-            getnameinfo(at->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6), text, sizeof text, NULL,
-                        0, NI_NUMERICHOST) == 0 &&
+            getnameinfo(at->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6),
+                        text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0 &&
             strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0 && strncmp(text, "fe80:", 5) != 0 &&
             length + strlen(text) + 17 < sizeof id->address)
             snprintf(id->address + length, sizeof id->address - length, "%s,", text);
@@ -220,7 +228,8 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
-/*  A socket where rank 0 is going to listen, at a port that the system chooses, and the addresses of this host. */
+/*  A socket where rank 0 is going to listen, at a port that the system chooses, and the addresses of this
+    host. */
 static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     struct sockaddr_storage bound;
@@ -241,6 +250,7 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
         return false;
     snprintf(id->address + strlen(id->address), sizeof id->address - strlen(id->address),
              "%s:%d", /* the port is where both kinds have it */
-             any.ai_family == AF_INET ? "127.0.0.1" : "::1", ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
+             any.ai_family == AF_INET ? "127.0.0.1" : "::1",
+             ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
     return true;
 }

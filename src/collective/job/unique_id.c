@@ -42,8 +42,9 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     ignis__id_place *place;
     ignis__id id;
     char why[256];
-    place =
-        ignis__collective_enter(call) && ignis__given(call, "id", out) ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place) : NULL;
+    place = ignis__collective_enter(call) && ignis__given(call, "id", out)
+                ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place)
+                : NULL;
     if (!place)
         return ignis__failed();
     memset(&id, 0, sizeof id);

@@ -20,17 +20,21 @@ typedef struct ignis__parallel_state {
     uint64_t stream_serial;
     ignis__tensor **parameters; /* held */
     ignis__array **grads;       /* views of the buckets, claimed until they become the parameters' own */
-    ignis__bucket *buckets;     /* in the order in which backward comes to know them, if parameters are in the order of use */
+    /* in the order in which backward comes to know them, if parameters are in the order of use */
+    ignis__bucket *buckets;
     int count, bucket_count;
     int64_t bytes;
     int no_sync;
     bool is_installed; /* the parameters know their buckets */
-    const void *walk;  /* the backward that averages its gradients now, and alone changes what follows; null: none does */
-    int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    /* the backward that averages its gradients now, and alone changes what follows; null: none does */
+    const void *walk;
+    /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    int launched;
     struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
 
-static ignis__pool ignis__parallels = IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
+static ignis__pool ignis__parallels =
+    IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
 
 /*  Those that are being made, whose parameters do not know it yet: nobody else may take these meanwhile. */
 static struct {
@@ -103,8 +107,8 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
     ignis__parallel_state *parallel;
     uint64_t index = 0;
     while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "data-parallel training of %d parameters on device %d", parallel->count,
-                           ignis__device_ordinal(parallel->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "data-parallel training of %d parameters on device %d",
+                           parallel->count, ignis__device_ordinal(parallel->device));
         ignis__handle_kill(parallel);
         (void)ignis__parallel_drop(call, parallel);
     }
@@ -148,8 +152,8 @@ static bool ignis__parallel_advance(const char *call, ignis__parallel_state *par
     return true;
 }
 
-/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One backward averages at a time: the ranks could
-    not agree on an order of two. */
+/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One
+    backward averages at a time: the ranks could not agree on an order of two. */
 static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const void *walk, bool *joins)
 {
     ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
@@ -160,8 +164,9 @@ static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const
     if (!busy && *joins)
         parallel->walk = walk;
     ignis__mutex_unlock(&parallel->slot.lock);
-    return !busy || ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
-                                  "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy ||
+           ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
+                         "a backward of another thread is averaging the gradients of these parameters over the ranks");
 }
 
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
@@ -171,15 +176,16 @@ static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
     return ignis__parallel_advance(call, bucket->parallel);
 }
 
-/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for all. */
+/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for
+    all. */
 static bool ignis__parallel_finish(const char *call, ignis__parallel_state *parallel, bool ok)
 {
     int i;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = true;
     ok = ok && ignis__parallel_advance(call, parallel);
-    if (parallel->launched > 0 &&
-        !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device, ignis__stream_now(parallel->device)))
+    if (parallel->launched > 0 && !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
+                                                       ignis__stream_now(parallel->device)))
         ok = false;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = false;
@@ -190,7 +196,8 @@ static bool ignis__parallel_finish(const char *call, ignis__parallel_state *para
     return ok;
 }
 
-/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what is averaged. */
+/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what
+    is averaged. */
 static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *walk, bool ok)
 {
     ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
@@ -224,14 +231,16 @@ static bool ignis__parallel_check(const char *call, const ignis__parallel_state 
                              ignis__shape_write(&tensor->shape).text,
                              standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d",
-                             parallel->count, ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
-    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
-                                       ignis__shape_write(&tensor->shape).text, before);
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                             "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                             ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
+    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more",
+                                       parallel->count, ignis__shape_write(&tensor->shape).text, before);
 }
 
 /*  Holds the parameters. */
-static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles,
+                                 int count)
 {
     for (; parallel->count < count; parallel->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
@@ -246,7 +255,8 @@ static bool ignis__parallel_take(const char *call, ignis__parallel_state *parall
     return true;
 }
 
-/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from here on. */
+/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from
+    here on. */
 static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
 {
     const ignis__parallel_state *other;
@@ -265,16 +275,19 @@ static bool ignis__parallel_claim(const char *call, ignis__parallel_state *paral
         ignis__parallels_starting.first = parallel;
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
-    return taken < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
-                                      ignis__shape_write(&parallel->parameters[taken]->shape).text);
+    return taken < 0 ||
+           ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
+                         ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
-/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
+/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there
+    already goes over. */
 static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    ignis_array made = ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
+    ignis_array made =
+        ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
     int64_t at = 0;
     bool ok = true;
     int i;
@@ -353,7 +366,8 @@ static bool ignis__parallel_stream(const char *call, ignis__parallel_state *para
     bool ok;
     if (!ignis__device_enter(call, parallel->device, &binding))
         return false;
-    ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamCreate, (&parallel->stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    ok =
+        !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamCreate, (&parallel->stream, IGNIS__CU_STREAM_NON_BLOCKING));
     if (ok)
         parallel->stream_serial = ignis__stream_adopt(call, parallel->device, parallel->stream);
     ignis__device_leave(&binding);
@@ -380,15 +394,15 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
 }
 
 /*  All that can fail about a new one. */
-static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters, int count, bool alone,
-                                  const ignis_parallel_desc *desc)
+static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters,
+                                  int count, bool alone, const ignis_parallel_desc *desc)
 {
     size_t number = (size_t)count;
     parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
-    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count) &&
-           ignis__parallel_claim(call, parallel, alone) &&
+    return parallel->parameters && parallel->grads && parallel->buckets &&
+           ignis__parallel_take(call, parallel, parameters, count) && ignis__parallel_claim(call, parallel, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
@@ -404,8 +418,9 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more", count,
-                    (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
+                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more",
+                    count, (long long)(desc ? desc->bucket_bytes : 0),
+                    (long long)(desc ? desc->first_bucket_bytes : 0));
         return handle;
     }
     if (ignis_comm_query(comm, &info) != IGNIS_OK)

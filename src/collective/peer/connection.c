@@ -40,8 +40,9 @@ typedef struct ignis__wire {
     ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
     bool named;                 /* what is at the path is ours to remove */
     bool proven;                /* the other side knows the secret */
-    ignis__file process;        /* on Windows, the other side's, which descriptors are put into; none: the system gives it to nobody */
-    int attempt;                /* at connecting, from 0 on: of several addresses each takes another one */
+    /* on Windows, the other side's, which descriptors are put into; none: the system gives it to nobody */
+    ignis__file process;
+    int attempt; /* at connecting, from 0 on: of several addresses each takes another one */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
     unsigned char nonces[2][IGNIS__NONCE];
@@ -52,7 +53,8 @@ typedef struct ignis__wire {
     bool inbox_whole;
     int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
     int inbox_fd_count;
-    unsigned char *outbox; /* the message that is leaving; what a stream has not taken yet goes before the next one */
+    /* the message that is leaving; what a stream has not taken yet goes before the next one */
+    unsigned char *outbox;
     size_t outbox_size, outbox_done;
     uint64_t unsent; /* there are such bytes */
     const int *outbox_fds;
@@ -72,26 +74,35 @@ struct ignis__listener;
 typedef struct ignis__wire_kind {
     ignis_channel_method method;
     const char *suffix; /* of the path */
-    bool packets;       /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
-    bool descriptors;   /* messages bring some, and the system says which process they come from */
-    bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener); /* null: there is nothing to do before accept */
+    /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
+    bool packets;
+    bool descriptors; /* messages bring some, and the system says which process they come from */
+    /* null: there is nothing to do before accept */
+    bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener);
     bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
                    ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
     bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
     bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
-    int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
-    int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
-    bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
+    int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire); /* of the outbox: bytes; 0: not now; -1 */
+    /* bytes; 0: not yet; -1: trouble */
+    int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size);
+    bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+                 const char *what);
     bool (*alive)(ignis__wire *wire);
-    void (*shutdown)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
-    void (*remove)(ignis__wire *wire);   /* removes what is at the path; null: it has no name of its own */
-    /* for descriptors that are numbers behind a message: puts them into the other process, or takes them back; null: they need none */
+    /* tells the other side, while other threads may be inside; null: closing is what tells */
+    void (*shutdown)(ignis__wire *wire);
+    void (*remove)(ignis__wire *wire); /* removes what is at the path; null: it has no name of its own */
+    /* for descriptors that are numbers behind a message: puts them into the other process, or takes them
+       back; null: they need none */
     bool (*give)(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count, uint64_t *numbers);
     void (*take_back)(const ignis__wire *wire, const uint64_t *numbers, int count);
 } ignis__wire_kind;
 
 /*  Bytes of such numbers behind a message. */
-static size_t ignis__wire_tail(const ignis__wire *wire, size_t fd_count) { return wire->kind->give ? fd_count * sizeof(uint64_t) : 0; }
+static size_t ignis__wire_tail(const ignis__wire *wire, size_t fd_count)
+{
+    return wire->kind->give ? fd_count * sizeof(uint64_t) : 0;
+}
 
 /*  Checks the head of the message that is arriving. */
 static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
@@ -99,15 +110,17 @@ static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
     ignis__head head;
     memcpy(&head, wire->inbox, sizeof head);
     if (head.magic != IGNIS__WIRE_MAGIC)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "what came is no message of Ignis: it begins with 0x%08x",
-                                  head.magic);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                  "what came is no message of Ignis: it begins with 0x%08x", head.magic);
     if (head.version != IGNIS__WIRE_VERSION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
-                                  head.version, IGNIS__WIRE_VERSION);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                  "the other side speaks version %d of the protocol, we speak %d", head.version,
+                                  IGNIS__WIRE_VERSION);
     if (head.size > wire->capacity ||
         head.fd_count > (wire->kind->descriptors && (wire->kind->packets || wire->proven) ? IGNIS_CHANNEL_MAX_FDS : 0u))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
-                                  head.size, head.fd_count);
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                  "a message announces %u bytes and %u descriptors, which is too much", head.size,
+                                  head.fd_count);
     if (head.sequence != wire->received)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
                                   (unsigned long long)head.sequence, (unsigned long long)wire->received);
@@ -152,7 +165,8 @@ static void ignis__inbox_next(ignis__wire *wire)
     wire->received++;
 }
 
-/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline stays there. */
+/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline
+    stays there. */
 static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
 {
     size_t head_size = sizeof(ignis__head);
@@ -173,27 +187,30 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
             continue;
         }
         if (wire->kind->packets && (size_t)got < head_size)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
-                                      (long long)got);
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "a message of %lld bytes is shorter than its head", (long long)got);
         wire->pause_us[0] = 0;
         wire->inbox_size += (size_t)got;
         if (wire->inbox_size < head_size)
             continue;
         if (!ignis__head_check(trouble, wire))
             return false;
-        whole = wire->inbox_size == head_size + ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
+        whole = wire->inbox_size ==
+                head_size + ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
         if (whole && !ignis__inbox_numbers(trouble, wire))
             return false;
         if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
-                                      ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+                                      "a message announces %u bytes and %u descriptors, and has %lld and %d",
+                                      ignis__head_of(wire).size, ignis__head_of(wire).fd_count,
+                                      (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
         wire->inbox_whole = whole;
     }
     return true;
 }
 
-/*  Nothing of the outbox will be sent any more. Descriptors of a message that the other side will never have whole are taken back. */
+/*  Nothing of the outbox will be sent any more. Descriptors of a message that the other side will never have
+    whole are taken back. */
 static void ignis__outbox_clear(ignis__wire *wire)
 {
     ignis__head head;
@@ -224,15 +241,16 @@ static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const 
     return true;
 }
 
-/*  Sends one message, with the send lock taken or nobody else there. A message of which a stream has taken a part counts as sent: its rest
-    stays in the outbox. */
-static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
-                             int fd_count, const ignis__until *until)
+/*  Sends one message, with the send lock taken or nobody else there. A message of which a stream has taken a
+    part counts as sent: its rest stays in the outbox. */
+static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
+                             const int *fds, int fd_count, const ignis__until *until)
 {
     ignis__head head;
     uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
     size_t tail = ignis__wire_tail(wire, (size_t)fd_count);
-    if (!ignis__wire_flush(trouble, wire, until) || (tail > 0 && !wire->kind->give(trouble, wire, fds, fd_count, numbers)))
+    if (!ignis__wire_flush(trouble, wire, until) ||
+        (tail > 0 && !wire->kind->give(trouble, wire, fds, fd_count, numbers)))
         return false;
     head.magic = IGNIS__WIRE_MAGIC;
     head.version = IGNIS__WIRE_VERSION;
@@ -248,7 +266,8 @@ static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int typ
     wire->outbox_size = sizeof head + size + tail;
     wire->outbox_fds = fds;
     wire->outbox_fd_count = fd_count;
-    if (!ignis__wire_flush(trouble, wire, until) && (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
+    if (!ignis__wire_flush(trouble, wire, until) &&
+        (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
         ignis__outbox_clear(wire);
         return false;
     }
@@ -263,7 +282,8 @@ static void ignis__wire_free(ignis__wire *wire)
     int left = 1000;
     if (!wire)
         return;
-    if (wire->kind->give && wire->capacity > 0) { /* what was put into this process, and nobody takes; what comes later still stays open */
+    /* what was put into this process, and nobody takes; what comes later still stays open */
+    if (wire->kind->give && wire->capacity > 0) {
         while (left-- > 0 && ignis__wire_fetch(&ignored, wire, &ignis__until_now))
             ignis__inbox_next(wire);
         ignis__outbox_clear(wire);

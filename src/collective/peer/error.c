@@ -4,7 +4,8 @@
 
 /* --- what the collective layer needs of the system -------------------------------------------------------------------- */
 
-/*  What went wrong below a public function, which then decides whether it is a failure: a client that is turned away is none. */
+/*  What went wrong below a public function, which then decides whether it is a failure: a client that is
+    turned away is none. */
 typedef struct ignis__trouble {
     ignis_diagnostic diagnostic;
     bool expected; /* the caller did not want to wait, or the other side has said goodbye */
@@ -13,7 +14,8 @@ typedef struct ignis__trouble {
 
 /*  Always false, to be returned. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format,
+                                           ...)
 {
     va_list args;
     trouble->diagnostic = diagnostic;
@@ -24,11 +26,13 @@ IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagno
     return false;
 }
 
-/*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind either. */
+/*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind
+    either. */
 IGNIS__COLD static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
 {
     ignis__record before = ignis__this_thread.record;
-    bool quiet = ignis__this_thread.quiet, forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    bool quiet = ignis__this_thread.quiet,
+         forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     ignis_status status;
     if (forgotten)
         memset(&ignis__this_thread.record, 0, sizeof before);
@@ -74,7 +78,8 @@ IGNIS__COLD static bool ignis__trouble_late(ignis__trouble *trouble, const ignis
 {
     if (ignis__until_stopped(until))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
-    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet", what);
+    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet",
+                       what);
     trouble->expected = until->deadline_ns == 0;
     return false;
 }
@@ -86,7 +91,8 @@ IGNIS__COLD static bool ignis__trouble_lost(ignis__trouble *trouble)
 
 IGNIS__COLD static bool ignis__trouble_memory(ignis__trouble *trouble, size_t size)
 {
-    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)size);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for",
+                              (long long)size);
 }
 
 #define IGNIS__PATH_MAX 512

@@ -23,9 +23,10 @@ typedef struct ignis__listener {
     int pending_count;
 } ignis__listener;
 
-/*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so that it is the prover's. */
-static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim, size_t size,
-                              unsigned char proof[32])
+/*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so
+    that it is the prover's. */
+static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim,
+                              size_t size, unsigned char proof[32])
 {
     struct {
         char side[8];
@@ -55,7 +56,8 @@ static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
     const ignis__until until = ignis__until_in((int64_t)ms * 1000000);
     ignis__trouble late;
-    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].wire->in < 0)) /* shared memory wakes nobody */
+    /* shared memory wakes nobody */
+    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].wire->in < 0))
         ignis__sleep_us(1000);
     else if (listener->pending_count == IGNIS__LISTENER_PENDING) /* the queue would wake us, and there is no room */
         ignis__sleep_us(1000);
@@ -65,7 +67,10 @@ static void ignis__listener_wait(const ignis__listener *listener, int ms)
 
 #else
 
-static void ignis__listener_poll(ignis__listener *listener, ignis__file file, bool add) { (void)listener, (void)file, (void)add; }
+static void ignis__listener_poll(ignis__listener *listener, ignis__file file, bool add)
+{
+    (void)listener, (void)file, (void)add;
+}
 static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
     (void)listener, (void)ms;
@@ -90,20 +95,25 @@ static void ignis__listener_count_refused(const char *call, ignis__listener *lis
 {
     if (ignis__atomic_add(&listener->refused, 1) == 1)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path, why);
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path,
+                    why);
 }
 
 /*  Turns away one that is no longer pending. */
-static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__wire *wire, bool proven, const char *why)
+static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__wire *wire, bool proven,
+                                   const char *why)
 {
     ignis__trouble ignored;
-    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_HANDSHAKE) && (!wire->kind->connected || wire->kind->connected(wire)))
-        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
+    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_HANDSHAKE) &&
+        (!wire->kind->connected || wire->kind->connected(wire)))
+        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0,
+                               &ignis__until_now);
     ignis__wire_free(wire);
     ignis__listener_count_refused(call, listener, why);
 }
 
-/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow connects again. */
+/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow
+    connects again. */
 static void ignis__listener_drop_oldest(const char *call, ignis__listener *listener, const char *why)
 {
     ignis__wire_free(ignis__listener_remove(listener, 0));
@@ -124,11 +134,13 @@ static bool ignis__listener_accept(const char *call, ignis__trouble *trouble, ig
         if (!fresh)
             return false;
         trouble->diagnostic = IGNIS_DIAG_NONE;
-        if (!listener->kind->accept(trouble, listener, fresh) || !ignis__wire_room(trouble, fresh, IGNIS__WIRE_HANDSHAKE)) {
+        if (!listener->kind->accept(trouble, listener, fresh) ||
+            !ignis__wire_room(trouble, fresh, IGNIS__WIRE_HANDSHAKE)) {
             ignis__wire_free(fresh);
             if (trouble->diagnostic == IGNIS_DIAG_NONE || listener->pending_count == 0)
                 return trouble->diagnostic == IGNIS_DIAG_NONE;
-            ignis__listener_drop_oldest(call, listener, trouble->why); /* there are too few descriptors, or too little memory */
+            /* there are too few descriptors, or too little memory */
+            ignis__listener_drop_oldest(call, listener, trouble->why);
             continue;
         }
         listener->arrivals++;
@@ -138,8 +150,8 @@ static bool ignis__listener_accept(const char *call, ignis__trouble *trouble, ig
     }
 }
 
-/*  The next step of one that is pending. True: it has proven itself, and its claim is in the inbox. False: it has more to say, with
-    no diagnostic, or is to be turned away. */
+/*  The next step of one that is pending. True: it has proven itself, and its claim is in the inbox. False: it
+    has more to say, with no diagnostic, or is to be turned away. */
 static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__listener *listener, ignis__wire *wire)
 {
     struct {
@@ -151,7 +163,8 @@ static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__list
     ignis__head head;
 #ifndef _WIN32
     if (wire->kind->packets && wire->peer_uid != (int64_t)geteuid())
-        return ignis__trouble_set(trouble, no, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid, (long long)geteuid());
+        return ignis__trouble_set(trouble, no, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid,
+                                  (long long)geteuid());
 #endif
     while (ignis__wire_fetch(trouble, wire, &ignis__until_now)) {
         head = ignis__head_of(wire);
@@ -162,11 +175,14 @@ static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__list
             memcpy(challenge.nonce, wire->nonces[1], IGNIS__NONCE);
             ignis__wire_proof(wire, listener->secret, true, NULL, 0, challenge.proof);
             ignis__inbox_next(wire);
-            if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0, &ignis__until_now))
+            if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0,
+                                  &ignis__until_now))
                 return false;
-        } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof && head.fd_count == 0) {
+        } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof &&
+                   head.fd_count == 0) {
             ignis__wire_proof(wire, listener->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
-            return ignis__bytes_equal(proof, body, sizeof proof) || ignis__trouble_set(trouble, no, "its token is not ours");
+            return ignis__bytes_equal(proof, body, sizeof proof) ||
+                   ignis__trouble_set(trouble, no, "its token is not ours");
         } else {
             return ignis__trouble_set(trouble, no, "it does not keep to the handshake");
         }
@@ -176,9 +192,10 @@ static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__list
     return false;
 }
 
-/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null with the trouble set. */
-IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__trouble *trouble, ignis__listener *listener,
-                                                     const ignis__until *until)
+/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null
+    with the trouble set. */
+IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__trouble *trouble,
+                                                     ignis__listener *listener, const ignis__until *until)
 {
     for (;;) {
         int i, slice;
@@ -187,14 +204,16 @@ IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__tr
         for (i = 0; i < listener->pending_count; i++) {
             ignis__wire *wire = listener->pending[i].wire;
             int64_t now_ns = ignis__monotonic_ns();
-            bool proven = ignis__listener_handshake(trouble, listener, wire), waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
+            bool proven = ignis__listener_handshake(trouble, listener, wire),
+                 waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
             if (proven && wire->kind->connected)
                 (void)wire->kind->connected(wire); /* it may have said all at once: who it is is asked here */
             if (proven)
                 return ignis__listener_remove(listener, i);
             if (waits && listener->pending[i].since_ns == 0 && wire->kind->connected && wire->kind->connected(wire))
                 listener->pending[i].since_ns = now_ns;
-            if (waits && listener->pending[i].since_ns && now_ns - listener->pending[i].since_ns >= IGNIS__LISTENER_PATIENCE_NS)
+            if (waits && listener->pending[i].since_ns &&
+                now_ns - listener->pending[i].since_ns >= IGNIS__LISTENER_PATIENCE_NS)
                 waits = ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
                                            (int)(IGNIS__LISTENER_PATIENCE_NS / 1000000000));
             if (!waits)
@@ -276,9 +295,10 @@ static void ignis__listener_free(ignis__listener *listener)
     ignis__free(listener);
 }
 
-/*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
-IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *trouble, ignis__listener *listener, const char *name_path,
-                                             const unsigned char *secret)
+/*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a
+    new one that lies in that file. */
+IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *trouble, ignis__listener *listener,
+                                             const char *name_path, const unsigned char *secret)
 {
     ignis__name_record record;
     memset(&record, 0, sizeof record);

@@ -1,5 +1,6 @@
 /*  Takes a lock that another thread may have while it waits itself. */
-static bool ignis__mutex_within(ignis__trouble *trouble, ignis__mutex *mutex, const ignis__until *until, const char *what)
+static bool ignis__mutex_within(ignis__trouble *trouble, ignis__mutex *mutex, const ignis__until *until,
+                                const char *what)
 {
     while (!ignis__mutex_try(mutex)) {
         if (ignis__until_slice(until, 1) == 0)

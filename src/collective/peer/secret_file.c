@@ -1,6 +1,7 @@
 /* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
 
-/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is gone. */
+/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is
+    gone. */
 typedef struct ignis__name_record {
     uint64_t version, pid;
     uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
@@ -57,7 +58,8 @@ static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ign
             return false;
         }
         ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
-        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
+        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino &&
+            now.st_dev == info.st_dev) {
             *file = fd;
             return true;
         }
@@ -76,8 +78,8 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
-    bool ok =
-        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
+    bool ok = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) &&
+              read(fd, data, size) == (ssize_t)size;
     if (fd >= 0)
         close(fd);
     return ok;

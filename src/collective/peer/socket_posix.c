@@ -40,7 +40,8 @@ static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
     return -1;
 }
 
-/*  One packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or what a stream has; on failure no descriptor is left open. */
+/*  One packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or what a stream has; on failure no descriptor is
+    left open. */
 static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t capacity)
 {
     struct iovec part;
@@ -69,7 +70,8 @@ static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, vo
         size_t bytes = control->cmsg_len - CMSG_LEN(0);
         if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
             continue;
-        memcpy(wire->inbox_fds + count, CMSG_DATA(control), bytes); /* all of them fit where the room for the control data fits */
+        /* all of them fit where the room for the control data fits */
+        memcpy(wire->inbox_fds + count, CMSG_DATA(control), bytes);
         count += (int)(bytes / sizeof(int));
     }
     if (got > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
@@ -78,17 +80,20 @@ static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, vo
     }
     ignis__fds_close(wire->inbox_fds, count);
     if (message.msg_flags & MSG_CTRUNC)
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                           "a message came without all of its descriptors: more than %d, or this process may not open so many",
-                           IGNIS_CHANNEL_MAX_FDS);
+        ignis__trouble_set(
+            trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+            "a message came without all of its descriptors: more than %d, or this process may not open so many",
+            IGNIS_CHANNEL_MAX_FDS);
     else if (got > 0)
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes", (long long)capacity);
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes",
+                           (long long)capacity);
     else
         ignis__trouble_lost(trouble);
     return -1;
 }
 
-static bool ignis__socket_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+static bool ignis__socket_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+                               const char *what)
 {
     return ignis__fd_wait(trouble, to_write ? wire->out : wire->in, to_write ? POLLOUT : POLLIN, until, what);
 }
@@ -102,7 +107,8 @@ static bool ignis__socket_alive(ignis__wire *wire)
 
 static void ignis__socket_shutdown(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
 
-/*  The address of a path. One that is too long for an address is reached through its folder, which stays open in *folder (else -1). */
+/*  The address of a path. One that is too long for an address is reached through its folder, which stays open
+    in *folder (else -1). */
 static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
 {
     const char *slash = strrchr(path, '/');
@@ -117,7 +123,8 @@ static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struc
     }
     length = slash ? (int)(slash - path) : 0;
     if (length == 0 || length >= (int)sizeof parent)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is too long for a socket", (int)strlen(path));
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is too long for a socket",
+                                  (int)strlen(path));
     memcpy(parent, path, (size_t)length);
     parent[length] = 0;
     *folder = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -130,9 +137,10 @@ static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struc
     }
     close(*folder);
     *folder = -1;
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
-                              "the path of a socket has at most %d bytes, and this one %d; set IGNIS_COMM_DIR to a shorter folder",
-                              (int)sizeof address->sun_path - 1, (int)strlen(path));
+    return ignis__trouble_set(
+        trouble, IGNIS_DIAG_CHANNEL_IO,
+        "the path of a socket has at most %d bytes, and this one %d; set IGNIS_COMM_DIR to a shorter folder",
+        (int)sizeof address->sun_path - 1, (int)strlen(path));
 }
 
 /*  bind or connect, by the path: a socket, or -1 with *error. */
@@ -166,8 +174,8 @@ static bool ignis__socket_listen(ignis__trouble *trouble, ignis__listener *liste
     (void)unlink(listener->path);
     listener->file = ignis__unix_reach(trouble, listener->path, true, &error);
     listener->named = listener->file >= 0;
-    return listener->named &&
-           ((chmod(listener->path, 0600) == 0 && listen(listener->file, 4096) == 0) || ignis__trouble_errno(trouble, "listen"));
+    return listener->named && ((chmod(listener->path, 0600) == 0 && listen(listener->file, 4096) == 0) ||
+                               ignis__trouble_errno(trouble, "listen"));
 }
 
 /*  The kernel's word for who is at the other end of a socket: struct ucred, which strict standards hide. */
@@ -200,7 +208,8 @@ static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, bo
 {
     int error;
     wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
-    *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN); /* not there yet, or too many wait */
+    /* not there yet, or too many wait */
+    *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN);
     if (wire->in < 0)
         return false;
     if (ignis__peer_query(wire) && wire->peer_uid == (int64_t)geteuid())

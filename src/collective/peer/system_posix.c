@@ -36,8 +36,8 @@ extern int pipe2(int[2], int);
 typedef int ignis__file;
 #define IGNIS__NO_FILE (-1)
 
-/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process dies. A bit for each; pages
-    that are never touched cost nothing. */
+/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process
+    dies. A bit for each; pages that are never touched cost nothing. */
 enum { IGNIS__FDS = 1 << 20 };
 
 static struct {
@@ -100,7 +100,8 @@ static bool ignis__condition_make(ignis__condition *condition)
     pthread_condattr_t attributes;
     bool ok = pthread_condattr_init(&attributes) == 0;
     if (ok) {
-        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(condition, &attributes) == 0;
+        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
+             pthread_cond_init(condition, &attributes) == 0;
         pthread_condattr_destroy(&attributes);
     }
     return ok;
@@ -141,7 +142,10 @@ static bool ignis__random_bytes(void *out, size_t size)
 }
 
 /*  Whether a file is ours and nobody else's. */
-static bool ignis__private_file(const struct stat *info) { return info->st_uid == geteuid() && (info->st_mode & 077) == 0; }
+static bool ignis__private_file(const struct stat *info)
+{
+    return info->st_uid == geteuid() && (info->st_mode & 077) == 0;
+}
 
 /*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
@@ -161,20 +165,23 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
         }
     }
     if (length < 0 || (size_t)length >= size)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of the private folder is longer than %d bytes: %.100s...",
-                             (int)size - 1, path);
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
+                             "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1, path);
     if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path, strerror(errno));
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path,
+                             strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
     if (info.st_uid != geteuid())
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu", path,
-                             (unsigned long)info.st_uid, (unsigned long)geteuid());
-    return (info.st_mode & 0777) == 0700 || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it",
-                                                          path, (unsigned)info.st_mode & 0777);
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu",
+                             path, (unsigned long)info.st_uid, (unsigned long)geteuid());
+    return (info.st_mode & 0777) == 0700 ||
+           ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path,
+                         (unsigned)info.st_mode & 0777);
 }
 
-/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is the end of a process. */
+/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is
+    the end of a process. */
 enum {
     IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
     IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
@@ -212,7 +219,8 @@ static void *ignis__shared_map(int fd, size_t size)
 
 static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
 
-/*  What of the events has come to a descriptor, hang-ups among them, within so many milliseconds; -1: errno tells. */
+/*  What of the events has come to a descriptor, hang-ups among them, within so many milliseconds; -1: errno
+    tells. */
 static int ignis__fd_poll(int fd, short events, int ms)
 {
     struct pollfd wanted;

@@ -54,8 +54,8 @@ static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
 
-/*  path: the wanted folder, or "" for the default; then the folder, which exists. One that is made lets in its user alone, and those of a user's
-    profile are his. */
+/*  path: the wanted folder, or "" for the default; then the folder, which exists. One that is made lets in
+    its user alone, and those of a user's profile are his. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
@@ -73,7 +73,7 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
     }
     if (length < 0 || (size_t)length >= size ||
         (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s cannot be made, or its path is longer than %d bytes", path,
-                             (int)size - 1);
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
+                             "the folder %s cannot be made, or its path is longer than %d bytes", path, (int)size - 1);
     return true;
 }

@@ -13,11 +13,13 @@ typedef struct ignis__transport {
     uint64_t ready;
     uint64_t serial; /* of this transport, in this process: its slot is used again */
     double bandwidth_gbs, latency_us;
-    struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
-    char folder[IGNIS__PATH_MAX];                  /* of named leases and copies; "": this user's */
+    /* what was sent to a receive of this process; the slot's lock guards them */
+    struct ignis__waiting *waiting, **waiting_end;
+    char folder[IGNIS__PATH_MAX]; /* of named leases and copies; "": this user's */
 } ignis__transport;
 
-static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
+static ignis__pool ignis__transports =
+    IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
 /*  A handle that is out: one of its array's exports, which it holds; or a copy under a name. */
 typedef struct ignis__export {
@@ -28,8 +30,8 @@ typedef struct ignis__export {
     ignis__array *array;           /* null: it is a copy */
     uint64_t turn;                 /* grows with each export; when the array was exported last, by the same transport */
     ignis__record_of_array record; /* without what each handle of an array has of its own */
-    int watch;                     /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
-    char *path;                    /* of what lies under a name; null: nothing does */
+    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    char *path; /* of what lies under a name; null: nothing does */
     struct ignis__export *next;
 } ignis__export;
 
@@ -96,8 +98,8 @@ static void ignis__export_free(ignis__export *entry)
     ignis__free(entry);
 }
 
-/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. It sets *dying
-    where that is only a matter of a process that is being ended. */
+/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which
+    arrive without us. It sets *dying where that is only a matter of a process that is being ended. */
 static bool ignis__export_ends(const ignis__export *entry, bool unused, bool *dying)
 {
     bool taken = entry->path && !ignis__name_there(entry->path), ending;
@@ -111,16 +113,18 @@ static bool ignis__export_ends(const ignis__export *entry, bool unused, bool *dy
     return entry->path && !taken && ignis__channel_gone(entry->channel);
 }
 
-/*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that nobody uses. Copies that were taken
-    end as well. True: one of them ends as soon as a process has, which is being ended. */
+/*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that
+    nobody uses. Copies that were taken end as well. True: one of them ends as soon as a process has, which is
+    being ended. */
 static bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__export **at, *entry, *ended = NULL;
     bool dying = false;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL;) {
-        bool concerned = entry->array ? (!array || entry->array == array) && (!transport || entry->transport == transport)
-                                      : unused || (!array && entry->transport == transport);
+        bool concerned = entry->array
+                             ? (!array || entry->array == array) && (!transport || entry->transport == transport)
+                             : unused || (!array && entry->transport == transport);
         if (concerned && ignis__export_ends(entry, unused, &dying)) {
             *at = entry->next;
             entry->next = ended;
@@ -146,8 +150,9 @@ static bool ignis__exports_end(const char *call, const ignis__array *array, uint
     return dying;
 }
 
-/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. A process that gave an array back and then
-    returned from main is still being ended when the exporter hears of the first: waited for, since the system takes a moment for it. */
+/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. A
+    process that gave an array back and then returned from main is still being ended when the exporter hears
+    of the first: waited for, since the system takes a moment for it. */
 static void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
 {
     int64_t until_ns = ignis__monotonic_ns() + (wait ? 5000000000 : 0);
@@ -158,7 +163,8 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array, boo
         ignis__sleep_us(50);
 }
 
-/*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array is locked. */
+/*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array
+    is locked. */
 IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;

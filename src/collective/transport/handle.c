@@ -1,7 +1,7 @@
 /* --- handles --------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__export_facts *facts,
-                               uint64_t name, ignis__record_of_array *record)
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array,
+                               const ignis__export_facts *facts, uint64_t name, ignis__record_of_array *record)
 {
     *record = ignis__self;
     record->name = name;
@@ -16,14 +16,15 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
-static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record, unsigned char seal[32])
+static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record,
+                               unsigned char seal[32])
 {
     ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
 /*  Where what has a name lies; it is random for each process. */
-static bool ignis__record_path(const char *call, const ignis__transport *transport, const ignis__record_of_array *record, uint64_t name,
-                               char path[IGNIS__PATH_MAX])
+static bool ignis__record_path(const char *call, const ignis__transport *transport,
+                               const ignis__record_of_array *record, uint64_t name, char path[IGNIS__PATH_MAX])
 {
     uint64_t maker[2];
     char folder[IGNIS__PATH_MAX];
@@ -31,15 +32,17 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     memcpy(folder, transport->folder, sizeof folder);
     if (!*folder && !ignis__private_folder(call, folder, sizeof folder))
         return false;
-    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0], (unsigned long long)maker[1],
-                 (unsigned long long)name) < IGNIS__PATH_MAX)
+    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0],
+                 (unsigned long long)maker[1], (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder,
+                         IGNIS__PATH_MAX - 1);
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it already; null: it is a copy. */
-static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
-                               int watch, const char *path)
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it
+    already; null: it is a copy. */
+static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array,
+                               ignis__record_of_array *record, int watch, const char *path)
 {
     ignis__export *entry = (ignis__export *)ignis__alloc_for(call, sizeof *entry);
     ignis__export *other;
@@ -74,8 +77,8 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
 }
 
 /*  The lease of a handle, and the note that it is out; a copy needs but the note, of its name. */
-static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
-                                const char *path, ignis_transport_handle *handle)
+static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array,
+                                ignis__record_of_array *record, const char *path, ignis_transport_handle *handle)
 {
     bool leased = ignis__transport_ops_of(transport)->zero_copy, counted;
     int ends[2] = {-1, -1};
@@ -114,7 +117,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     memset(&facts, 0, sizeof facts);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes from device %d to device %d",
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                             "%s is on device %d, the transport goes from device %d to device %d",
                              ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
                              ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
@@ -138,8 +142,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
 }
 
 /*  Holds transport and array for a call. */
-IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle, ignis_array array_handle,
-                                                                ignis__transport **transport)
+IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle,
+                                                                ignis_array array_handle, ignis__transport **transport)
 {
     ignis__array *array;
     *transport = ignis__transport_hold_ready(call, handle);
@@ -151,13 +155,15 @@ IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call
     return array;
 }
 
-static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array, bool ok)
+static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array,
+                                               bool ok)
 {
     ignis__array_drop(call, array);
     return ignis__transport_done(transport, ok);
 }
 
-IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle, ignis_transport_handle *out)
+IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle,
+                                                     ignis_transport_handle *out)
 {
     static const char call[] = "ignis_transport_export_handle";
     ignis__transport *transport;
@@ -165,7 +171,8 @@ IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ign
     if (!array)
         return ignis__failed();
     return ignis__transport_done_both(call, transport, array,
-                                      ignis__given(call, "handle", out) && ignis__transport_export(call, transport, array, true, out));
+                                      ignis__given(call, "handle", out) &&
+                                          ignis__transport_export(call, transport, array, true, out));
 }
 
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
@@ -190,16 +197,18 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
         ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
     ignis__mutex_unlock(&ignis__shares.lock);
     if (array)
-        return ignis__transport_done_both(call, transport, array, ignis__transport_export(call, transport, array, true, out));
+        return ignis__transport_done_both(call, transport, array,
+                                          ignis__transport_export(call, transport, array, true, out));
     return ignis__transport_done(
-        transport,
-        ignis__refuse(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more"));
+        transport, ignis__refuse(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                                 "the transport has no handle out: none was exported, or nobody has one any more"));
 }
 
 /*  Which descriptors travel with a record, in their order. */
 static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
 {
-    const ignis__transport_ops *ops = &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
+    const ignis__transport_ops *ops =
+        &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
     *memory = !record->name && ops->descriptor;
     return *memory + (!record->name && ops->zero_copy);
 }
@@ -216,7 +225,8 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     return count;
 }
 
-/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those that belong to the record. */
+/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those
+    that belong to the record. */
 static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
 {
     ignis__record_of_array record;
@@ -238,14 +248,17 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
     return true;
 }
 
-IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count)
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record,
+                                                       const int *fds, int fd_count)
 {
     static const char call[] = "ignis_transport_handle_from_fds";
-    if (!ignis__given(call, "handle", handle) || !ignis__given(call, "record", record) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
+    if (!ignis__given(call, "handle", handle) || !ignis__given(call, "record", record) ||
+        (fd_count > 0 && !ignis__given(call, "fds", fds)))
         return ignis__failed();
     if (ignis__handle_join(handle, record, fds, fd_count))
         return IGNIS_OK;
-    return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%d descriptors came, which are not as many as go with the record", fd_count);
+    return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                       "%d descriptors came, which are not as many as go with the record", fd_count);
 }
 
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)

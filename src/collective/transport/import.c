@@ -6,7 +6,8 @@ static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *b
     bool empty = false;
     int i;
     if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || record->dtype <= IGNIS_DTYPE_DEFAULT ||
-        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS || record->tag[sizeof record->tag - 1] != 0)
+        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS ||
+        record->tag[sizeof record->tag - 1] != 0)
         return false;
     *bytes = ignis__dtypes[record->dtype].size;
     for (i = 0; i < record->ndim; i++) {
@@ -20,8 +21,8 @@ static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *b
 }
 
 /*  Reads and checks a handle's record, before anything is done with it. */
-static bool ignis__record_read(const char *call, const ignis__transport *transport, const ignis_transport_handle *handle,
-                               ignis__record_of_array *record)
+static bool ignis__record_read(const char *call, const ignis__transport *transport,
+                               const ignis_transport_handle *handle, ignis__record_of_array *record)
 {
     const ignis__record_of_array *self = &ignis__self;
     int64_t bytes;
@@ -33,35 +34,42 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
     if (record->version != IGNIS__RECORD_VERSION)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
-                             IGNIS__RECORD_VERSION);
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d",
+                             record->version, IGNIS__RECORD_VERSION);
     if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
                              "the handle's seal is broken: it was changed on its way, or made with another token");
     if (!ignis__record_sound(record, &bytes))
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind,
-                             record->dtype, record->ndim, (long long)record->offset, (long long)record->block_size);
+                             "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes",
+                             record->kind, record->dtype, record->ndim, (long long)record->offset,
+                             (long long)record->block_size);
     if (record->kind != (uint32_t)transport->kind)
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
                              ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
     if (record->host != self->host)
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
                              "the handle is of another machine, or from before it was started again");
-    if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld",
-                             record->pid, (long long)transport->peer_pid);
-    if (!ignis__transport_ops_of(transport)->across && memcmp(record->process, self->process, sizeof self->process) != 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                             "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", record->pid);
+    if (transport->peer_certain && record->pid_namespace == self->pid_namespace &&
+        (int64_t)record->pid != transport->peer_pid)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call,
+                             "the handle says that it is of process %u, and came from process %lld", record->pid,
+                             (long long)transport->peer_pid);
+    if (!ignis__transport_ops_of(transport)->across &&
+        memcmp(record->process, self->process, sizeof self->process) != 0)
+        return ignis__refuse(
+            IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+            "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
+            record->pid);
     if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                             "the descriptor that belongs to the handle did not come with it");
     return true;
 }
 
 /*  Opens what lies under the handle's name, if it has one that was not opened yet. */
-static bool ignis__handle_open(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                               ignis_transport_handle *handle)
+static bool ignis__handle_open(const char *call, const ignis__transport *transport,
+                               const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     bool lease = ignis__transport_ops_of(transport)->zero_copy;
     char path[IGNIS__PATH_MAX];
@@ -72,8 +80,10 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         return false;
     fd = ignis__name_take(path, lease);
     if (fd < 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way", path);
+        return ignis__refuse(
+            IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+            "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way",
+            path);
     if (lease) {
         handle->has_lease = true;
         handle->lease = fd;
@@ -91,15 +101,16 @@ static ignis__device *ignis__record_device(const char *call, const ignis__record
     for (i = 0; i < ignis__device_total; i++)
         if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
             return &ignis__devices[i];
-    ignis__fail(
-        IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-        "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at CUDA_VISIBLE_DEVICES, or use "
-        "IGNIS_TRANSPORT_HOST",
-        record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at "
+                "CUDA_VISIBLE_DEVICES, or use "
+                "IGNIS_TRANSPORT_HOST",
+                record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
     return NULL;
 }
 
-/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that says anything else. */
+/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that
+    says anything else. */
 static bool ignis__record_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
 {
     ignis__export *entry;
@@ -108,7 +119,8 @@ static bool ignis__record_own(const char *call, const ignis__record_of_array *re
     if (memcmp(record->process, ignis__self.process, sizeof record->process) != 0)
         return false;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial); entry = entry->next)
+    for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial);
+         entry = entry->next)
         ;
     found = entry != NULL;
     if (found && ignis__record_same(&entry->record, record)) {
@@ -118,12 +130,14 @@ static bool ignis__record_own(const char *call, const ignis__record_of_array *re
     ignis__mutex_unlock(&ignis__shares.lock);
     if (!*array)
         ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    found ? "the handle is not what this process has exported" : "the array of this handle is not exported any more");
+                    found ? "the handle is not what this process has exported"
+                          : "the array of this handle is not exported any more");
     return true;
 }
 
 /*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
-static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped, ignis_transport_handle *handle)
+static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped,
+                              ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
     const ignis__record_of_array *record = &mapped->record;
@@ -134,16 +148,18 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
         return false;
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
     ok = mapped->lease >= 0 || !handle->has_lease ||
-         ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
+         ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                       "the handle's lease is no open descriptor, or there are too many open ones");
     if (ok && ignis__record_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else
         ok = ok && (home = ignis__record_device(call, record)) != NULL;
     if (ok && ignis__device_enter(call, mapped->device, &binding)) {
-        mapped->made =
-            mapped->own ? ops->grant_access(call, mapped->own, mapped->device) : ops->import_memory(call, mapped, home, &handle->memory);
+        mapped->made = mapped->own ? ops->grant_access(call, mapped->own, mapped->device)
+                                   : ops->import_memory(call, mapped, home, &handle->memory);
         if (mapped->own)
-            mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
+            mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset -
+                              (uint64_t)record->offset;
         ignis__device_leave(&binding);
     }
     if (mapped->made)
@@ -156,8 +172,8 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
 }
 
 /*  The import of a record, with one array more: the one that there is, or a new mapping. */
-static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                        ignis_transport_handle *handle)
+static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport,
+                                        const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc_for(call, sizeof *fresh);
     bool same = true, ok;
@@ -187,7 +203,8 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
     else
         mapped = fresh;
     if (!same) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle says other things of its array than one that came before it");
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    "the handle says other things of its array than one that came before it");
         return NULL;
     }
     ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
@@ -200,8 +217,8 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
 }
 
 /*  An array over the import of a record that was checked. */
-static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                       ignis_transport_handle *handle)
+static ignis_array ignis__import_array(const char *call, const ignis__transport *transport,
+                                       const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
@@ -217,15 +234,17 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     mapped = ignis__import_get(call, transport, record, handle);
     if (!mapped)
         return result;
-    result = ignis__vmm_wrap(call, transport->dst, mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release, mapped);
+    result = ignis__vmm_wrap(call, transport->dst, mapped->address + (uint64_t)record->offset, &desc,
+                             ignis__imported_release, mapped);
     if (!result.id)
         ignis__import_drop(call, mapped);
     return result;
 }
 
 /*  Copies what a handle is of into an array of its size: from host memory, or straight from the sender's. */
-static bool ignis__handle_copy(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                               ignis_transport_handle *handle, ignis__array *array)
+static bool ignis__handle_copy(const char *call, const ignis__transport *transport,
+                               const ignis__record_of_array *record, ignis_transport_handle *handle,
+                               ignis__array *array)
 {
     ignis__array *own;
     bool ok;
@@ -235,17 +254,19 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
         int fd = ignis__memory_fd(&handle->memory);
         if (ignis__fd_has(fd, record->block_size))
             return ignis__host_copy(call, array, fd, true);
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
-                             (long long)record->block_size);
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                             "the descriptor is not %lld bytes of shared host memory", (long long)record->block_size);
     }
     if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
         return false;
-    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
+    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own)
+                                                        : ignis__array_copy_peer(call, array, own);
     ignis__array_drop(call, own);
     return ok;
 }
 
-static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle, const ignis_transport_handle *handle)
+static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle,
+                                           const ignis_transport_handle *handle)
 {
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
     ignis_array result = IGNIS__ZERO;
@@ -294,7 +315,8 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__imported_by(array, transport->serial)
                                                          : array->storage->device == transport->dst;
     if (!ours)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s is none that this transport has imported", ignis__array_label(array).text);
-    return ignis__transport_done_both(call, transport, array,
-                                      ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s is none that this transport has imported",
+                    ignis__array_label(array).text);
+    return ignis__transport_done_both(
+        call, transport, array, ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
 }

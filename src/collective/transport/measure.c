@@ -1,8 +1,8 @@
 /* --- measuring: sends and receives, or, where there is nothing to copy, copies from what was received -------------------------- */
 
 /*  Nanoseconds of `count` copies; -1 on failure. */
-static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src, ignis__array *seen,
-                                     ignis__array *dst, int count)
+static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src,
+                                     ignis__array *seen, ignis__array *dst, int count)
 {
     int64_t started = ignis__monotonic_ns();
     ignis_transport_handle handle;
@@ -12,7 +12,8 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
         if (seen) {
             ok = ignis__array_convert(call, dst, seen);
         } else if ((ok = ignis__transport_export(call, transport, src, false, &handle)) != false) {
-            ok = ignis__record_read(call, transport, &handle, &record) && ignis__handle_copy(call, transport, &record, &handle, dst);
+            ok = ignis__record_read(call, transport, &handle, &record) &&
+                 ignis__handle_copy(call, transport, &record, &handle, dst);
             ignis__handle_close(&handle);
         }
     }
@@ -30,7 +31,8 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     int64_t ns = -1;
     int i;
     memset(handles, 0, sizeof handles);
-    handles[0] = ignis__array_zeroed(call, transport->src, IGNIS_U8, bytes, NULL, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[0] =
+        ignis__array_zeroed(call, transport->src, IGNIS_U8, bytes, NULL, transport->kind == IGNIS_TRANSPORT_VMM);
     handles[1] = ignis__array_zeroed(call, transport->dst, IGNIS_U8, bytes, NULL, false);
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
@@ -55,12 +57,14 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
 IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
-    ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
+    /* like it, with nobody at the other end */
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone;
     int64_t large_ns = -1, small_ns = -1;
     if (!transport)
         return ignis__failed();
     memset(&alone, 0, sizeof alone);
-    alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind; /* in one process they are the same */
+    /* in one process they are the same */
+    alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind;
     alone.src = transport->src;
     alone.dst = transport->dst;
     alone.exchange = IGNIS__EXCHANGE_SYSTEM;

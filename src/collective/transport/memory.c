@@ -1,7 +1,8 @@
 /* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
 
-/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the
-    storage, for which another thread may wait whose operation this work waits for. */
+/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go
+    meanwhile, and not with the lock of the storage, for which another thread may wait whose operation this
+    work waits for. */
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
@@ -44,8 +45,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__device_ordinal(from),
-                           ignis__device_ordinal(to));
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d",
+                           ignis__device_ordinal(from), ignis__device_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -67,7 +68,8 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int error;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__vmm_array_check(call, desc, &size) ||
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+        !ignis__vmm_array_check(call, desc, &size) ||
         !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
@@ -119,7 +121,8 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
     if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
         return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
+                             "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with "
+                             "others that would be "
                              "exposed; make it with ignis_ipc_array",
                              ignis__array_label(array).text, (long long)facts->block_size);
     error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
@@ -147,8 +150,8 @@ static bool ignis__peer_export_memory(const char *call, ignis__array *array, ign
     return ok;
 }
 
-/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece for itself, as it may wait for work
-    that waits for another copy. */
+/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece
+    for itself, as it may wait for work that waits for another copy. */
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
@@ -173,9 +176,10 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
                  (moved = ignis__fd_move(fd, piece->memory, part, done, true));
     }
     if (!moved)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s", (long long)size,
-                    to_device ? "read" : "written", strerror(errno));
-    /* a copy that has failed may still be under way: better lose the memory than let it write into the next one */
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s",
+                    (long long)size, to_device ? "read" : "written", strerror(errno));
+    /* a copy that has failed may still be under way: better lose the memory than let it write into the next
+       one */
     if (piece && (ok || !moved || ignis__device_finish(work.device) == 0))
         ignis__piece_keep(work.device, piece);
     else
@@ -192,8 +196,8 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     facts->block_size = size ? size : 1;
     fd = facts->path ? ignis__name_make(facts->path, facts->block_size) : ignis__shared_make((size_t)facts->block_size);
     if (fd < 0)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size,
-                             strerror(errno));
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s",
+                             (long long)size, strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
         ignis__memory_set(&facts->memory, fd);
@@ -205,8 +209,10 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     return ok;
 }
 
-/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address noted. The device is entered. */
-static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address
+    noted. The device is entered. */
+static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
+                                     const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
     if (!ignis__vmm_adopt(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
@@ -222,7 +228,8 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
+                                     const ignis_vmm_handle *memory)
 {
     const ignis__record_of_array *record = &mapped->record;
     ignis__address address = 0, base = 0;
@@ -231,13 +238,14 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
     if (IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
                           "opening %s of process %u", ignis__bytes_write(record->block_size).text, record->pid))
         return false;
-    if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address), "asking how large it is")) {
+    if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address),
+                           "asking how large it is")) {
         if (base == address && (int64_t)size >= record->block_size) {
             mapped->address = address;
             return true;
         }
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld", (long long)record->block_size,
-                    (long long)size);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld",
+                    (long long)record->block_size, (long long)size);
     }
     (void)IGNIS__CUDA(cuIpcCloseMemHandle, (address));
     return false;
@@ -268,7 +276,8 @@ static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis
     if (!memory)
         return false;
     ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
-                            "letting device %d into %s", ignis__device_ordinal(device), ignis__bytes_write(memory->size).text);
+                            "letting device %d into %s", ignis__device_ordinal(device),
+                            ignis__bytes_write(memory->size).text);
     ignis__physical_drop(call, memory);
     return ok;
 }

@@ -4,8 +4,9 @@
 #define IGNIS__RECORD_VERSION 2
 #define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
 
-/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes and addresses are those of what
-    this process has exported or mapped, and who has sent it is the socket's word. */
+/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes
+    and addresses are those of what this process has exported or mapped, and who has sent it is the socket's
+    word. */
 typedef struct ignis__record_of_array {
     char magic[8];
     uint32_t version, kind;
@@ -51,13 +52,15 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
             ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
                  fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
             if (fclose(file) == 0 && ok)
-                (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
+                /* if another process was faster, its token is read in the next round */
+                (void)ignis__file_publish(part, path);
             else
                 (void)ignis__file_remove(part);
         }
         ignis__free(part);
     }
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the token in %s cannot be made or read; set desc.token on both sides", path);
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
+                         "the token in %s cannot be made or read; set desc.token on both sides", path);
 }
 
 /*  What all records of this process begin with. */

@@ -11,11 +11,13 @@ static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis_
     int reaches = src == dst;
     if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst), ignis__device_ordinal(src));
+    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst),
+                    ignis__device_ordinal(src));
     return false;
 }
 
-/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is not always so. */
+/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is
+    not always so. */
 static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *there, const ignis__vmm_block *here)
 {
     static const uint32_t sent[4] = {0x1615D0F5u, 0x00C0FFEEu, 0xA5A5A5A5u, 0x01234567u};
@@ -32,8 +34,9 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
-                             ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "what device %d has written, device %d does not see", ignis__device_ordinal(there->device),
+                             ignis__device_ordinal(here->device));
     return ok;
 }
 
@@ -51,7 +54,8 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
             if (!ok) /* a copy may be under way */
-                (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1 << (dst - ignis__devices));
+                (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1
+                                                                                            << (dst - ignis__devices));
             ignis__vmm_drop(call, &seen);
         }
     }
@@ -71,12 +75,14 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src), ignis__device_ordinal(dst));
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src),
+                        ignis__device_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
         return false;
-    memset(&ignis__this_thread.record, 0, sizeof before); /* a probe that fails is an answer, not the thread's failure */
+    /* a probe that fails is an answer, not the thread's failure */
+    memset(&ignis__this_thread.record, 0, sizeof before);
     ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
     if (ok)
         ignis__atomic_store(proven, ignis__global.setups);
@@ -98,8 +104,8 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of IPC are what the handles cost,
-    not what NVLink brings. */
+/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of
+    IPC are what the handles cost, not what NVLink brings. */
 typedef struct ignis__transport_ops {
     const char *name, *word; /* shown; in the environment */
     bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy, and a lease on it */
@@ -111,7 +117,8 @@ typedef struct ignis__transport_ops {
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
-    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
+    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home,
+                          const ignis_vmm_handle *memory);
     void (*unmap_memory)(const char *call, ignis__import *mapped);
     bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
@@ -134,7 +141,8 @@ static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind k
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
+                         "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
                          (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
 }
 
@@ -153,7 +161,8 @@ IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int
     ignis__text why;
     char none[1];
     ignis__text_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
-    return ignis__collective_enter(call) && ignis__transport_kind_valid(call, kind) && ignis__transport_devices(call, src, dst, devices) &&
+    return ignis__collective_enter(call) && ignis__transport_kind_valid(call, kind) &&
+           ignis__transport_devices(call, src, dst, devices) &&
            ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
 }
 
@@ -170,12 +179,13 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
             *kind = (ignis_transport_kind)i;
     if (*kind != IGNIS_TRANSPORT_AUTO)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host",
+                         word);
 }
 
 /*  descriptors: those can travel, too. */
-static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, bool descriptors,
-                                    ignis_transport_choice *choice)
+static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process,
+                                    bool descriptors, ignis_transport_choice *choice)
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;
@@ -194,7 +204,8 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
         } else if (!descriptors && !ops->named) {
             ignis__text_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
         } else if (ops->available(devices[0], devices[1], &text)) {
-            ignis__text_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            ignis__text_add(&text,
+                            kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
             choice->kind = kind;
             return true;
         }
@@ -207,7 +218,8 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
 {
     static const char call[] = "ignis_transport_select";
     ignis__device *devices[2];
-    return ignis__collective_enter(call) && ignis__given(call, "choice", choice) && ignis__transport_devices(call, src, dst, devices) &&
+    return ignis__collective_enter(call) && ignis__given(call, "choice", choice) &&
+                   ignis__transport_devices(call, src, dst, devices) &&
                    ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
                : ignis__failed();

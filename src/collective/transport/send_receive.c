@@ -9,7 +9,8 @@ static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_t
     bool ok;
     if (!channel)
         return false;
-    ok = ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds, count, -1) ||
+    ok = ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds,
+                            count, -1) ||
          ignis__trouble_report(call, &trouble) == IGNIS_OK;
     ignis__channel_drop(channel);
     return ok;
@@ -22,13 +23,15 @@ static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_trans
     int count = wire->inbox_fd_count;
     bool ok = size == sizeof handle->record;
     if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "what comes next is a message; take it with ignis_channel_receive");
     if (ok) {
         ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
         wire->inbox_fd_count = 0; /* they are the handle's now */
     }
     ignis__inbox_next(wire);
-    return ok || ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
+    return ok || ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                               "what came describes no array: %u bytes and %d descriptors", size, count);
 }
 
 /*  Waits for the next handle from a channel. */
@@ -75,12 +78,15 @@ static bool ignis__transport_next(const char *call, ignis__transport *transport,
     if (transport->channel.id) {
         ok = ignis__handle_receive(call, transport->channel, handle);
     } else {
-        while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline && ignis__pool_live(transport))
+        while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline &&
+               ignis__pool_live(transport))
             ignis__sleep_us(200);
         if (!ok)
-            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
+            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s",
+                        (double)transport->timeout_ns * 1e-9);
     }
-    if (ok && ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle))
+    if (ok && ignis__record_read(call, transport, handle, record) &&
+        ignis__handle_open(call, transport, record, handle))
         return true;
     ignis__handle_close(handle);
     return false;
@@ -98,11 +104,14 @@ static ignis_status ignis__transport_send(const char *call, ignis_transport tran
         return ignis__failed();
     ops = ignis__transport_ops_of(transport);
     if (!out && !transport->channel.id && !ops->copies)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel", ops->name);
+        ignis__fail(
+            IGNIS_DIAG_TRANSPORT_HANDLE, call,
+            "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel",
+            ops->name);
     else if (!out && transport->channel.id && !ops->named && !ignis__exchange_carries(transport))
         ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use IGNIS_CHANNEL_SOCKET, "
+                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use "
+                    "IGNIS_CHANNEL_SOCKET, "
                     "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
                     ops->name, ignis__method_names[transport->exchange]);
     else
@@ -111,12 +120,14 @@ static ignis_status ignis__transport_send(const char *call, ignis_transport tran
     return ignis__transport_done_both(call, transport, array, ok);
 }
 
-IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
+IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array,
+                                            ignis_transport_handle *handle)
 {
     return ignis__transport_send("ignis_transport_send", transport, array, handle, true);
 }
 
-IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
+IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array,
+                                                  ignis_transport_handle *handle)
 {
     return ignis__transport_send("ignis_transport_send_async", transport, array, handle, false);
 }
@@ -130,13 +141,14 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     if (!transport)
         return ignis__failed();
     ok = ignis__given(call, "handle", handle) &&
-         (transport->channel.id ||
-          ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through")) &&
+         (transport->channel.id || ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call,
+                                                 "the transport has no channel for a handle to come through")) &&
          ignis__transport_next(call, transport, handle, &record);
     return ignis__transport_done(transport, ok);
 }
 
-static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle, bool wait)
+static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle,
+                                          bool wait)
 {
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
@@ -148,21 +160,25 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
         return ignis__failed();
     if (!ignis__transport_ops_of(transport)->copies) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "a receive through %s needs the sender's handle, as there is nothing to copy: use ignis_transport_recv_with_handle",
+                    "a receive through %s needs the sender's handle, as there is nothing to copy: use "
+                    "ignis_transport_recv_with_handle",
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes to device %d", ignis__array_label(array).text,
-                    ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->dst));
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes to device %d",
+                    ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
+                    ignis__device_ordinal(transport->dst));
     } else if (ignis__transport_next(call, transport, &handle, &record)) {
         ignis__record_sound(&record, &bytes);
         if (record.dtype != (int32_t)array->dtype)
             ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, what was sent is %s", ignis__array_label(array).text,
                         ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
         else if (bytes != ignis__array_bytes(array))
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes, what was sent has %lld", ignis__array_label(array).text,
-                        ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array), (long long)bytes);
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes, what was sent has %lld",
+                        ignis__array_label(array).text, ignis__shape_write(&array->shape).text,
+                        (long long)ignis__array_bytes(array), (long long)bytes);
         else
-            ok = ignis__handle_copy(call, transport, &record, &handle, array) && (!wait || ignis__array_wait(call, array));
+            ok = ignis__handle_copy(call, transport, &record, &handle, array) &&
+                 (!wait || ignis__array_wait(call, array));
         ignis__handle_close(&handle);
         (void)ignis__exports_end(call, NULL, transport->serial, true);
     }

@@ -2,8 +2,8 @@
    >>share - arrays that two processes use.
    =============================================================================================================== */
 
-/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array and its lease travel. Its token is
-    0, as the channel knows who is at the other end. */
+/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array
+    and its lease travel. Its token is 0, as the channel knows who is at the other end. */
 static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
@@ -16,9 +16,10 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket, or a pipe of Windows */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
     if (!channel->wire->kind->descriptors)
-        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                    "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-                    ignis__method_names[channel->wire->kind->method]);
+        ignis__fail(
+            IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+            "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+            ignis__method_names[channel->wire->kind->method]);
     else if (ignis__transports_use(call))
         return channel;
     ignis__channel_drop(channel);

@@ -15,8 +15,8 @@ static uint32_t ignis__pid_namespace(void)
     return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
 }
 
-/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a path it is a FIFO, whose other
-    end is opened by that. */
+/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a
+    path it is a FIFO, whose other end is opened by that. */
 static bool ignis__lease_make(const char *path, int ends[2])
 {
     ends[1] = -1;
@@ -34,9 +34,10 @@ static bool ignis__lease_ended(int end)
     return events > 0 && (events & IGNIS__POLL_ENDED) != 0;
 }
 
-/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the driver, whose work goes on until
-    then. The kernel tells of each of its threads whether it is exiting: state and flags (4) are words 3 and 9 of a file, behind a name of
-    any characters. The first thread stays, as a zombie, when all else is gone. */
+/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the
+    driver, whose work goes on until then. The kernel tells of each of its threads whether it is exiting:
+    state and flags (4) are words 3 and 9 of a file, behind a name of any characters. The first thread stays,
+    as a zombie, when all else is gone. */
 typedef struct ignis__threads_of {
     int64_t pid;
     int count, exiting, zombies;
@@ -67,7 +68,8 @@ static bool ignis__process_ending(int64_t pid)
     ignis__threads_of threads = {pid, 0, 0, 0};
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
-    return ignis__folder_list(path, ignis__thread_look, &threads) && threads.exiting == threads.count && threads.zombies < threads.count;
+    return ignis__folder_list(path, ignis__thread_look, &threads) && threads.exiting == threads.count &&
+           threads.zombies < threads.count;
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -83,14 +85,14 @@ static int ignis__name_make(const char *path, int64_t size)
     return fd;
 }
 
-/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes the name has it, be that one
-    who takes it or the exporter. */
+/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes
+    the name has it, be that one who takes it or the exporter. */
 static int ignis__name_take(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
-                    unlink(path) != 0))
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) ||
+                    !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) || unlink(path) != 0))
         ignis__fd_drop(&fd);
     return fd;
 }
@@ -115,12 +117,14 @@ static bool ignis__fd_has(int fd, int64_t size)
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
 }
 
-/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be the end of the process. */
+/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be
+    the end of the process. */
 static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
     char *at = (char *)data;
     while (size > 0) {
-        ssize_t moved = to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
+        ssize_t moved =
+            to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved <= 0)

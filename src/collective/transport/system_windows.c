@@ -24,7 +24,8 @@ static bool ignis__process_ending(int64_t pid)
 {
     HANDLE process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, (DWORD)pid);
     DWORD code = STILL_ACTIVE;
-    bool ending = process && GetExitCodeProcess(process, &code) && code != STILL_ACTIVE && WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
+    bool ending = process && GetExitCodeProcess(process, &code) && code != STILL_ACTIVE &&
+                  WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
     if (process)
         CloseHandle(process);
     return ending;
@@ -55,7 +56,8 @@ static bool ignis__name_there(const char *path) { return (void)path, false; }
 /*  Host memory that processes share, which the system keeps as large as it was made. */
 static int ignis__shared_make(size_t size)
 {
-    HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32), (DWORD)size, NULL);
+    HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32),
+                                     (DWORD)size, NULL);
     return made ? ignis__fd_of(made) : (ignis__errno_set(), -1);
 }
 
@@ -71,7 +73,8 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
     const int64_t grain = 65536; /* of offsets */
     int64_t first = offset % grain;
     char *mapped = (char *)MapViewOfFile(ignis__fd_handle(fd), to_fd ? FILE_MAP_WRITE : FILE_MAP_READ,
-                                         (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first), (SIZE_T)(first + size));
+                                         (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first),
+                                         (SIZE_T)(first + size));
     if (!mapped)
         return ignis__errno_set();
     if (to_fd)

@@ -57,7 +57,8 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     ignis__transport *transport = ignis__transport_hold(call, handle);
     if (!transport || ignis__atomic_load(&transport->ready))
         return transport;
-    ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport is not initialized; call ignis_transport_initialize first");
+    ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call,
+                "the transport is not initialized; call ignis_transport_initialize first");
     ignis__transport_drop(transport);
     return NULL;
 }
@@ -74,13 +75,17 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 }
 
 /*  Descriptors travel with what is sent; else what a handle needs lies under a name. */
-static bool ignis__exchange_carries(const ignis__transport *transport) { return ignis__wire_kinds[transport->exchange]->descriptors; }
+static bool ignis__exchange_carries(const ignis__transport *transport)
+{
+    return ignis__wire_kinds[transport->exchange]->descriptors;
+}
 
 static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__device_ordinal(transport->src),
-                    ignis__device_ordinal(transport->dst), methods[transport->exchange]);
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name,
+                    ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst),
+                    methods[transport->exchange]);
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
@@ -157,7 +162,8 @@ IGNIS__COLD static void ignis__transports_close(const char *call)
     ignis__export *entry;
     uint64_t index = 0;
     while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "transport by %s", ignis__transport_kinds[transport->kind].name);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "transport by %s",
+                           ignis__transport_kinds[transport->kind].name);
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
@@ -205,7 +211,8 @@ static bool ignis__transport_channel(const char *call, ignis__transport *transpo
     transport->peer_certain = channel->wire->kind->descriptors && transport->peer_pid != 0;
     slash = strrchr(channel->wire->path, '/');
     if (slash) /* the folder that both sides know */
-        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path), channel->wire->path);
+        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path),
+                 channel->wire->path);
     ignis__channel_drop(channel);
     return true;
 }
@@ -221,11 +228,14 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
+                             "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
                              (int)desc->exchange);
     if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
-    if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device), devices))
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6",
+                             desc->timeout_s);
+    if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device),
+                                  devices))
         return false;
     out->src = devices[0];
     out->dst = devices[1];
@@ -243,8 +253,8 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
         if (!ignis__transport_choose(call, devices, alone, alone || ignis__exchange_carries(out), &choice))
             return false;
     } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name,
-                             reason);
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s",
+                             ignis__transport_kinds[desc->kind].name, reason);
     }
     out->kind = choice.kind;
     if (desc->token)
@@ -257,10 +267,12 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__transport_desc(call, desc, &fresh) ||
-        !ignis__transports_use(call) || (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+        !ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
+        (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
-    memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot, sizeof fresh - sizeof fresh.slot);
+    memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot,
+           sizeof fresh - sizeof fresh.slot);
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
     transport->waiting_end = &transport->waiting;
     result.id = ignis__pool_publish(&ignis__transports, transport);
@@ -278,7 +290,8 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
     bool live;
     if (!transport)
         return ignis__failed();
-    live = ignis__transport_end(call, transport) || ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
+    live = ignis__transport_end(call, transport) ||
+           ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
     return ignis__ended(failures, ignis__transport_done(transport, live) == IGNIS_OK);
 }
 

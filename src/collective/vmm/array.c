@@ -1,9 +1,10 @@
 /* --- arrays ------------------------------------------------------------------------------------------------------------ */
 
-/*  An array over memory that need not lie on its device, which the driver's view of a pointer would have to say. What release_fn
-    gives back stays the caller's on failure. */
-static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address, const ignis_array_desc *desc,
-                                   void (*release_fn)(void *ptr, void *user_data), void *release_data)
+/*  An array over memory that need not lie on its device, which the driver's view of a pointer would have to
+    say. What release_fn gives back stays the caller's on failure. */
+static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address,
+                                   const ignis_array_desc *desc, void (*release_fn)(void *ptr, void *user_data),
+                                   void *release_data)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     ignis_array result = IGNIS__ZERO;
@@ -58,8 +59,8 @@ static void ignis__vmm_array_release(void *ptr, void *data)
 }
 
 /*  An array in memory of its own. */
-static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size,
-                                         const int *access_devices, int access_count, bool shareable)
+static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc,
+                                         int64_t size, const int *access_devices, int access_count, bool shareable)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__vmm_block *block = (ignis__vmm_block *)ignis__alloc_for(call, sizeof *block);
@@ -74,8 +75,8 @@ static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device
 }
 
 /*  A zeroed array of one dimension, in memory that others can map if it is shareable. */
-static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel, const char *tag,
-                                       bool shareable)
+static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel,
+                                       const char *tag, bool shareable)
 {
     ignis_array result;
     ignis_array_desc desc;
@@ -133,17 +134,18 @@ static void ignis__vmm_part_release(void *ptr, void *data)
     ignis__free(part);
 }
 
-static bool ignis__vmm_part_check(const char *call, const ignis__range *range, ignis__device *device, const ignis__vmm_part *part,
-                                  int64_t element)
+static bool ignis__vmm_part_check(const char *call, const ignis__range *range, ignis__device *device,
+                                  const ignis__vmm_part *part, int64_t element)
 {
     unsigned long long flags = 0;
     int64_t at;
     if (part->offset % element != 0)
-        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld", (long long)part->offset,
-                             (long long)element);
+        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
+                             (long long)part->offset, (long long)element);
     if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
         return false;
-    for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size; at += range->granularity) {
+    for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size;
+         at += range->granularity) {
         if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE)
@@ -160,18 +162,22 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     ignis_array result = IGNIS__ZERO;
     ignis__vmm_part *part = NULL;
     ignis__range_use use;
-    ignis__range *range = ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
+    ignis__range *range =
+        ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
     int64_t size = 0;
     if (!range)
         return result;
-    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream))
+    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
+        ignis__vmm_stream(call, use.device, desc->stream))
         part = (ignis__vmm_part *)ignis__alloc_for(call, sizeof *part);
     if (part) {
         part->range = range;
         part->offset = offset;
         part->size = size ? size : 1;
-        if (ignis__vmm_part_check(call, range, use.device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
-            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
+        if (ignis__vmm_part_check(call, range, use.device, part,
+                                  ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
+            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release,
+                                     part);
     }
     if (result.id) {
         ignis__range_covered(call, range, offset, part->size, 0, 1);
@@ -184,9 +190,10 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     return result;
 }
 
-/*  Where the driver's allocation of an array begins and how long it is, for memory that Ignis does not hand out in parts. The device is
-    entered. */
-static bool ignis__vmm_allocation(const char *call, const ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
+/*  Where the driver's allocation of an array begins and how long it is, for memory that Ignis does not hand
+    out in parts. The device is entered. */
+static bool ignis__vmm_allocation(const char *call, const ignis__array *array, const char *instead,
+                                  ignis__address *base, int64_t *size)
 {
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
@@ -197,19 +204,22 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
                              ignis__array_label(array).text);
     if (!address || array->storage->block)
         return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
+                             "%s lies in memory that it shares with other arrays, of which nothing can be exported "
+                             "alone; make it with %s",
                              ignis__array_label(array).text, instead);
     error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
     if (error != 0)
-        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "%s wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
-                            ignis__array_label(array).text, ignis__cuda_name(error), error);
+        ignis__fail_because(
+            IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+            "%s wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+            ignis__array_label(array).text, ignis__cuda_name(error), error);
     *size = (int64_t)whole;
     return error == 0;
 }
 
 /*  The physical memory of a pointer of the caller's: *base is where it begins. */
-static ignis__physical *ignis__physical_retain(const char *call, ignis__array *array, ignis__address at, ignis__address *base)
+static ignis__physical *ignis__physical_retain(const char *call, ignis__array *array, ignis__address at,
+                                               ignis__address *base)
 {
     unsigned long long handle = 0;
     ignis_vmm_prop prop;
@@ -219,10 +229,11 @@ static ignis__physical *ignis__physical_retain(const char *call, ignis__array *a
         return NULL;
     error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&handle, (void *)(uintptr_t)at));
     if (error != 0) {
-        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "%s does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
-                            "gives %s (%d); make it with ignis_vmm_array",
-                            ignis__array_label(array).text, ignis__cuda_name(error), error);
+        ignis__fail_because(
+            IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+            "%s does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
+            "gives %s (%d); make it with ignis_vmm_array",
+            ignis__array_label(array).text, ignis__cuda_name(error), error);
         return NULL;
     }
     if (ignis__vmm_inspect(call, array->storage->device, handle, &prop))
@@ -231,7 +242,8 @@ static ignis__physical *ignis__physical_retain(const char *call, ignis__array *a
     return NULL;
 }
 
-/*  The physical memory behind an array, with one hold more, and where in it the array begins. The device is entered. */
+/*  The physical memory behind an array, with one hold more, and where in it the array begins. The device is
+    entered. */
 static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, int64_t *offset)
 {
     ignis__storage *storage = array->storage;
@@ -245,7 +257,8 @@ static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, i
         ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
         const ignis__mapping *mapping;
         ignis__mutex_lock(&range->slot.lock);
-        for (mapping = range->mappings; mapping && range->address + (uint64_t)mapping->offset <= at; mapping = mapping->next) {
+        for (mapping = range->mappings; mapping && range->address + (uint64_t)mapping->offset <= at;
+             mapping = mapping->next) {
             base = range->address + (uint64_t)mapping->offset;
             memory = mapping->vmm->memory;
         }
@@ -275,7 +288,8 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
-        if (ignis__vmm_device(call, array->storage->device, &facts) && (memory = ignis__vmm_find(call, array, &at)) != NULL)
+        if (ignis__vmm_device(call, array->storage->device, &facts) &&
+            (memory = ignis__vmm_find(call, array, &at)) != NULL)
             result = ignis__vmm_publish(call, memory, facts.granularity, false);
         if (result.id && offset)
             *offset = at;

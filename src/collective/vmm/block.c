@@ -25,10 +25,10 @@ static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
     bool unmapped, given;
     if (!block->address)
         return true;
-    unmapped = IGNIS__VMM_UNDONE(call, block->device, cuMemUnmap, (block->address, (size_t)block->size), "unmapping %s at 0x%llx",
-                                 size.text, block->address);
-    given = IGNIS__VMM_UNDONE(call, block->device, cuMemAddressFree, (block->address, (size_t)block->size), "giving %s of addresses back",
-                              size.text);
+    unmapped = IGNIS__VMM_UNDONE(call, block->device, cuMemUnmap, (block->address, (size_t)block->size),
+                                 "unmapping %s at 0x%llx", size.text, block->address);
+    given = IGNIS__VMM_UNDONE(call, block->device, cuMemAddressFree, (block->address, (size_t)block->size),
+                              "giving %s of addresses back", size.text);
     block->address = 0;
     return unmapped && given;
 }
@@ -45,8 +45,8 @@ static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
     memset(block, 0, sizeof *block);
 }
 
-/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in; a failure gives back what the block has. The block's
-    device is entered. */
+/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in; a failure gives
+    back what the block has. The block's device is entered. */
 static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
 {
     ignis_vmm_access_desc access[IGNIS_MAX_DEVICES + 1];
@@ -60,18 +60,19 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
         if (access_devices[i] == ignis__device_ordinal(device))
             continue;
         ok = count <= IGNIS_MAX_DEVICES ||
-             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
+             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count,
+                           ignis__device_total);
         ok = ok && ignis__vmm_open(call, access_devices[i]);
         if (ok)
             access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
     }
-    ok = ok && !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, size, 0, 0, 0), "reserving %s of addresses",
-                                  ignis__bytes_write(block->size).text);
-    mapped = ok && !IGNIS__VMM_FAILED(call, device, cuMemMap, (address, size, 0, block->memory->handle, 0), "mapping %s at 0x%llx",
+    ok = ok && !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, size, 0, 0, 0),
+                                  "reserving %s of addresses", ignis__bytes_write(block->size).text);
+    mapped = ok && !IGNIS__VMM_FAILED(call, device, cuMemMap, (address, size, 0, block->memory->handle, 0),
+                                      "mapping %s at 0x%llx", ignis__bytes_write(block->size).text, address);
+    ok = mapped && !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, size, access, (size_t)count),
+                                      "letting %d device%s into %s at 0x%llx", count, count == 1 ? "" : "s",
                                       ignis__bytes_write(block->size).text, address);
-    ok = mapped &&
-         !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, size, access, (size_t)count), "letting %d device%s into %s at 0x%llx",
-                            count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text, address);
     if (ok) {
         block->address = address;
         return true;
@@ -85,15 +86,16 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
 }
 
 /*  New memory on `device`, rounded up to whole granules, that it and the others named may read and write. */
-static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices, int access_count,
-                            bool shareable, ignis__vmm_block *out)
+static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices,
+                            int access_count, bool shareable, ignis__vmm_block *out)
 {
     ignis__binding binding;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    out->memory = ignis__physical_make(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
+    out->memory =
+        ignis__physical_make(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
     ok = out->memory != NULL;
     if (ok) {
         out->device = device;
@@ -104,9 +106,10 @@ static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t siz
     return ok;
 }
 
-/*  Memory of another process, of exactly `size` bytes, mapped for `device`. The handle stays the caller's: a descriptor or NT handle, which the
-    driver takes in a pointer. */
-static bool ignis__vmm_adopt(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size, ignis__vmm_block *out)
+/*  Memory of another process, of exactly `size` bytes, mapped for `device`. The handle stays the caller's: a
+    descriptor or NT handle, which the driver takes in a pointer. */
+static bool ignis__vmm_adopt(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
+                             ignis__vmm_block *out)
 {
     void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
     unsigned long long memory = 0;
@@ -117,9 +120,10 @@ static bool ignis__vmm_adopt(const char *call, ignis__device *device, const igni
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = ignis__vmm_device(call, device, &facts) && ignis__vmm_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
-         !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (&memory, os, (int)handle->type), "importing handle %lld",
-                            (long long)(intptr_t)os);
+    ok = ignis__vmm_device(call, device, &facts) &&
+         ignis__vmm_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
+         !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (&memory, os, (int)handle->type),
+                            "importing handle %lld", (long long)(intptr_t)os);
     if (ok && !(ignis__vmm_inspect(call, device, memory, &prop) && ignis__vmm_open(call, prop.location.id))) {
         (void)IGNIS__CUDA(cuMemRelease, (memory));
         ok = false;

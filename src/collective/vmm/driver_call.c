@@ -30,11 +30,14 @@ static ignis__bytes_text ignis__bytes_write(int64_t bytes)
     return out;
 }
 
-/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is recorded, with the step. */
-#define IGNIS__VMM_FAILED(call, device, name, args, ...) (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
+/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is
+    recorded, with the step. */
+#define IGNIS__VMM_FAILED(call, device, name, args, ...) \
+    (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
 
 IGNIS__PRINTF(5, 6)
-static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error, const char *format, ...)
+static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error,
+                            const char *format, ...)
 {
     char step[256];
     ignis__text text;
@@ -50,7 +53,8 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
     return false;
 }
 
-/*  The same for what undoes something; true when it went well. What the driver answers after a fault says nothing. */
+/*  The same for what undoes something; true when it went well. What the driver answers after a fault says
+    nothing. */
 #define IGNIS__VMM_UNDONE(call, device, name, args, ...) \
     ignis__vmm_step(call, device, #name, ignis__vmm_answer(IGNIS__CUDA(name, args)), __VA_ARGS__)
 
@@ -97,19 +101,24 @@ static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vm
 {
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     int ordinal = ignis__device_ordinal(device);
-    if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
-        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM, device->handle)))
+    if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute,
+                           (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute,
+                           (&facts->shareable, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM, device->handle)))
         return false;
     if (facts->vmm)
-        return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity, (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM),
-                                  "device %d", ordinal) &&
+        return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                  (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
                !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
-                                  (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal);
+                                  (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d",
+                                  ordinal);
     return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                         "device %d has no virtual memory management, so memory cannot be mapped or shared by it", ordinal);
+                         "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                         ordinal);
 }
 
-/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this system. */
+/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this
+    system. */
 static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
     if (type == IGNIS_VMM_HANDLE_NONE)
@@ -117,8 +126,8 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
     if (type == IGNIS_VMM_HANDLE_DEFAULT || type == IGNIS__VMM_HANDLE_SYSTEM)
         return IGNIS__VMM_HANDLE_SYSTEM;
     if (type == IGNIS_VMM_HANDLE_POSIX_FD || type == IGNIS_VMM_HANDLE_WIN32 || type == IGNIS_VMM_HANDLE_WIN32_KMT)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d",
-                    (int)type);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d", (int)type);
     else
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
     return -1;
@@ -127,8 +136,8 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld", (long long)size,
-                             (long long)granularity);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld",
+                             (long long)size, (long long)granularity);
     *rounded = (size + granularity - 1) / granularity * granularity;
     return true;
 }
@@ -137,6 +146,6 @@ static bool ignis__vmm_multiple(const char *call, const char *name, int64_t valu
 {
     if (value >= least && value % granularity == 0)
         return true;
-    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
-                         ignis__bytes_write(granularity).text);
+    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name,
+                         (long long)value, ignis__bytes_write(granularity).text);
 }

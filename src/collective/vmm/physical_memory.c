@@ -17,7 +17,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
         return;
     entered = ignis__device_enter_to_give(call, memory->device, &binding);
-    (void)IGNIS__VMM_UNDONE(call, memory->device, cuMemRelease, (memory->handle), "releasing %s", ignis__bytes_write(memory->size).text);
+    (void)IGNIS__VMM_UNDONE(call, memory->device, cuMemRelease, (memory->handle), "releasing %s",
+                            ignis__bytes_write(memory->size).text);
     if (entered)
         ignis__device_leave(&binding);
     if (memory->made) {
@@ -30,8 +31,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
 }
 
 /*  Of a driver's handle, which becomes its, or is released when there is no host memory. */
-static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle, int64_t size,
-                                           int handle_types)
+static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle,
+                                           int64_t size, int handle_types)
 {
     ignis__physical *memory = (ignis__physical *)ignis__alloc_for(call, sizeof *memory);
     if (!memory) {
@@ -46,8 +47,10 @@ static ignis__physical *ignis__physical_of(const char *call, ignis__device *devi
     return memory;
 }
 
-/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it fails. The device is entered. */
-static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size, ignis_vmm_handle_type type)
+/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it
+    fails. The device is entered. */
+static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size,
+                                             ignis_vmm_handle_type type)
 {
     ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
@@ -70,8 +73,8 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
         ignis__cache_trim(call, device, cache);
         error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
     }
-    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                         ignis__device_ordinal(device)) ||
+    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d",
+                         ignis__bytes_write(size).text, ignis__device_ordinal(device)) ||
         (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
         return NULL;
     memory->made = true;
@@ -81,18 +84,21 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
     return memory;
 }
 
-/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
+/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is
+    refused. */
 static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
 {
     memset(prop, 0, sizeof *prop);
-    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what memory it is"))
+    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle),
+                          "asking what memory it is"))
         return false;
-    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
-        prop->location.id < ignis__device_total)
+    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE &&
+        prop->location.id >= 0 && prop->location.id < ignis__device_total)
         return true;
-    return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                         "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected", prop->type,
-                         prop->location.type, prop->location.id);
+    return ignis__refuse(
+        IGNIS_DIAG_NOT_SHAREABLE, call,
+        "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected",
+        prop->type, prop->location.type, prop->location.id);
 }
 
 /*  A handle for another process, as the system has them: a descriptor is closed on exec. */
@@ -105,10 +111,10 @@ static bool ignis__physical_export(const char *call, const ignis__physical *memo
         return false;
     out->type = IGNIS__VMM_HANDLE_SYSTEM;
     out->fd = -1;
-    ok = !IGNIS__VMM_FAILED(
-        call, memory->device, cuMemExportToShareableHandle,
-        (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, memory->handle, (int)out->type, 0),
-        "exporting physical memory");
+    ok = !IGNIS__VMM_FAILED(call, memory->device, cuMemExportToShareableHandle,
+                            (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd,
+                             memory->handle, (int)out->type, 0),
+                            "exporting physical memory");
     if (ok && !ignis__vmm_handle_ready(out)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
         ignis__vmm_handle_close(out);

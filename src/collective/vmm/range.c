@@ -10,8 +10,10 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
     if (!device)
         return result;
     if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two", (long long)alignment);
-    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two",
+                    (long long)alignment);
+    } else if (ignis__vmm_device(call, device, &facts) &&
+               ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
                !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)size, (size_t)alignment, 0, 0),
                                   "reserving %s of addresses", ignis__bytes_write(size).text)) {
         range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
@@ -57,7 +59,8 @@ static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle
     ignis__range *range = use->range = ignis__range_hold(call, handle);
     if (!range)
         return NULL;
-    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__device_ordinal(range->device) : ordinal, &use->binding);
+    use->device = ignis__vmm_enter(
+        call, ordinal == IGNIS__RANGE_DEVICE ? ignis__device_ordinal(range->device) : ordinal, &use->binding);
     if (use->device && ignis__range_lock(call, range))
         return range;
     if (use->device)
@@ -87,7 +90,8 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
     ok = ignis__range_lock(call, range);
     if (ok) {
         ok = !range->mappings ||
-             ignis__refuse(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
+             ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
+                           "memory is still mapped in the range, the first at offset %lld; unmap it first",
                            (long long)range->mappings->offset);
         if (ok)
             ignis__pool_kill(range);
@@ -125,8 +129,8 @@ static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *ran
 {
     ignis__mapping **at = &range->mappings;
     if (offset > range->size - size) {
-        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s", ignis__bytes_write(size).text,
-                    (long long)offset, ignis__bytes_write(range->size).text);
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s",
+                    ignis__bytes_write(size).text, (long long)offset, ignis__bytes_write(range->size).text);
         return NULL;
     }
     while (*at && (*at)->offset + (*at)->size <= offset)
@@ -153,8 +157,9 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ign
         (at = ignis__mapping_place(call, range, offset, size)) != NULL) {
         ignis__address address = range->address + (uint64_t)offset;
         mapping = (ignis__mapping *)ignis__alloc_for(call, sizeof *mapping);
-        if (mapping && IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)size, 0, vmm->memory->handle, 0),
-                                         "mapping %s at 0x%llx", ignis__bytes_write(size).text, address)) {
+        if (mapping &&
+            IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)size, 0, vmm->memory->handle, 0),
+                              "mapping %s at 0x%llx", ignis__bytes_write(size).text, address)) {
             ignis__free(mapping);
             mapping = NULL;
         } else if (mapping) {
@@ -220,8 +225,10 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
     return ignis__ended(failures, ok);
 }
 
-/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and arrays more. */
-static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size, uint64_t devices, int arrays)
+/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and
+    arrays more. */
+static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
+                                 uint64_t devices, int arrays)
 {
     ignis__mapping *mapping;
     int64_t at = offset;
@@ -230,7 +237,8 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
         if (mapping->offset <= at && mapping->offset + mapping->size > at)
             at = mapping->offset + mapping->size;
     if (!inside || at < offset + size)
-        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
+        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
+                             "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
                              (long long)size, (long long)offset, (long long)range->size);
     for (mapping = range->mappings; mapping; mapping = mapping->next)
         if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
@@ -240,7 +248,8 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
     return true;
 }
 
-IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal, ignis_vmm_access access)
+IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal,
+                                            ignis_vmm_access access)
 {
     static const char call[] = "ignis_vmm_set_access";
     ignis__range_use use;
@@ -254,27 +263,29 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offs
     desc = ignis_vmm_access_of(use.device->handle, false);
     desc.access = (int)access;
     if (access != IGNIS_VMM_ACCESS_NONE && access != IGNIS_VMM_ACCESS_READ && access != IGNIS_VMM_ACCESS_READ_WRITE)
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
-                    (int)access);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call,
+                    "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3", (int)access);
     else
         ok = ignis__vmm_multiple(call, "offset", offset, 0, range->granularity) &&
              ignis__vmm_multiple(call, "size", size, 0, range->granularity) &&
              ignis__range_covered(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
              !IGNIS__VMM_FAILED(call, use.device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
-                                "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
-                                address);
+                                "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal,
+                                ignis__bytes_write(size).text, address);
     return ignis__range_end(call, &use, ok);
 }
 
-static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address, unsigned long long *flags)
+static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address,
+                               unsigned long long *flags)
 {
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
-    return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
-                              ignis__device_ordinal(device), address);
+    return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address),
+                              "asking what device %d may do at 0x%llx", ignis__device_ordinal(device), address);
 }
 
-IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
+IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal,
+                                            ignis_vmm_access *access)
 {
     static const char call[] = "ignis_vmm_get_access";
     ignis__range_use use;

@@ -19,7 +19,8 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 /*  A descriptor that a child process inherits would keep the device memory. */
 static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return fcntl(handle->fd, F_SETFD, FD_CLOEXEC) == 0; }
 
-static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
+                                        ignis_vmm_handle *out)
 {
     (void)handle, (void)process_id, (void)out;
     return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,

@@ -7,8 +7,8 @@
 #define IGNIS__VMM_HANDLES "NT handles"
 #define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* what descriptors travel through */
 
-/*  A security descriptor that lets in this process' user alone; what lies in a folder of his has it, too. LocalFree ends it; null: the system
-    tells no user. */
+/*  A security descriptor that lets in this process' user alone; what lies in a folder of his has it, too.
+    LocalFree ends it; null: the system tells no user. */
 static PSECURITY_DESCRIPTOR ignis__security_make(void)
 {
     union {
@@ -20,7 +20,8 @@ static PSECURITY_DESCRIPTOR ignis__security_make(void)
     char *name = NULL, text[256];
     DWORD size = 0;
     if (OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token) &&
-        GetTokenInformation(token, TokenUser, &who, (DWORD)sizeof who, &size) && ConvertSidToStringSidA(who.user.User.Sid, &name)) {
+        GetTokenInformation(token, TokenUser, &who, (DWORD)sizeof who, &size) &&
+        ConvertSidToStringSidA(who.user.User.Sid, &name)) {
         snprintf(text, sizeof text, "D:P(A;OICI;GA;;;%s)", name);
         if (!ConvertStringSecurityDescriptorToSecurityDescriptorA(text, SDDL_REVISION_1, &made, NULL))
             made = NULL;
@@ -62,7 +63,8 @@ static void *ignis__vmm_security(void)
     return object.descriptor ? &object : NULL;
 }
 
-/*  Where other systems have descriptors, Windows has handles: numbers of which 32 bits count, so that they fit. */
+/*  Where other systems have descriptors, Windows has handles: numbers of which 32 bits count, so that they
+    fit. */
 static HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
 static int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
 static int ignis__memory_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
@@ -79,13 +81,15 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 }
 static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
 
-static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
+                                        ignis_vmm_handle *out)
 {
     HANDLE process = OpenProcess(PROCESS_DUP_HANDLE, FALSE, (DWORD)process_id), made = NULL;
-    bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS);
+    bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE,
+                                         DUPLICATE_SAME_ACCESS);
     if (!ok)
-        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call, "the handle cannot be given to process %lld: Windows error %lu", (long long)process_id,
-                    GetLastError());
+        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call, "the handle cannot be given to process %lld: Windows error %lu",
+                    (long long)process_id, GetLastError());
     if (process)
         CloseHandle(process);
     out->win32 = (void *)made;

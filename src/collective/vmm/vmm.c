@@ -99,8 +99,8 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
         ignis__devices_wait(call, mapping->devices);
         ignis__mapping_end(call, range, mapping);
     }
-    (void)IGNIS__VMM_UNDONE(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size), "giving %s of addresses back",
-                            ignis__bytes_write(range->size).text);
+    (void)IGNIS__VMM_UNDONE(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size),
+                            "giving %s of addresses back", ignis__bytes_write(range->size).text);
     if (entered)
         ignis__device_leave(&binding);
     ignis__pool_give(&ignis__ranges, range);
@@ -119,8 +119,8 @@ IGNIS__COLD static void ignis__vmm_close(const char *call)
     }
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s of VMM memory on device %d", ignis__bytes_write(vmm->memory->size).text,
-                           ignis__device_ordinal(vmm->memory->device));
+        ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s of VMM memory on device %d",
+                           ignis__bytes_write(vmm->memory->size).text, ignis__device_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
@@ -181,7 +181,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
         return result;
-    if (ignis__vmm_device(call, device, &facts) && (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
+    if (ignis__vmm_device(call, device, &facts) &&
+        (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
         result = ignis__vmm_publish(call, memory, facts.granularity, false);
     ignis__device_leave(&binding);
     return result;
@@ -197,9 +198,10 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     vmm = ignis__vmm_hold(call, handle);
     if (!vmm)
         return ignis__failed();
-    return ignis__ended(failures, ignis__vmm_done(call, vmm,
-                                                  ignis__handle_kill(vmm) ||
-                                                      ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed")) == IGNIS_OK);
+    return ignis__ended(
+        failures, ignis__vmm_done(call, vmm,
+                                  ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call,
+                                                                           "the VMM memory was freed")) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)

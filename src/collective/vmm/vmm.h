@@ -10,14 +10,15 @@ typedef struct ignis_vmm_range {
     uint64_t id;
 } ignis_vmm_range;
 
-/*  How physical memory can be handed to another process. The numbers are the driver's (CUmemAllocationHandleType), but for DEFAULT,
-    and for NONE, which is 0 there. */
+/*  How physical memory can be handed to another process. The numbers are the driver's
+    (CUmemAllocationHandleType), but for DEFAULT, and for NONE, which is 0 there. */
 typedef enum ignis_vmm_handle_type {
-    IGNIS_VMM_HANDLE_NONE = -1,     /* not at all */
-    IGNIS_VMM_HANDLE_DEFAULT = 0,   /* what the system has: POSIX_FD, on Windows WIN32 */
-    IGNIS_VMM_HANDLE_POSIX_FD = 1,  /* a file descriptor */
-    IGNIS_VMM_HANDLE_WIN32 = 2,     /* an NT handle */
-    IGNIS_VMM_HANDLE_WIN32_KMT = 4, /* a global share handle of Windows; Ignis makes none, as anybody could open it */
+    IGNIS_VMM_HANDLE_NONE = -1,    /* not at all */
+    IGNIS_VMM_HANDLE_DEFAULT = 0,  /* what the system has: POSIX_FD, on Windows WIN32 */
+    IGNIS_VMM_HANDLE_POSIX_FD = 1, /* a file descriptor */
+    IGNIS_VMM_HANDLE_WIN32 = 2,    /* an NT handle */
+    /* a global share handle of Windows; Ignis makes none, as anybody could open it */
+    IGNIS_VMM_HANDLE_WIN32_KMT = 4,
     IGNIS_VMM_HANDLE_MAX = 0x7FFFFFFF
 } ignis_vmm_handle_type;
 
@@ -70,8 +71,8 @@ typedef struct ignis_vmm_access_desc {
 } ignis_vmm_access_desc;
 
 typedef struct ignis_vmm_desc {
-    int64_t size;                      /* required: bytes; rounded up to whole granules, see ignis_vmm_info.size */
-    int device;                        /* where the memory lies (the thread's current device; IGNIS_DEVICE_0 for device 0) */
+    int64_t size; /* required: bytes; rounded up to whole granules, see ignis_vmm_info.size */
+    int device;   /* where the memory lies (the thread's current device; IGNIS_DEVICE_0 for device 0) */
     ignis_vmm_handle_type handle_type; /* IGNIS_VMM_HANDLE_DEFAULT: it can be exported */
 } ignis_vmm_desc;
 
@@ -112,13 +113,16 @@ typedef struct ignis_vmm_array_desc {
 } ignis_vmm_array_desc;
 
 /*  ignis_vmm_granularity - the unit of physical memory on a device
-    Returns: bytes (2 MiB on today's devices), the smallest that works or the one that the driver recommends for speed; -1 on failure.
-    Errors: DEVICE (no such device), UNSUPPORTED (no virtual memory management), LIBRARY (the driver is too old), CUDA.
+    Returns: bytes (2 MiB on today's devices), the smallest that works or the one that the driver recommends
+    for speed; -1 on failure.
+    Errors: DEVICE (no such device), UNSUPPORTED (no virtual memory management), LIBRARY (the driver is too
+    old), CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int64_t ignis_vmm_granularity(int device, bool recommended);
 
-/*  ignis_vmm_prop_of, ignis_vmm_access_of - the driver's structs for memory of a device, and for what a device may do
+/*  ignis_vmm_prop_of, ignis_vmm_access_of - the driver's structs for memory of a device, and for what a
+    device may do
     Returns: the struct, filled; a shareable one names the system's handle type.
     Errors: none.
     Ownership: nothing to free; win32_security is null.
@@ -126,7 +130,8 @@ IGNIS_API int64_t ignis_vmm_granularity(int device, bool recommended);
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable);
 IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write);
 
-/*  ignis_vmm_check - report what a driver function of the caller's has answered as Ignis would: name, number, and what was being done
+/*  ignis_vmm_check - report what a driver function of the caller's has answered as Ignis would: name, number,
+    and what was being done
     Returns: IGNIS_OK for 0; else CUDA, or MEMORY for CUDA_ERROR_OUT_OF_MEMORY.
     Errors: CUDA, MEMORY.
     Ownership: context, such as "mapping the cache", is read only.
@@ -134,7 +139,8 @@ IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write)
 IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
 
 /*  ignis_vmm_create - physical memory on a device, without an address
-    It counts in ignis_memory_info.vmm_bytes; ignis_desc.memory_limit does not limit it. Cached memory is given back before it fails.
+    It counts in ignis_memory_info.vmm_bytes; ignis_desc.memory_limit does not limit it. Cached memory is
+    given back before it fails.
     Returns: the memory, or no handle.
     Errors: ARGUMENT, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
     Ownership: the caller frees it with ignis_vmm_free.
@@ -142,7 +148,8 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
 IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc);
 
 /*  ignis_vmm_free - let go of physical memory
-    It goes back to the device when its last mapping is gone and every process that imported it has let go of it, too.
+    It goes back to the device when its last mapping is gone and every process that imported it has let go of
+    it, too.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED (also for a second free).
     Ownership: the handle is stale afterwards; mappings stay valid.
@@ -190,28 +197,34 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range range, int64_t offset, igni
 IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range range, int64_t offset);
 
 /*  ignis_vmm_set_access, ignis_vmm_get_access - what a device may do with a mapped part of a range
-    Needed for every device that is to use it, after every map; peer access of contexts does not matter. ignis_vmm_get_access tells the access
-    to the granule at an offset.
+    Needed for every device that is to use it, after every map; peer access of contexts does not matter.
+    ignis_vmm_get_access tells the access to the granule at an offset.
     Units: offset and size in bytes, multiples of the granularity.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device cannot reach it).
+    Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device
+    cannot reach it).
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range range, int64_t offset, int64_t size, int device, ignis_vmm_access access);
-IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offset, int device, ignis_vmm_access *access);
+IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range range, int64_t offset, int64_t size, int device,
+                                            ignis_vmm_access access);
+IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offset, int device,
+                                            ignis_vmm_access *access);
 
 /*  ignis_vmm_export - a handle of physical memory for another process
     Returns: IGNIS_OK, and *handle filled.
     Errors: FREED, ARGUMENT (made with IGNIS_VMM_HANDLE_NONE), CUDA.
-    Ownership: the caller closes the handle once it was sent: ignis_vmm_handle_close. Until then it, too, keeps the memory.
+    Ownership: the caller closes the handle once it was sent: ignis_vmm_handle_close. Until then it, too,
+    keeps the memory.
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_export(ignis_vmm vmm, ignis_vmm_handle *handle);
 
 /*  ignis_vmm_import - the physical memory of a handle that another process has exported
-    Nothing that the sender says is trusted: the memory's kind and device come from the driver, and its size is verified by mapping it.
+    Nothing that the sender says is trusted: the memory's kind and device come from the driver, and its size
+    is verified by mapping it.
     Units: size in bytes, ignis_vmm_info.size of the exporter.
     Returns: the memory, or no handle.
-    Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`), UNSUPPORTED, CUDA.
+    Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`),
+    UNSUPPORTED, CUDA.
     Ownership: the caller frees it with ignis_vmm_free; the handle stays the caller's.
     Threads: any. */
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int device);
@@ -223,13 +236,17 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle);
 
-/*  ignis_vmm_handle_duplicate - on Windows, where handles are numbers of one process: make a handle valid in another process of this user
-    Its number, in out->win32, can then be sent as 8 bytes. ignis_channel_send does both at once, and elsewhere sends descriptors.
+/*  ignis_vmm_handle_duplicate - on Windows, where handles are numbers of one process: make a handle valid in
+    another process of this user
+    Its number, in out->win32, can then be sent as 8 bytes. ignis_channel_send does both at once, and
+    elsewhere sends descriptors.
     Returns: IGNIS_OK, and *out filled.
     Errors: ARGUMENT, PEER (there is no such process, or it is not this user's), UNSUPPORTED (not on Windows).
-    Ownership: *out belongs to the other process, which closes it: do not close it here. *handle stays the caller's.
+    Ownership: *out belongs to the other process, which closes it: do not close it here. *handle stays the
+    caller's.
     Threads: any. */
-IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out);
+IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id,
+                                                  ignis_vmm_handle *out);
 
 /*  ignis_vmm_array - an array in physical memory of its own, that other devices and processes can be let into
     It is an ordinary array with device memory from the start, whose content is undefined.
@@ -240,7 +257,8 @@ IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle
     Threads: any. */
 IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc);
 
-/*  ignis_vmm_array_map - an array over a mapped part of a range; desc as for ignis_array_create, without ptr and release_fn
+/*  ignis_vmm_array_map - an array over a mapped part of a range; desc as for ignis_array_create, without ptr
+    and release_fn
     Units: offset in bytes, a multiple of the element size.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (not mapped throughout), CONTRACT (desc.device has no access), SHAPE.
