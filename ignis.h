@@ -5164,12 +5164,12 @@ static char *ignis__copy_string(const char *text)
 }
 
 /*  Text that grows at its end inside a fixed buffer; what does not fit is cut, and the text always ended. */
-typedef struct ignis__text {
+typedef struct ignis__string_writer {
     char *data;
     size_t capacity, length; /* length counts what would have been written, as snprintf does */
-} ignis__text;
+} ignis__string_writer;
 
-IGNIS__ONE_COPY static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
+IGNIS__ONE_COPY static void ignis__string_begin(ignis__string_writer *text, char *data, size_t capacity)
 {
     text->data = data;
     text->capacity = capacity;
@@ -5179,7 +5179,7 @@ IGNIS__ONE_COPY static void ignis__text_begin(ignis__text *text, char *data, siz
 }
 
 IGNIS__PRINTF(2, 0)
-IGNIS__COLD static void ignis__text_addv(ignis__text *text, const char *format, va_list args)
+IGNIS__COLD static void ignis__string_addv(ignis__string_writer *text, const char *format, va_list args)
 {
     size_t used = text->length < text->capacity ? text->length : text->capacity;
     int added = vsnprintf(used < text->capacity ? text->data + used : NULL, text->capacity - used, format, args);
@@ -5188,11 +5188,11 @@ IGNIS__COLD static void ignis__text_addv(ignis__text *text, const char *format, 
 }
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__text_add(ignis__text *text, const char *format, ...)
+IGNIS__COLD static void ignis__string_add(ignis__string_writer *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    ignis__text_addv(text, format, args);
+    ignis__string_addv(text, format, args);
     va_end(args);
 }
 
@@ -5238,7 +5238,7 @@ static size_t ignis__utf8_cut(const char *text, size_t limit)
 
 /*  Adds text that may come from outside, as it is shown: what a terminal obeys or hides, what ends a line and what is no UTF-8 is written as an
     escape. With `lines`, ends of lines and tabs stay. */
-IGNIS__COLD static void ignis__text_add_shown(ignis__text *text, const char *from, size_t size, bool lines)
+IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, const char *from, size_t size, bool lines)
 {
     static const char letters[] = "abtnvfr"; /* of the bytes from 7 on */
     size_t at = 0, plain = 0;
@@ -5254,17 +5254,17 @@ IGNIS__COLD static void ignis__text_add_shown(ignis__text *text, const char *fro
             at += (size_t)length;
             continue;
         }
-        ignis__text_add(text, "%.*s", (int)(at - plain), from + plain);
+        ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
         length = length ? length : 1;
         for (i = 0; i < length; i++) {
             if (byte[i] >= 7 && byte[i] < 14)
-                ignis__text_add(text, "\\%c", letters[byte[i] - 7]);
+                ignis__string_add(text, "\\%c", letters[byte[i] - 7]);
             else
-                ignis__text_add(text, "\\x%02x", (unsigned)byte[i]);
+                ignis__string_add(text, "\\x%02x", (unsigned)byte[i]);
         }
         plain = at += (size_t)length;
     }
-    ignis__text_add(text, "%.*s", (int)(at - plain), from + plain);
+    ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
 }
 
 /*  Makes a folder and those above it. */
@@ -5568,12 +5568,12 @@ typedef struct ignis__record {
 } ignis__record;
 
 /*  A failure that ignis_status_begin has put aside. */
-typedef struct ignis__aside {
+typedef struct ignis__saved_failure {
     int depth; /* of which one */
     ignis__record record;
     char *latest_message;
-    struct ignis__aside *outer;
-} ignis__aside;
+    struct ignis__saved_failure *outer;
+} ignis__saved_failure;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
 typedef struct ignis__outer_call {
@@ -5588,7 +5588,7 @@ typedef struct ignis__thread {
     ignis_status latest;             /* of the last one, recorded or not */
     uint64_t failures;               /* so many were reported */
     char *latest_message;            /* from malloc; null: it is that of the first, or there was no memory for it */
-    ignis__aside *aside;             /* from malloc, the innermost one */
+    ignis__saved_failure *aside;     /* from malloc, the innermost one */
     int depth;                       /* ignis_status_begin calls that have not ended */
     int stuck;                       /* from this one on there was no memory to put the failure aside; 0: there was */
     const ignis__outer_call *inside; /* the innermost one */
@@ -5630,7 +5630,7 @@ static struct {
     ignis_logger logger;
 } ignis__global;
 
-IGNIS__COLD static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
+IGNIS__COLD static void ignis__log_write(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
 {
     static const char *const names[] = {"", "info", "warning", "error"};
     if (level == IGNIS_LOG_INFO && !ignis__global.verbose)
@@ -5644,7 +5644,7 @@ IGNIS__COLD static void ignis__log(ignis_log_level level, ignis_diagnostic diagn
 /*  What a message says, and below it a log of several lines, "" for none, with what came from outside as it is shown. A message that is longer
     loses its middle. */
 #define IGNIS__MESSAGE 4000
-IGNIS__COLD static void ignis__text_add_message(ignis__text *text, const char *message, const char *log)
+IGNIS__COLD static void ignis__string_add_message(ignis__string_writer *text, const char *message, const char *log)
 {
     size_t size = strlen(message), first = size, last = size;
     if (size > IGNIS__MESSAGE) {
@@ -5653,28 +5653,28 @@ IGNIS__COLD static void ignis__text_add_message(ignis__text *text, const char *m
         while (((unsigned char)message[last] & 0xC0) == 0x80)
             last++;
     }
-    ignis__text_add_shown(text, message, first, false);
+    ignis__string_add_escaped(text, message, first, false);
     if (last > first)
-        ignis__text_add(text, " ... %lld bytes ... ", (long long)(last - first));
-    ignis__text_add_shown(text, message + last, size - last, false);
-    ignis__text_add(text, "%s", *log ? "\n" : "");
-    ignis__text_add_shown(text, log, strlen(log), true);
+        ignis__string_add(text, " ... %lld bytes ... ", (long long)(last - first));
+    ignis__string_add_escaped(text, message + last, size - last, false);
+    ignis__string_add(text, "%s", *log ? "\n" : "");
+    ignis__string_add_escaped(text, log, strlen(log), true);
 }
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__note_log(ignis_log_level level, ignis_diagnostic diagnostic, const char *log, const char *format, ...)
+IGNIS__COLD static void ignis__log_message(ignis_log_level level, ignis_diagnostic diagnostic, const char *log, const char *format, ...)
 {
     char message[1024], shown[2048];
-    ignis__text text;
+    ignis__string_writer text;
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    ignis__text_begin(&text, shown, sizeof shown);
-    ignis__text_add_message(&text, message, log);
-    ignis__log(level, diagnostic, shown);
+    ignis__string_begin(&text, shown, sizeof shown);
+    ignis__string_add_message(&text, message, log);
+    ignis__log_write(level, diagnostic, shown);
 }
-#define ignis__note(level, diagnostic, ...) ignis__note_log(level, diagnostic, "", __VA_ARGS__)
+#define ignis__log(level, diagnostic, ...) ignis__log_message(level, diagnostic, "", __VA_ARGS__)
 
 /* clang-format off */
 static const struct {
@@ -5710,7 +5710,7 @@ static struct {
     ignis__thread *first;
 } ignis__threads = {IGNIS__MUTEX_INIT, NULL};
 
-static void ignis__thread_unlist(ignis__thread *thread)
+static void ignis__thread_unregister(ignis__thread *thread)
 {
     ignis__mutex_lock(&ignis__threads.lock);
     if (thread->before)
@@ -5723,10 +5723,10 @@ static void ignis__thread_unlist(ignis__thread *thread)
     ignis__mutex_unlock(&ignis__threads.lock);
 }
 
-static void ignis__aside_free(ignis__thread *thread)
+static void ignis__saved_failures_free(ignis__thread *thread)
 {
     while (thread->aside) {
-        ignis__aside *aside = thread->aside;
+        ignis__saved_failure *aside = thread->aside;
         thread->aside = aside->outer;
         free(aside->record.message);
         free(aside->latest_message);
@@ -5747,11 +5747,11 @@ IGNIS__COLD static void ignis__thread_exit(void *pointer)
     ignis__thread *thread = (ignis__thread *)pointer;
     bool forked = ignis__atomic_load(&ignis__global.forked) != 0;
     if (thread->listed && !forked)
-        ignis__thread_unlist(thread);
+        ignis__thread_unregister(thread);
     thread->ended = true;
     ignis__record_drop(thread);
     ignis__latest_drop(thread);
-    ignis__aside_free(thread);
+    ignis__saved_failures_free(thread);
     ignis__attached_free(thread);
     if (thread->tensors_end && !forked)
         thread->tensors_end();
@@ -5760,7 +5760,7 @@ IGNIS__COLD static void ignis__thread_exit(void *pointer)
 static void ignis__unload(void);
 
 /*  The calling thread keeps something from malloc. */
-IGNIS__COLD static void ignis__thread_watch(ignis__thread *thread)
+IGNIS__COLD static void ignis__thread_register(ignis__thread *thread)
 {
     if (thread->listed || ignis__atomic_load(&ignis__global.forked))
         return;
@@ -5781,7 +5781,7 @@ IGNIS__COLD static void ignis__thread_watch(ignis__thread *thread)
 static void ignis__messages_cut(ignis__thread *thread)
 {
     ignis__latest_drop(thread);
-    ignis__aside_free(thread);
+    ignis__saved_failures_free(thread);
     free(thread->record.message);
     thread->record.message = NULL;
     thread->record.log = "";
@@ -5817,7 +5817,7 @@ static ignis_status ignis__record_adopt(const ignis__record *record)
     ignis_status status = record->status;
     thread->latest = status;
     thread->failures += !thread->quiet;
-    ignis__thread_watch(thread);
+    ignis__thread_register(thread);
     if (thread->record.status == IGNIS_OK) {
         thread->record = *record;
         if (!thread->quiet)
@@ -5879,21 +5879,21 @@ IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer
 IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
 
 /*  Names the calls inside which a call has failed, the innermost first. */
-static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_call *outer, const char *call)
+static void ignis__string_add_outer_calls(ignis__string_writer *text, const ignis__outer_call *outer, const char *call)
 {
     const char *before = " (inside ";
     for (; outer; outer = outer->outer) {
         if (outer->rule)
-            ignis__text_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
+            ignis__string_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
         else if (outer->call != call) /* which was named just before */
-            ignis__text_add(text, "%s%s", before, outer->call);
+            ignis__string_add(text, "%s%s", before, outer->call);
         else
             continue;
         before = ", ";
         call = outer->call;
     }
     if (*before == ',')
-        ignis__text_add(text, ")");
+        ignis__string_add(text, ")");
 }
 
 /*  What a call ends with that gives something back: with the failure that came up meanwhile, if one did, although what was to end has ended. */
@@ -5909,36 +5909,36 @@ IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *fo
 {
     const char *log = cause.log ? cause.log : "";
     char *said = NULL, beginning[sizeof cause.text];
-    ignis__text text;
+    ignis__string_writer text;
     int round;
 
     cause.status = ignis__diagnostics[cause.diagnostic].status;
-    ignis__text_begin(&text, beginning, sizeof beginning);
+    ignis__string_begin(&text, beginning, sizeof beginning);
     for (round = 0; round < 2; round++) { /* the first round measures */
         va_list again;
         va_copy(again, args);
-        ignis__text_add(&text, "%s: ", cause.call);
-        ignis__text_addv(&text, format, again);
-        ignis__text_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
+        ignis__string_add(&text, "%s: ", cause.call);
+        ignis__string_addv(&text, format, again);
+        ignis__string_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
         va_end(again);
         if (round == 1 || text.length < sizeof beginning || (said = (char *)malloc(text.length + 1)) == NULL)
             break;
-        ignis__text_begin(&text, said, text.length + 1);
+        ignis__string_begin(&text, said, text.length + 1);
     }
-    ignis__text_begin(&text, cause.text, sizeof cause.text);
-    ignis__text_add_message(&text, said ? said : beginning, log);
+    ignis__string_begin(&text, cause.text, sizeof cause.text);
+    ignis__string_add_message(&text, said ? said : beginning, log);
     if (text.length >= sizeof cause.text || *log)
         cause.message = (char *)malloc(text.length + 1);
     if (cause.message) {
-        ignis__text_begin(&text, cause.message, text.length + 1);
-        ignis__text_add_message(&text, said ? said : beginning, log);
+        ignis__string_begin(&text, cause.message, text.length + 1);
+        ignis__string_add_message(&text, said ? said : beginning, log);
     }
     free(said);
     cause.log = cause.message && *log ? strchr(cause.message, '\n') + 1 : "";
     if (!cause.driver_name)
         cause.driver_name = "";
     if (!ignis__this_thread.quiet)
-        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
+        ignis__log_write(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
     return ignis__record_adopt(&cause);
 }
 
@@ -5958,7 +5958,7 @@ IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const c
 
 /*  Fails with a message, and is always false: what a check that refuses returns. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__refuse(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
+IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     va_list args;
@@ -6009,7 +6009,7 @@ IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *a
 }
 
 /*  Whether an argument that may not be null was given. */
-IGNIS__ONE_COPY static bool ignis__given(const char *call, const char *name, const void *argument)
+IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *name, const void *argument)
 {
     if (!argument)
         ignis__fail_null(call, name);
@@ -6017,11 +6017,11 @@ IGNIS__ONE_COPY static bool ignis__given(const char *call, const char *name, con
 }
 
 /*  Whether what a call fills has room for so many, which may be none. */
-static bool ignis__room_given(const char *call, const char *name, const void *out, int capacity)
+static bool ignis__check_capacity(const char *call, const char *name, const void *out, int capacity)
 {
     if (capacity < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
-    return capacity == 0 || ignis__given(call, name, out);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    return capacity == 0 || ignis__check_not_null(call, name, out);
 }
 
 /*  What the system has refused to do with a file just now. */
@@ -6036,7 +6036,7 @@ IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, co
 IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
 /*  Fails for what each call fails for until ignis_setup has succeeded: only the first goes to the log. */
-IGNIS__COLD static void ignis__refuse_once(ignis_diagnostic diagnostic, const char *call, const char *why)
+IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char *call, const char *why)
 {
     ignis__record cause = IGNIS__ZERO;
     if (ignis__atomic_add(&ignis__global.refused, 1) == 1) {
@@ -6052,7 +6052,7 @@ IGNIS__COLD static void ignis__refuse_once(ignis_diagnostic diagnostic, const ch
 }
 
 /*  Why Ignis cannot be called here. */
-IGNIS__COLD static void ignis__enter_refuse(const char *call)
+IGNIS__COLD static void ignis__enter_fail(const char *call)
 {
     if (ignis__this_thread.called_back)
         ignis__fail(
@@ -6060,10 +6060,10 @@ IGNIS__COLD static void ignis__enter_refuse(const char *call)
             "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can be "
             "called");
     else if (ignis__atomic_load(&ignis__global.forked))
-        ignis__refuse_once(IGNIS_DIAG_FORKED, call,
-                           "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
+        ignis__fail_once(IGNIS_DIAG_FORKED, call,
+                         "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
-        ignis__refuse_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
+        ignis__fail_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
     else /* most likely ignis_setup has failed and said why: one message is enough for all calls after it */
         ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
 }
@@ -6073,7 +6073,7 @@ static bool ignis__enter(const char *call)
 {
     if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
         return true;
-    ignis__enter_refuse(call);
+    ignis__enter_fail(call);
     return false;
 }
 
@@ -6118,11 +6118,11 @@ IGNIS__COLD IGNIS_API void ignis_status_clear(void)
 IGNIS__COLD IGNIS_API void ignis_status_begin(void)
 {
     ignis__thread *thread = &ignis__this_thread;
-    ignis__aside *aside;
+    ignis__saved_failure *aside;
     thread->depth++;
     if (thread->record.status == IGNIS_OK)
         return;
-    aside = (ignis__aside *)malloc(sizeof *aside);
+    aside = (ignis__saved_failure *)malloc(sizeof *aside);
     if (!aside) {
         thread->stuck = thread->stuck ? thread->stuck : thread->depth;
         return;
@@ -6139,7 +6139,7 @@ IGNIS__COLD IGNIS_API void ignis_status_begin(void)
 IGNIS__COLD IGNIS_API ignis_status ignis_status_end(void)
 {
     ignis__thread *thread = &ignis__this_thread;
-    ignis__aside *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
+    ignis__saved_failure *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
     ignis_status status = thread->record.status;
     if (thread->depth == 0)
         return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "there is no ignis_status_begin in this thread that has not ended");
@@ -6463,7 +6463,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 
 static struct ignis__loaded {
     uint64_t loaded;   /* the api struct is filled */
-    uint64_t missing;  /* ignis__library_there has not found it */
+    uint64_t missing;  /* ignis__library_available has not found it */
     char path[1024];   /* what it was opened by */
     char wanted[1024]; /* ignis_desc's path, "" for a search */
     int version, found;
@@ -6527,7 +6527,7 @@ typedef struct ignis__search {
     const char *below; /* the folder of Pythons that is being listed */
     void *library;
     char path[1024];
-    ignis__text tried;
+    ignis__string_writer tried;
 } ignis__search;
 
 /*  Where the companion of a library is looked for: a folder, and the beginning of its name. */
@@ -6567,10 +6567,10 @@ IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *pat
         snprintf(search->path, sizeof search->path, "%s", path);
         return true;
     }
-    ignis__text_add(&search->tried, "%s  ", search->tried.length ? "\n" : ""); /* a line for each */
-    ignis__text_add_shown(&search->tried, path, strlen(path), false);
-    ignis__text_add(&search->tried, ": ");
-    ignis__text_add_shown(&search->tried, why, strlen(why), false);
+    ignis__string_add(&search->tried, "%s  ", search->tried.length ? "\n" : ""); /* a line for each */
+    ignis__string_add_escaped(&search->tried, path, strlen(path), false);
+    ignis__string_add(&search->tried, ": ");
+    ignis__string_add_escaped(&search->tried, why, strlen(why), false);
     return false;
 }
 
@@ -6671,7 +6671,7 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
     }
 #endif
     search.spec = spec;
-    ignis__text_begin(&search.tried, tried, sizeof tried);
+    ignis__string_begin(&search.tried, tried, sizeof tried);
     if (library->wanted[0]) /* a path that was asked for is the only one: another library would be a silent surprise */
         ignis__search_try(&search, library->wanted);
     else if (from_env && *from_env)
@@ -6690,9 +6690,9 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
         if (!function && symbol->required) {
             bool is_nccl = which == IGNIS_LIBRARY_NCCL;
             int needed = !is_nccl && symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
-            return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call,
-                                 "%s (%s) has no function %s; it is not that library, or older than %s %d.%d", spec->title, search.path,
-                                 symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
+            return ignis__fail_false(IGNIS_DIAG_LIBRARY_SYMBOL, call,
+                                     "%s (%s) has no function %s; it is not that library, or older than %s %d.%d", spec->title, search.path,
+                                     symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
         }
     }
     snprintf(library->path, sizeof library->path, "%s", search.path);
@@ -6741,8 +6741,8 @@ static bool ignis__library_load(const char *call, ignis_library which)
         if (ok) {
             ignis__library_read_version(which, library);
             ignis__atomic_store(&library->loaded, 1);
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title,
-                        library->path, library->version / 1000, library->version % 1000 / 10);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title,
+                       library->path, library->version / 1000, library->version % 1000 / 10);
         }
     }
     ignis__mutex_unlock(&ignis__loader_lock);
@@ -6750,7 +6750,7 @@ static bool ignis__library_load(const char *call, ignis_library which)
 }
 
 /*  Whether a library can be had. That it cannot is found out once, and the logger is told what follows from it. */
-IGNIS__MAYBE_UNUSED static bool ignis__library_there(const char *call, ignis_library which, const char *then)
+IGNIS__MAYBE_UNUSED static bool ignis__library_available(const char *call, ignis_library which, const char *then)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
     ignis__record before, failure;
@@ -6764,7 +6764,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__library_there(const char *call, ignis_lib
     found = ignis__library_load(call, which);
     ignis__quiet_end(&before, &failure, why, sizeof why);
     if (!found && ignis__atomic_add(&library->missing, 1) == 1)
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s. %s", call, then, why);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s. %s", call, then, why);
     return found;
 }
 
@@ -6864,10 +6864,10 @@ typedef struct ignis__slot {
 } ignis__slot;
 
 /*  What an item was that is freed by now, so that messages about its stale handle can name it. It stays until the slot's next item is freed. */
-typedef struct ignis__former {
+typedef struct ignis__tombstone {
     uint64_t handle, id;
     char name[32];
-} ignis__former;
+} ignis__tombstone;
 
 #define IGNIS__POOL_FIRST_PAGE 64u
 #define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 in all, but for 64 */
@@ -6877,7 +6877,7 @@ typedef struct ignis__pool {
     ignis__kind kind;
     const char *what;       /* an item is, in messages */
     ignis_diagnostic freed; /* of a stale handle */
-    size_t former;          /* where an item keeps its ignis__former; 0: it has none */
+    size_t tombstone;       /* where an item keeps its ignis__tombstone; 0: it has none */
     ignis__mutex lock;
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
@@ -6888,9 +6888,9 @@ typedef struct ignis__pool {
 static uint64_t ignis__pools; /* a list of those with pages: the address of the first */
 
 #define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
-#define IGNIS__POOL_NAMED(item, kind, what, freed, former)                             \
-    {                                                                                  \
-        sizeof(item), kind, what, freed, former, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
+#define IGNIS__POOL_NAMED(item, kind, what, freed, tombstone)                             \
+    {                                                                                     \
+        sizeof(item), kind, what, freed, tombstone, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
     }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
@@ -6958,12 +6958,12 @@ static void *ignis__pool_take(const char *call, ignis__pool *pool)
     return slot;
 }
 
-/*  The same, with zeros behind the slot, up to what the item keeps of its former one. */
+/*  The same, with zeros behind the slot, up to the tombstone of the item before it. */
 static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
     if (item)
-        memset(item + sizeof(ignis__slot), 0, (pool->former ? pool->former : pool->item_size) - sizeof(ignis__slot));
+        memset(item + sizeof(ignis__slot), 0, (pool->tombstone ? pool->tombstone : pool->item_size) - sizeof(ignis__slot));
     return item;
 }
 
@@ -6987,7 +6987,7 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
 static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
 
 /*  Makes the slot free for others; the item is taken apart already. */
-IGNIS__ONE_COPY static void ignis__pool_give(ignis__pool *pool, void *item)
+IGNIS__ONE_COPY static void ignis__pool_recycle(ignis__pool *pool, void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     if (ignis__atomic_load(&slot->state) >> 32 >= 0xFFFFFFFEu)
@@ -7062,44 +7062,44 @@ typedef struct ignis__label {
 IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
 {
     ignis__label out;
-    ignis__text text;
-    ignis__text_begin(&text, out.text, sizeof out.text);
-    ignis__text_add(&text, "%s", what);
+    ignis__string_writer text;
+    ignis__string_begin(&text, out.text, sizeof out.text);
+    ignis__string_add(&text, "%s", what);
     if (id)
-        ignis__text_add(&text, " #%llu", (unsigned long long)id);
+        ignis__string_add(&text, " #%llu", (unsigned long long)id);
     if (*name)
-        ignis__text_add(&text, " '%s'", name);
+        ignis__string_add(&text, " '%s'", name);
     return out;
 }
 
 /*  Writes down what an item is that is about to die; it is locked. */
-static void ignis__former_write(ignis__former *former, const ignis__slot *slot, uint64_t id, const char *name)
+static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slot *slot, uint64_t id, const char *name)
 {
     size_t length = strlen(name);
-    former->handle = slot->handle;
-    former->id = id;
-    length = length < sizeof former->name ? length : sizeof former->name - 1;
-    memcpy(former->name, name, length);
-    former->name[length] = 0;
+    tombstone->handle = slot->handle;
+    tombstone->id = id;
+    length = length < sizeof tombstone->name ? length : sizeof tombstone->name - 1;
+    memcpy(tombstone->name, name, length);
+    tombstone->name[length] = 0;
 }
 
 /*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
 IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
-    ignis__former former = IGNIS__ZERO;
+    ignis__tombstone tombstone = IGNIS__ZERO;
     ignis__label out = IGNIS__ZERO;
-    ignis__text text;
+    ignis__string_writer text;
     ignis__slot *slot;
-    if (!handle || !pool->former || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+    if (!handle || !pool->tombstone || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
         return out;
     slot = ignis__pool_slot(pool, index);
     ignis__mutex_lock(&slot->lock);
-    memcpy(&former, (const char *)slot + pool->former, sizeof former);
+    memcpy(&tombstone, (const char *)slot + pool->tombstone, sizeof tombstone);
     ignis__mutex_unlock(&slot->lock);
-    ignis__text_begin(&text, out.text, sizeof out.text);
-    if (former.handle == handle)
-        ignis__text_add(&text, "%s, freed", ignis__label_write(pool->what, former.id, former.name).text);
+    ignis__string_begin(&text, out.text, sizeof out.text);
+    if (tombstone.handle == handle)
+        ignis__string_add(&text, "%s, freed", ignis__label_write(pool->what, tombstone.id, tombstone.name).text);
     return out;
 }
 
@@ -7159,7 +7159,7 @@ IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic di
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    ignis__note(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
+    ignis__log(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
 }
 
 /* ===============================================================================================================
@@ -7230,20 +7230,20 @@ typedef struct ignis__launch_config {
 } ignis__launch_config;
 
 /*  A stream that the caller brought, or has made by ignis_stream_create. */
-typedef struct ignis__foreign_stream {
+typedef struct ignis__user_stream {
     void *stream;
     bool created;
     uint64_t serial;   /* tells this stream from a later one at the same address */
     int holds;         /* its place in the list, and threads that are about to wait for it */
     ignis__mutex lock; /* held while a thread waits for it */
     bool forgotten;    /* by its owner, who may have destroyed it */
-    struct ignis__foreign_stream *next;
-} ignis__foreign_stream;
+    struct ignis__user_stream *next;
+} ignis__user_stream;
 
-typedef struct ignis__spare_event {
+typedef struct ignis__pooled_event {
     void *event;
-    struct ignis__spare_event *next;
-} ignis__spare_event;
+    struct ignis__pooled_event *next;
+} ignis__pooled_event;
 
 typedef struct ignis__device {
     uint64_t opened;
@@ -7256,8 +7256,8 @@ typedef struct ignis__device {
     void *stream; /* Ignis' own */
     ignis_device_info info;
     int clusters; /* whether blocks can come in clusters */
-    ignis__foreign_stream *foreign;
-    ignis__spare_event *events;
+    ignis__user_stream *foreign;
+    ignis__pooled_event *events;
     uint64_t no_dependents; /* own kernels come from PTX for devices that know no dependent launch, and do not wait */
 } ignis__device;
 
@@ -7474,7 +7474,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
     if (thread->forgets != forgets) {
         thread->forgets = forgets;
         for (i = 0; i < ignis__device_total; i++) {
-            ignis__foreign_stream *foreign;
+            ignis__user_stream *foreign;
             if (!thread->stream[i])
                 continue;
             ignis__mutex_lock(&ignis__devices[i].lock);
@@ -7535,13 +7535,13 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
     bool lost = ignis__devices_lost();
     (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
     while (device->events) {
-        ignis__spare_event *spare = device->events;
+        ignis__pooled_event *spare = device->events;
         device->events = spare->next;
         (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
         ignis__free(spare);
     }
     while (device->foreign) {
-        ignis__foreign_stream *foreign = device->foreign;
+        ignis__user_stream *foreign = device->foreign;
         device->foreign = foreign->next;
         if (foreign->created)
             (void)IGNIS__CUDA(cuStreamDestroy_v2, (foreign->stream));
@@ -7573,7 +7573,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
 {
     static const char call[] = "ignis_device_query";
     ignis__device *device;
-    if (!ignis__enter(call) || !ignis__given(call, "info", info))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "info", info))
         return ignis__failed();
     device = ignis__device_get(call, ordinal);
     if (!device)
@@ -7589,7 +7589,7 @@ IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
     static const char call[] = "ignis_device_find";
     char wanted[2 * 16 + 1] = "";
     int i;
-    if (!ignis__enter(call) || !ignis__given(call, "uuid and luid", uuid ? uuid : luid))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "uuid and luid", uuid ? uuid : luid))
         return -1;
     for (i = 0; i < ignis__device_total; i++) {
         const ignis_device_info *info = &ignis__devices[i].info;
@@ -7640,13 +7640,13 @@ static ignis__device *ignis__device_current_enter(const char *call, ignis__bindi
    =============================================================================================================== */
 
 /*  Something that a graph needs as long as it lives, and what gives it up. */
-typedef struct ignis__held {
+typedef struct ignis__captured_item {
     void *item;
     void (*drop)(const char *call, void *item);
     bool written; /* a storage, by the graph */
     bool lent;    /* a storage, to a kernel of the caller in the graph */
-    struct ignis__held *next;
-} ignis__held;
+    struct ignis__captured_item *next;
+} ignis__captured_item;
 
 /*  How often a graph was launched. Outlives the graph, as arrays do that have their memory from it. */
 typedef struct ignis__replays {
@@ -7671,7 +7671,7 @@ typedef struct ignis__capture {
     uint64_t serial;             /* tells it from other captures */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
-    ignis__held *held;
+    ignis__captured_item *held;
     struct ignis__array *launches; /* counted by the graph itself, for random numbers; held, null where there are none */
 } ignis__capture;
 
@@ -7712,9 +7712,9 @@ IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
     return true;
 }
 
-static ignis__held *ignis__capture_find(const ignis__capture *capture, const void *item)
+static ignis__captured_item *ignis__capture_find(const ignis__capture *capture, const void *item)
 {
-    ignis__held *held = capture->held;
+    ignis__captured_item *held = capture->held;
     while (held && held->item != item)
         held = held->next;
     return held;
@@ -7724,10 +7724,10 @@ static ignis__held *ignis__capture_find(const ignis__capture *capture, const voi
 static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
                                 void (*drop)(const char *call, void *item))
 {
-    ignis__held *held;
+    ignis__captured_item *held;
     if (ignis__capture_find(capture, item))
         return true;
-    held = (ignis__held *)ignis__alloc_for(call, sizeof *held);
+    held = (ignis__captured_item *)ignis__alloc_for(call, sizeof *held);
     if (!held)
         return false;
     if (users)
@@ -7758,7 +7758,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
 IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
 {
     while (capture->held) {
-        ignis__held *held = capture->held;
+        ignis__captured_item *held = capture->held;
         capture->held = held->next;
         held->drop(call, held->item);
         ignis__free(held);
@@ -7830,7 +7830,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call
 /*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
 IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     const ignis__capture *capture;
     uint64_t serial = 0;
     void *context = NULL;
@@ -7863,7 +7863,7 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
     for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
         ;
     if (!foreign) {
-        foreign = (ignis__foreign_stream *)ignis__alloc(sizeof *foreign);
+        foreign = (ignis__user_stream *)ignis__alloc(sizeof *foreign);
         if (foreign) {
             ignis__mutex_init(&foreign->lock);
             foreign->stream = stream;
@@ -7882,7 +7882,7 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
 }
 
 /*  Keeps an event of the device for the next one who needs one. */
-IGNIS__ONE_COPY static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
+IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__pooled_event *spare)
 {
     ignis__mutex_lock(&device->lock);
     spare->next = device->events;
@@ -7890,10 +7890,10 @@ IGNIS__ONE_COPY static void ignis__event_give(ignis__device *device, ignis__spar
     ignis__mutex_unlock(&device->lock);
 }
 
-/*  An event behind what is queued on a stream now; null on failure. ignis__event_give takes it back. */
-static ignis__spare_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
+/*  An event behind what is queued on a stream now; null on failure. ignis__event_recycle takes it back. */
+static ignis__pooled_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
 {
-    ignis__spare_event *spare;
+    ignis__pooled_event *spare;
     ignis__binding binding;
     if (!ignis__device_enter(call, device, &binding))
         return NULL;
@@ -7903,14 +7903,14 @@ static ignis__spare_event *ignis__event_record(const char *call, ignis__device *
         device->events = spare->next;
     ignis__mutex_unlock(&device->lock);
     if (!spare) {
-        spare = (ignis__spare_event *)ignis__alloc_for(call, sizeof *spare);
+        spare = (ignis__pooled_event *)ignis__alloc_for(call, sizeof *spare);
         if (spare && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&spare->event, IGNIS__CU_EVENT_DISABLE_TIMING))) {
             ignis__free(spare);
             spare = NULL;
         }
     }
     if (spare && IGNIS__CUDA_FAILED(call, device, cuEventRecord, (spare->event, stream))) {
-        ignis__event_give(device, spare);
+        ignis__event_recycle(device, spare);
         spare = NULL;
     }
     ignis__device_leave(&binding);
@@ -7920,7 +7920,7 @@ static ignis__spare_event *ignis__event_record(const char *call, ignis__device *
 /*  Makes `later` wait for what is queued on `earlier` now. The streams may be of different devices. */
 static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
 {
-    ignis__spare_event *spare;
+    ignis__pooled_event *spare;
     ignis__binding binding;
     bool ok;
     if (earlier_device == later_device && earlier == later)
@@ -7932,14 +7932,14 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
         ignis__device_leave(&binding);
     }
     if (spare)
-        ignis__event_give(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
+        ignis__event_recycle(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
     return ok;
 }
 
 /*  The stream of the caller that comes next after `serial`, held; null: there is none. */
-static ignis__foreign_stream *ignis__foreign_next(ignis__device *device, uint64_t serial)
+static ignis__user_stream *ignis__user_stream_next(ignis__device *device, uint64_t serial)
 {
-    ignis__foreign_stream *foreign, *next = NULL;
+    ignis__user_stream *foreign, *next = NULL;
     ignis__mutex_lock(&device->lock);
     for (foreign = device->foreign; foreign; foreign = foreign->next)
         if (foreign->serial > serial && (!next || foreign->serial < next->serial))
@@ -7951,9 +7951,9 @@ static ignis__foreign_stream *ignis__foreign_next(ignis__device *device, uint64_
 }
 
 /*  What is known of a stream of the caller, held; null: it is none. */
-static ignis__foreign_stream *ignis__foreign_hold(ignis__device *device, const void *stream)
+static ignis__user_stream *ignis__user_stream_hold(ignis__device *device, const void *stream)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     ignis__mutex_lock(&device->lock);
     for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
         ;
@@ -7963,7 +7963,7 @@ static ignis__foreign_stream *ignis__foreign_hold(ignis__device *device, const v
     return foreign;
 }
 
-static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *foreign)
+static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *foreign)
 {
     bool last;
     ignis__mutex_lock(&device->lock);
@@ -7977,13 +7977,13 @@ static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *fo
     thread that waits for the stream is waited for, as its wait would spoil the capture. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
 {
-    ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
+    ignis__user_stream *foreign = ignis__user_stream_next(device, serial - 1);
     bool ok;
     IGNIS_ASSERT(foreign && foreign->serial == serial);
     ignis__mutex_lock(&foreign->lock);
     ok = ignis__stream_order(call, device, from, device, foreign->stream);
     ignis__mutex_unlock(&foreign->lock);
-    ignis__foreign_drop(device, foreign);
+    ignis__user_stream_drop(device, foreign);
     return ok;
 }
 
@@ -7998,7 +7998,7 @@ static int ignis__stream_finish(void *stream)
     each known stream that no capture has drawn in. Returns the first error; the work is through also then, unless the devices are lost. */
 IGNIS__COLD static int ignis__device_finish(ignis__device *device)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     uint64_t serial = 0;
     int first = IGNIS__CU_CAPTURE_UNSUPPORTED, error;
     ignis__rwlock_read(&device->waiting);
@@ -8011,13 +8011,13 @@ IGNIS__COLD static int ignis__device_finish(ignis__device *device)
         first = 0;
     error = ignis__stream_finish(device->stream);
     first = first ? first : error;
-    while ((foreign = ignis__foreign_next(device, serial)) != NULL) {
+    while ((foreign = ignis__user_stream_next(device, serial)) != NULL) {
         ignis__mutex_lock(&foreign->lock);
         error = foreign->forgotten ? 0 : ignis__stream_finish(foreign->stream);
         ignis__mutex_unlock(&foreign->lock);
         first = first ? first : error;
         serial = foreign->serial;
-        ignis__foreign_drop(device, foreign);
+        ignis__user_stream_drop(device, foreign);
     }
     return first;
 }
@@ -8065,7 +8065,7 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     static const char call[] = "ignis_stream_create";
     void *stream = NULL;
     int priority = desc ? desc->priority : 0; /* the driver's are the other way round */
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     uint64_t serial;
     ignis__binding binding;
     ignis__device *device = ignis__device_current_enter(call, &binding);
@@ -8074,10 +8074,10 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreateWithPriority,
                             (&stream, IGNIS__CU_STREAM_NON_BLOCKING, priority < -INT_MAX ? INT_MAX : -priority))) {
         serial = ignis__stream_adopt(call, device, stream);
-        foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+        foreign = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
         if (foreign) {
             foreign->created = true;
-            ignis__foreign_drop(device, foreign);
+            ignis__user_stream_drop(device, foreign);
         } else {
             (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
             stream = NULL;
@@ -8090,7 +8090,7 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
 /*  Names those that ignis_device_close frees. */
 IGNIS__COLD static void ignis__streams_leaked(const char *call)
 {
-    const ignis__foreign_stream *foreign;
+    const ignis__user_stream *foreign;
     int i;
     for (i = 0; i < ignis__device_total; i++)
         for (foreign = ignis__devices[i].foreign; foreign; foreign = foreign->next)
@@ -8101,7 +8101,7 @@ IGNIS__COLD static void ignis__streams_leaked(const char *call)
 static bool ignis__stream_known(ignis__device *device, const void *stream)
 {
     const ignis__capture *capture = ignis__capture_on(device);
-    const ignis__foreign_stream *foreign;
+    const ignis__user_stream *foreign;
     if (!ignis__atomic_load(&device->opened))
         return false;
     if (stream == device->stream || (capture && stream == capture->stream))
@@ -8148,14 +8148,14 @@ static bool ignis__stream_captured(const char *call, ignis__device *device, void
 
 IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
 {
-    return ignis__refuse(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
+    return ignis__fail_false(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
 }
 
 /*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that
     waits for the stream is waited for, as its wait would spoil the capture. */
 static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     uint64_t serial;
     bool joined, ok;
     if (!ignis__stream_captured(call, device, stream, &joined))
@@ -8169,30 +8169,30 @@ static bool ignis__stream_await(const char *call, ignis__device *device, void *s
                                     "what is to be waited for is captured: only other streams of the caller, on the capture's device and "
                                     "at the hand of its thread, join a capture");
     serial = ignis__stream_adopt(call, device, stream);
-    foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+    foreign = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
     if (!foreign)
         return false;
     ignis__mutex_lock(&foreign->lock);
     ok = !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
     ignis__mutex_unlock(&foreign->lock);
-    ignis__foreign_drop(device, foreign);
+    ignis__user_stream_drop(device, foreign);
     return ok;
 }
 
 IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
 {
     static const char call[] = "ignis_stream_query";
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     ignis__device *device;
     ignis__binding binding;
     bool captured, ok = false;
     int error;
-    if (!ignis__enter(call) || !ignis__given(call, "done", done))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "done", done))
         return ignis__failed();
     device = ignis__stream_enter(call, &stream, &binding);
     if (!device)
         return ignis__failed();
-    foreign = ignis__foreign_hold(device, stream);
+    foreign = ignis__user_stream_hold(device, stream);
     if (foreign &&
         !ignis__mutex_try(&foreign->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
         *done = false;
@@ -8208,7 +8208,7 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
             ignis__mutex_unlock(&foreign->lock);
     }
     if (foreign)
-        ignis__foreign_drop(device, foreign);
+        ignis__user_stream_drop(device, foreign);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -8217,7 +8217,7 @@ IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
 {
     static const char call[] = "ignis_stream_wait";
     ignis__device *earlier = NULL, *later;
-    ignis__spare_event *spare = NULL;
+    ignis__pooled_event *spare = NULL;
     ignis__binding binding;
     bool captured = false, ok;
     later = ignis__stream_enter(call, &stream, &binding);
@@ -8233,12 +8233,12 @@ IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
     ignis__device_leave(&binding);
     if (!spare || !ignis__device_enter(call, later, &binding)) {
         if (spare)
-            ignis__event_give(earlier, spare);
+            ignis__event_recycle(earlier, spare);
         return ok && !spare ? IGNIS_OK : ignis__failed();
     }
     ok = ignis__stream_await(call, later, stream, spare->event, captured);
     ignis__device_leave(&binding);
-    ignis__event_give(earlier, spare);
+    ignis__event_recycle(earlier, spare);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -8260,7 +8260,7 @@ IGNIS__COLD IGNIS_API ignis_event ignis_event_create(void)
     ignis__device *device = ignis__device_current_enter(call, &binding);
     ignis__event *event = device ? (ignis__event *)ignis__pool_take_zeroed(call, &ignis__events) : NULL;
     if (event && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&event->event, IGNIS__CU_EVENT_DEFAULT))) {
-        ignis__pool_give(&ignis__events, event);
+        ignis__pool_recycle(&ignis__events, event);
     } else if (event) {
         event->device = device;
         handle.id = ignis__pool_publish(&ignis__events, event);
@@ -8274,7 +8274,7 @@ static void ignis__event_drop(ignis__event *event)
 {
     if (ignis__pool_drop(event)) {
         (void)IGNIS__CUDA(cuEventDestroy_v2, (event->event)); /* after a fault there is nothing more to say */
-        ignis__pool_give(&ignis__events, event);
+        ignis__pool_recycle(&ignis__events, event);
     }
 }
 
@@ -8297,7 +8297,7 @@ static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding
 }
 
 /*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY where work goes on. False: reported. */
-static bool ignis__event_ask(const char *call, ignis__event *event, int *error)
+static bool ignis__event_query(const char *call, ignis__event *event, int *error)
 {
     if (event->capture)
         return ignis__fail_captured(call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
@@ -8346,7 +8346,7 @@ IGNIS_API ignis_status ignis_event_query(ignis_event handle, bool *done)
     if (!event)
         return ignis__failed();
     ignis__mutex_lock(&event->slot.lock);
-    ok = ignis__given(call, "done", done) && ignis__event_ask(call, event, &error);
+    ok = ignis__check_not_null(call, "done", done) && ignis__event_query(call, event, &error);
     ignis__mutex_unlock(&event->slot.lock);
     if (done)
         *done = ok && error == 0;
@@ -8363,7 +8363,7 @@ IGNIS_API ignis_status ignis_event_wait(ignis_event handle)
     if (!event)
         return ignis__failed();
     ignis__mutex_lock(&event->slot.lock);
-    ok = ignis__event_ask(call, event, &error);
+    ok = ignis__event_query(call, event, &error);
     ignis__mutex_unlock(&event->slot.lock);
     if (ok && error != 0)
         ok = !IGNIS__CUDA_FAILED(call, event->device, cuEventSynchronize, (event->event));
@@ -8379,7 +8379,7 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
     float elapsed = 0;
     int i, error = 0;
     bool ok = true;
-    if (!ignis__enter(call) || !ignis__given(call, "ms", ms))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "ms", ms))
         return ignis__failed();
     for (i = 0; ok && i < 2; i++) {
         events[i] = ignis__event_enter(call, handles[i], &bindings[i]);
@@ -8387,15 +8387,15 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
         if (!ok)
             break;
         ignis__mutex_lock(&events[i]->slot.lock);
-        ok = ignis__event_ask(call, events[i], &error);
+        ok = ignis__event_query(call, events[i], &error);
         if (ok && (error != 0 || !events[i]->recorded))
-            ok = ignis__refuse(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
-                               error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
+            ok = ignis__fail_false(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
+                                   error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
         ignis__mutex_unlock(&events[i]->slot.lock);
     }
     if (ok && events[0]->device != events[1]->device)
-        ok = ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d",
-                           ignis__device_ordinal(events[0]->device), ignis__device_ordinal(events[1]->device));
+        ok = ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d",
+                               ignis__device_ordinal(events[0]->device), ignis__device_ordinal(events[1]->device));
     ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime, (&elapsed, events[0]->event, events[1]->event));
     for (i = 1; i >= 0; i--)
         if (events[i])
@@ -8606,8 +8606,8 @@ static struct {
         void *event; /* recorded when the host's clock was at ns */
         int64_t ns;
     } base[IGNIS_MAX_DEVICES];
-    struct ignis__named *named[64]; /* names of functions, always kept */
-    ignis_profile_row *rows;        /* of the last one that has ended */
+    struct ignis__named_function *named[64]; /* names of functions, always kept */
+    ignis_profile_row *rows;                 /* of the last one that has ended */
     int row_count;
 } ignis__profile;
 
@@ -8616,20 +8616,20 @@ static ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
 static bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
 
 /*  The names of kernels, by their functions. */
-typedef struct ignis__named {
+typedef struct ignis__named_function {
     void *function;
     char name[72];
-    struct ignis__named *next;
-} ignis__named;
+    struct ignis__named_function *next;
+} ignis__named_function;
 
 /*  Without memory a function has no name. */
 IGNIS__COLD static void ignis__function_name(void *function, const char *name)
 {
-    ignis__named **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
+    ignis__named_function **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
     ignis__mutex_lock(&ignis__profile_lock);
     for (named = *list; named && named->function != function; named = named->next)
         ;
-    if (!named && (named = (ignis__named *)ignis__alloc(sizeof *named)) != NULL) {
+    if (!named && (named = (ignis__named_function *)ignis__alloc(sizeof *named)) != NULL) {
         named->function = function;
         named->next = *list;
         *list = named;
@@ -8734,7 +8734,7 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
                                            void *stream, void *function, const char *name)
 {
     ignis__thread *thread = &ignis__this_thread;
-    const ignis__named *named;
+    const ignis__named_function *named;
     bool ok;
     if (ignis__capture_on(device)) {
         thread->bytes = thread->flops = 0;
@@ -8843,33 +8843,33 @@ static void ignis__origin_now(ignis__origin *origin, const char *call)
 }
 
 /*  A row of what is counted. */
-typedef struct ignis__counted {
+typedef struct ignis__memory_row {
     ignis_memory_row row; /* its peak is that of the peak with the number... */
     uint64_t peaks;       /* ...and the live bytes where there was another one since */
-    struct ignis__counted *next;
-} ignis__counted;
+    struct ignis__memory_row *next;
+} ignis__memory_row;
 
 typedef struct ignis__block {
     ignis__address address;
     int64_t size;
-    ignis__origin origin;           /* of its last use; call is null when it is over */
-    ignis__counted *counted;        /* null: nobody counts */
-    struct ignis__cache_part *part; /* stream and size class it belongs to */
+    ignis__origin origin;             /* of its last use; call is null when it is over */
+    ignis__memory_row *counted;       /* null: nobody counts */
+    struct ignis__stream_cache *part; /* stream and size class it belongs to */
     bool used;
     struct ignis__block *below, *above;    /* neighbours in the segment */
     struct ignis__block *smaller, *larger; /* neighbours in the bin */
     struct ignis__block *next_segment;     /* of a segment's first block, which lives as long as the segment */
 } ignis__block;
 
-typedef struct ignis__cache_part {
+typedef struct ignis__stream_cache {
     void *stream;  /* or the capture whose memory this is */
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
     bool is_small;
-    struct ignis__cache_part *next;
+    struct ignis__stream_cache *next;
     ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
     ignis__block *bins[IGNIS__BINS];
-} ignis__cache_part;
+} ignis__stream_cache;
 
 /*  Pinned host memory: of the caller, or a piece through which Ignis copies. */
 typedef struct ignis__pinned {
@@ -8882,12 +8882,12 @@ typedef struct ignis__cache {
     ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
-    ignis__cache_part *parts;
+    ignis__stream_cache *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
     ignis_memory_info info;
-    ignis__counted *counted; /* with ignis_desc.trace_memory */
-    uint64_t peaks;          /* of live_bytes so far */
+    ignis__memory_row *counted; /* with ignis_desc.trace_memory */
+    uint64_t peaks;             /* of live_bytes so far */
 } ignis__cache;
 
 static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
@@ -8927,7 +8927,7 @@ static void ignis__bin_insert(ignis__block *block)
 static void ignis__bin_remove(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
-    ignis__cache_part *part = block->part;
+    ignis__stream_cache *part = block->part;
     if (block->smaller)
         block->smaller->larger = block->larger;
     else
@@ -8939,7 +8939,7 @@ static void ignis__bin_remove(ignis__block *block)
     block->smaller = block->larger = NULL;
 }
 
-static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size)
+static ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
 {
     int bin = ignis__bin_of(size), word = (bin + 1) / 64;
     ignis__block *block = part->bins[bin];
@@ -8955,12 +8955,12 @@ static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size
 }
 
 /*  The stream's part for a size class, made when it is new; null: out of host memory. */
-static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
+static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
 {
-    ignis__cache_part *part = cache->parts;
+    ignis__stream_cache *part = cache->parts;
     while (part && !(part->stream == stream && part->is_small == is_small))
         part = part->next;
-    if (!part && (part = (ignis__cache_part *)ignis__alloc(sizeof *part)) != NULL) {
+    if (!part && (part = (ignis__stream_cache *)ignis__alloc(sizeof *part)) != NULL) {
         part->stream = stream;
         part->captured = captured;
         part->is_small = is_small;
@@ -8970,7 +8970,7 @@ static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream
     return part;
 }
 
-static ignis__block *ignis__block_take(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
+static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address, int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -8987,7 +8987,7 @@ static ignis__block *ignis__block_take(ignis__cache *cache, ignis__cache_part *p
     return block;
 }
 
-static void ignis__block_give(ignis__cache *cache, ignis__block *block)
+static void ignis__block_recycle(ignis__cache *cache, ignis__block *block)
 {
     block->above = cache->spare_blocks;
     cache->spare_blocks = block;
@@ -9001,7 +9001,7 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
     block->above = above->above;
     if (block->above)
         block->above->below = block;
-    ignis__block_give(cache, above);
+    ignis__block_recycle(cache, above);
 }
 
 /*  Puts a block that became free into its bin, joined with free neighbours of the same stream. */
@@ -9040,15 +9040,15 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
 }
 
 /*  The row of an origin in a list, added if it is new; null: out of host memory. */
-IGNIS__COLD static ignis__counted *ignis__counted_find(ignis__counted **list, const ignis__origin *origin)
+IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row **list, const ignis__origin *origin)
 {
     const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
-    ignis__counted *counted = *list;
+    ignis__memory_row *counted = *list;
     while (counted &&
            !(counted->row.call == origin->call && counted->row.line == origin->line && strcmp(counted->row.inside, inside) == 0 &&
              strcmp(counted->row.tag, origin->tag) == 0 && strcmp(counted->row.file, file) == 0))
         counted = counted->next;
-    if (counted || (counted = (ignis__counted *)ignis__alloc(sizeof *counted)) == NULL)
+    if (counted || (counted = (ignis__memory_row *)ignis__alloc(sizeof *counted)) == NULL)
         return counted;
     memcpy(counted->row.tag, origin->tag, sizeof counted->row.tag);
     counted->row.call = origin->call;
@@ -9060,23 +9060,23 @@ IGNIS__COLD static ignis__counted *ignis__counted_find(ignis__counted **list, co
 }
 
 /*  What a row had at the peak is what it has, unless that was written down when it changed later. */
-static int64_t ignis__counted_peak(const ignis__cache *cache, const ignis__counted *counted)
+static int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted)
 {
     return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
 }
 
-IGNIS__COLD static void ignis__counted_add(ignis__cache *cache, ignis__counted *counted, int64_t bytes)
+IGNIS__COLD static void ignis__memory_row_add(ignis__cache *cache, ignis__memory_row *counted, int64_t bytes)
 {
-    counted->row.peak_bytes = ignis__counted_peak(cache, counted);
+    counted->row.peak_bytes = ignis__memory_rows_peak(cache, counted);
     counted->peaks = cache->peaks;
     counted->row.live_bytes += bytes;
     counted->row.live_blocks += bytes > 0 ? 1 : -1;
 }
 
-static void ignis__counted_free(ignis__counted **list)
+static void ignis__memory_rows_free(ignis__memory_row **list)
 {
     while (*list) {
-        ignis__counted *next = (*list)->next;
+        ignis__memory_row *next = (*list)->next;
         ignis__free(*list);
         *list = next;
     }
@@ -9103,16 +9103,16 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
 static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
 {
     block->origin = *origin;
-    block->counted = ignis__memory_traced ? ignis__counted_find(&cache->counted, origin) : NULL;
+    block->counted = ignis__memory_traced ? ignis__memory_row_find(&cache->counted, origin) : NULL;
     if (block->counted)
-        ignis__counted_add(cache, block->counted, block->size);
+        ignis__memory_row_add(cache, block->counted, block->size);
     ignis__memory_count(cache, block->size, 0);
 }
 
 static void ignis__block_end(ignis__cache *cache, ignis__block *block)
 {
     if (block->counted)
-        ignis__counted_add(cache, block->counted, -block->size);
+        ignis__memory_row_add(cache, block->counted, -block->size);
     ignis__memory_count(cache, -block->size, 0);
     block->counted = NULL;
     block->origin.call = NULL;
@@ -9121,7 +9121,7 @@ static void ignis__block_end(ignis__cache *cache, ignis__block *block)
 /*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
     may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
     time, as another thread may have forgotten its stream; null: out of host memory. */
-IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted,
+IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__stream_cache **part, int64_t size, int64_t wanted,
                                                      int *error)
 {
     void *stream = (*part)->stream;
@@ -9132,7 +9132,7 @@ IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis_
     ignis__mutex_unlock(&cache->lock);
     ignis__mutex_lock(&cache->asking);
     ignis__mutex_lock(&cache->lock);
-    *part = ignis__cache_part_of(cache, stream, captured, is_small);
+    *part = ignis__stream_cache_of(cache, stream, captured, is_small);
     if (*part && !ignis__memory_bypass)
         block = ignis__bin_best(*part, size);
     room = cache->info.limit - cache->info.reserved_bytes;
@@ -9142,7 +9142,7 @@ IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis_
         ignis__mutex_unlock(&cache->lock);
         *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
         ignis__mutex_lock(&cache->lock);
-        *part = ignis__cache_part_of(cache, stream, captured, is_small);
+        *part = ignis__stream_cache_of(cache, stream, captured, is_small);
         block = *part && *error == 0 ? ignis__block_take(cache, *part, address, wanted) : NULL;
         if (block) {
             block->next_segment = cache->segments;
@@ -9170,7 +9170,7 @@ static int64_t ignis__segment_size(int64_t size)
 }
 
 /*  Makes what a part has zeroed as free as any other block: of a graph that never ran, the words were not even zeroed. */
-static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
+static void ignis__zeroed_unuse(ignis__cache *cache, ignis__stream_cache *part)
 {
     while (part->zeroed) {
         ignis__block *block = part->zeroed;
@@ -9184,7 +9184,7 @@ static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
 IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
 {
     ignis__block **link = &cache->segments, *block, *taken = NULL;
-    ignis__cache_part *part;
+    ignis__stream_cache *part;
     for (part = cache->parts; part; part = part->next)
         if (!part->captured)
             ignis__zeroed_unuse(cache, part);
@@ -9230,7 +9230,7 @@ IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *de
             cache->info.driver_frees++;
             freed += first->size;
             ignis__memory_count(cache, 0, -first->size);
-            ignis__block_give(cache, first);
+            ignis__block_recycle(cache, first);
         } else {
             first->next_segment = cache->segments;
             cache->segments = first;
@@ -9243,10 +9243,10 @@ IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *de
 }
 
 /*  The best free block of another stream, after making `part`'s stream wait for what that stream still does with it. */
-IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part,
+IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
                                                     int64_t size)
 {
-    ignis__cache_part *other;
+    ignis__stream_cache *other;
     ignis__block *best = NULL;
     for (other = cache->parts; other; other = other->next) {
         ignis__block *block = other == part || other->captured ? NULL : ignis__bin_best(other, size);
@@ -9263,8 +9263,8 @@ IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__dev
 }
 
 /*  A free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up while it waits for the device. */
-static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part, int64_t size,
-                                        int *error)
+static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
+                                        int64_t size, int *error)
 {
     ignis__block *block = ignis__bin_best(part, size);
     void *stream = part->stream;
@@ -9284,14 +9284,14 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     ignis__mutex_unlock(&cache->lock);
     trimmed = ignis__cache_trim(call, device, cache) >= 0;
     ignis__mutex_lock(&cache->lock);
-    part = trimmed ? ignis__cache_part_of(cache, stream, false, is_small) : NULL;
+    part = trimmed ? ignis__stream_cache_of(cache, stream, false, is_small) : NULL;
     block = part ? ignis__bin_best(part, size) : NULL;
     return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
 IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
 {
-    const ignis__cache_part *part;
+    const ignis__stream_cache *part;
     int64_t largest = 0;
     int word;
     for (part = cache->parts; part; part = part->next) {
@@ -9312,14 +9312,14 @@ IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
 IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
 {
     ignis__label out;
-    ignis__text text;
-    ignis__text_begin(&text, out.text, sizeof out.text);
+    ignis__string_writer text;
+    ignis__string_begin(&text, out.text, sizeof out.text);
     if (bytes >= (int64_t)1 << 30)
-        ignis__text_add(&text, "%.2f GiB", (double)bytes / (double)(1 << 30));
+        ignis__string_add(&text, "%.2f GiB", (double)bytes / (double)(1 << 30));
     else if (bytes >= 1 << 20)
-        ignis__text_add(&text, "%.1f MiB", (double)bytes / (1 << 20));
+        ignis__string_add(&text, "%.1f MiB", (double)bytes / (1 << 20));
     else
-        ignis__text_add(&text, "%lld bytes", (long long)bytes);
+        ignis__string_add(&text, "%lld bytes", (long long)bytes);
     return out;
 }
 
@@ -9348,7 +9348,7 @@ static ignis__block *ignis__memory_take_for(const char *call, const ignis__origi
                                             int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis__cache_part *part;
+    ignis__stream_cache *part;
     ignis__block *block = NULL;
     int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
     ignis__capture *capture = ignis__capture_on(device);
@@ -9356,7 +9356,7 @@ static ignis__block *ignis__memory_take_for(const char *call, const ignis__origi
 
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
-    part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
+    part = ignis__stream_cache_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
     if (!part)
         error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
@@ -9384,7 +9384,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
 }
 
 /*  Gives memory back in the order of its stream. The device is entered. */
-static void ignis__memory_give(const char *call, ignis__device *device, ignis__block *block)
+static void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
@@ -9401,11 +9401,11 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
-    ignis__cache_part *part;
+    ignis__stream_cache *part;
     ignis__origin origin = IGNIS__ZERO;
     ignis__block *block;
     ignis__mutex_lock(&cache->lock);
-    part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, true);
+    part = ignis__stream_cache_of(cache, capture ? (void *)capture : stream, capture != NULL, true);
     block = part ? part->zeroed : NULL;
     if (block) {
         part->zeroed = block->larger;
@@ -9420,16 +9420,16 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
         return block;
     if (!IGNIS__CUDA_FAILED(call, device, cuMemsetD8Async, (block->address, 0, 8, stream)))
         return block;
-    ignis__memory_give(call, device, block);
+    ignis__memory_recycle(call, device, block);
     return NULL;
 }
 
-/*  Gives the word back after its kernels were queued. One that may not be 0 is for ignis__memory_give. */
-IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, ignis__device *device, ignis__block *block)
+/*  Gives the word back after its kernels were queued. One that may not be 0 is for ignis__memory_recycle. */
+IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     if (ignis__memory_bypass) {
-        ignis__memory_give(call, device, block);
+        ignis__memory_recycle(call, device, block);
         return;
     }
     ignis__mutex_lock(&cache->lock);
@@ -9439,7 +9439,7 @@ IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, igni
     ignis__mutex_unlock(&cache->lock);
 }
 
-static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from, ignis__cache_part *into)
+static void ignis__stream_cache_merge(ignis__cache *cache, ignis__stream_cache *from, ignis__stream_cache *into)
 {
     ignis__block *first, *block;
     ignis__zeroed_unuse(cache, from);
@@ -9460,15 +9460,15 @@ static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from
 IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis__cache_part **link = &cache->parts;
+    ignis__stream_cache **link = &cache->parts;
     ignis__mutex_lock(&cache->trimming); /* what it has taken out of the cache may come back to its part */
     ignis__mutex_lock(&cache->lock);
     while (*link) {
-        ignis__cache_part *part = *link, *own = cache->parts;
+        ignis__stream_cache *part = *link, *own = cache->parts;
         while (own && !(own->stream == device->stream && !own->captured && own->is_small == part->is_small))
             own = own->next;
         if (part->stream == stream && own) {
-            ignis__cache_part_merge(cache, part, own);
+            ignis__stream_cache_merge(cache, part, own);
             *link = part->next;
             ignis__free(part);
             continue;
@@ -9513,7 +9513,7 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
             (void)IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (first->address));
         while (block) {
             ignis__block *above = block->above;
-            ignis__block_give(cache, block);
+            ignis__block_recycle(cache, block);
             block = above;
         }
     }
@@ -9529,11 +9529,11 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         ignis__free(pinned);
     }
     while (cache->parts) {
-        ignis__cache_part *part = cache->parts;
+        ignis__stream_cache *part = cache->parts;
         cache->parts = part->next;
         ignis__free(part);
     }
-    ignis__counted_free(&cache->counted);
+    ignis__memory_rows_free(&cache->counted);
 }
 
 /*  What the driver knows of an address: the type of memory, 0 where it knows none (pageable host memory), and its device. */
@@ -9590,7 +9590,7 @@ static ignis_status ignis__pinned_end(const char *call, ignis__device *device, v
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__pinned_give(const char *call, ignis__device *device, void *memory, int64_t size)
+static ignis_status ignis__pinned_recycle(const char *call, ignis__device *device, void *memory, int64_t size)
 {
     ignis__atomic_add(&ignis__pinned_bytes, (uint64_t)-size);
     return ignis__pinned_end(call, device, memory);
@@ -9620,9 +9620,9 @@ static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, igni
 }
 
 /*  A piece of pinned memory that Ignis uses for a while, with room for so many bytes: the smallest spare one that has, or a new one.
-    ignis__piece_give gives it back, or ignis__piece_keep when nothing uses it any more. */
+    ignis__pinned_chunk_recycle gives it back, or ignis__pinned_chunk_keep when nothing uses it any more. */
 #define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
-static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device, int64_t size)
+static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *device, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__pinned *piece = NULL, **link, **best = NULL;
@@ -9642,31 +9642,31 @@ static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device,
 }
 
 /*  Gives a piece back that nothing uses any more. */
-static void ignis__piece_keep(ignis__device *device, ignis__pinned *piece)
+static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece)
 {
     ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
 }
 
 /*  Waits for the device, then keeps a piece, or frees it where it is large. But CUDA waits for all devices to free it, one of which may wait for what
     this thread has yet to begin, if both are ranks of this process: where there are others, it is kept. */
-IGNIS__MAYBE_UNUSED static ignis_status ignis__piece_give(const char *call, ignis__device *device, ignis__pinned *piece)
+IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device, ignis__pinned *piece)
 {
     ignis_status status;
     int opened = 0, i;
     for (i = 0; i < ignis__device_total; i++)
         opened += ignis__atomic_load(&ignis__devices[i].opened) != 0;
     if (piece->size > IGNIS__PIECE && opened <= 1) {
-        status = ignis__pinned_give(call, device, piece->memory, piece->size);
+        status = ignis__pinned_recycle(call, device, piece->memory, piece->size);
         ignis__free(piece);
         return status;
     }
     status = ignis__pinned_end(call, device, NULL);
-    ignis__piece_keep(device, piece);
+    ignis__pinned_chunk_keep(device, piece);
     return status;
 }
 
 /*  Frees the large ones of a device's spare pieces. */
-IGNIS__COLD static bool ignis__pieces_trim(const char *call, ignis__device *device, ignis__cache *cache)
+IGNIS__COLD static bool ignis__pinned_chunks_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__pinned *taken = NULL, *piece, **link;
     bool ok = true;
@@ -9683,7 +9683,7 @@ IGNIS__COLD static bool ignis__pieces_trim(const char *call, ignis__device *devi
     ignis__mutex_unlock(&cache->lock);
     while ((piece = taken) != NULL) {
         taken = piece->next;
-        ok = ignis__pinned_give(call, device, piece->memory, piece->size) == IGNIS_OK && ok;
+        ok = ignis__pinned_recycle(call, device, piece->memory, piece->size) == IGNIS_OK && ok;
         ignis__free(piece);
     }
     return ok;
@@ -9736,7 +9736,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
     }
     if (!pinned)
         return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already", memory);
-    status = ignis__pinned_give(call, &ignis__devices[i - 1], memory, pinned->size);
+    status = ignis__pinned_recycle(call, &ignis__devices[i - 1], memory, pinned->size);
     ignis__free(pinned);
     return status;
 }
@@ -9759,7 +9759,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_
     ignis__binding binding;
     size_t available = 0, total = 0;
     bool ok;
-    if (!ignis__enter(call) || !ignis__given(call, "info", info))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "info", info))
         return ignis__failed();
     device = ignis__device_get(call, ordinal);
     if (!device || !ignis__device_enter(call, device, &binding))
@@ -9787,7 +9787,7 @@ IGNIS__COLD static int ignis__row_order(const void *a, const void *b)
 /*  All rows of a device in a block of memory, in order; null, and reported, without memory. */
 IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
 {
-    ignis__counted *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
+    ignis__memory_row *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
     ignis__block *first, *block;
     ignis_memory_row *rows = NULL;
     bool ok = true;
@@ -9797,7 +9797,7 @@ IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__c
         for (block = first; ok && block; block = block->above) {
             if (!block->used || !block->origin.call)
                 continue;
-            counted = ignis__counted_find(&list, &block->origin);
+            counted = ignis__memory_row_find(&list, &block->origin);
             ok = counted != NULL;
             if (ok) {
                 counted->row.live_bytes += block->size;
@@ -9810,10 +9810,10 @@ IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__c
     rows = ok ? (ignis_memory_row *)ignis__alloc((size_t)(*count + 1) * sizeof *rows) : NULL;
     for (counted = *from, *count = 0; rows && counted; counted = counted->next) {
         rows[*count] = counted->row;
-        rows[(*count)++].peak_bytes = ignis__memory_traced ? ignis__counted_peak(cache, counted) : 0;
+        rows[(*count)++].peak_bytes = ignis__memory_traced ? ignis__memory_rows_peak(cache, counted) : 0;
     }
     ignis__mutex_unlock(&cache->lock);
-    ignis__counted_free(&list);
+    ignis__memory_rows_free(&list);
     if (rows)
         qsort(rows, (size_t)*count, sizeof *rows, ignis__row_order);
     else
@@ -9827,7 +9827,7 @@ IGNIS__COLD IGNIS_API int ignis_memory_rows(int ordinal, ignis_memory_row *rows,
     ignis_memory_row *made;
     ignis__device *device;
     int count = 0;
-    if (!ignis__enter(call) || !ignis__room_given(call, "rows", rows, capacity))
+    if (!ignis__enter(call) || !ignis__check_capacity(call, "rows", rows, capacity))
         return -1;
     device = ignis__device_get(call, ordinal);
     made = device ? ignis__rows_make(call, &ignis__caches[ordinal], &count) : NULL;
@@ -9853,7 +9853,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
         return -1;
     cache = &ignis__caches[ordinal];
     freed = ignis__cache_trim(call, device, cache);
-    if (!ignis__pieces_trim(call, device, cache))
+    if (!ignis__pinned_chunks_trim(call, device, cache))
         freed = -1;
     ignis__device_leave(&binding);
     return freed;
@@ -9898,15 +9898,16 @@ static bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
     if (owner > IGNIS_OWNER_DEFAULT && owner < IGNIS_OWNER_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3", (int)owner);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3",
+                             (int)owner);
 }
 
 static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
 {
     if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d", (int)dtype,
-                         (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d", (int)dtype,
+                             (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
 /*  "[2, 3]" in a struct, so that a message can hold several. */
@@ -9917,13 +9918,13 @@ typedef struct ignis__shape_text {
 IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
 {
     ignis__shape_text out;
-    ignis__text text;
+    ignis__string_writer text;
     int i;
-    ignis__text_begin(&text, out.text, sizeof out.text);
-    ignis__text_add(&text, "[");
+    ignis__string_begin(&text, out.text, sizeof out.text);
+    ignis__string_add(&text, "[");
     for (i = 0; i < shape->ndim && i < IGNIS_MAX_DIMS; i++)
-        ignis__text_add(&text, "%s%lld", i ? ", " : "", (long long)shape->dim[i]);
-    ignis__text_add(&text, "]");
+        ignis__string_add(&text, "%s%lld", i ? ", " : "", (long long)shape->dim[i]);
+    ignis__string_add(&text, "]");
     return out;
 }
 
@@ -9943,20 +9944,20 @@ static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis
     bool empty = false, fits = true;
     int i;
     if (shape->ndim < 1 || shape->ndim > IGNIS_MAX_DIMS)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_RANK, call,
-                             "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element", IGNIS_MAX_DIMS,
-                             shape->ndim);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call,
+                                 "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element", IGNIS_MAX_DIMS,
+                                 shape->ndim);
     for (i = 0; i < shape->ndim; i++) {
         if (shape->dim[i] < 0)
-            return ignis__refuse(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i, ignis__shape_write(shape).text);
+            return ignis__fail_false(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i, ignis__shape_write(shape).text);
         if (shape->dim[i] == 0)
             empty = true;
         else
             fits = fits && ignis__multiply(product, shape->dim[i], &product);
     }
     if (!fits)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, call, "shape %s of %s has more bytes than 63 bits can count",
-                             ignis__shape_write(shape).text, ignis__dtypes[dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, call, "shape %s of %s has more bytes than 63 bits can count",
+                                 ignis__shape_write(shape).text, ignis__dtypes[dtype].name);
     *numel = empty ? 0 : product / ignis__dtypes[dtype].size;
     return true;
 }
@@ -10210,7 +10211,7 @@ typedef struct ignis__storage {
 static void ignis__storage_written(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
-    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
     if (held)
         held->written = true;
     else if (!capture) /* else it is memory of the capture's own */
@@ -10221,7 +10222,7 @@ static void ignis__storage_written(ignis__storage *storage)
 static void ignis__storage_lent(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
-    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
     if (held)
         held->lent = true;
     else if (!capture)
@@ -10333,10 +10334,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__s
 }
 
 /*  Gives the memory of a storage without users back, behind all that used it. Where the device cannot be entered it stays out of use. */
-static void ignis__storage_give(const char *call, ignis__storage *storage)
+static void ignis__storage_recycle(const char *call, ignis__storage *storage)
 {
     ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
-    ignis__spare_event *last = NULL;
+    ignis__pooled_event *last = NULL;
     ignis__binding binding, other;
     bool entered = ignis__device_enter_to_give(call, storage->device, &binding);
     bool listed = ignis__atomic_load(&storage->listed) != 0; /* no other thread can see it if not */
@@ -10361,12 +10362,12 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     }
     if (entered) {
         if (storage->block) {
-            ignis__memory_give(call, storage->device, storage->block);
+            ignis__memory_recycle(call, storage->device, storage->block);
         } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
             if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
                 (void)ignis__device_finish(storage->device);
             if (last)
-                ignis__event_give(storage->device, last);
+                ignis__event_recycle(storage->device, last);
         }
         ignis__device_leave(&binding);
     }
@@ -10380,7 +10381,7 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
     if (storage->block || storage->release_fn)
-        ignis__storage_give(call, storage);
+        ignis__storage_recycle(call, storage);
     ignis__storage_destroy(storage);
 }
 
@@ -10434,7 +10435,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
         ignis__atomic_store(&storage->at_hand, (uintptr_t)storage->stream);
     ignis__mutex_unlock(&storage->lock);
     if (block) /* another thread was faster */
-        ignis__memory_give(call, storage->device, block);
+        ignis__memory_recycle(call, storage->device, block);
     if (forgotten)
         ignis__memory_forget_stream(storage->device, from);
     return ok;
@@ -10481,12 +10482,12 @@ typedef struct ignis__array {
     const void *borrower;  /* the call that has made its layer the owner until it ends; null: none */
     void *pinned;
     char tag[32];
-    ignis__blocks blocks; /* of a quantised weight, which is a row of u8 */
-    ignis__former former; /* the slot's array before this one */
+    ignis__blocks blocks;       /* of a quantised weight, which is a row of u8 */
+    ignis__tombstone tombstone; /* the slot's array before this one */
 } ignis__array;
 
 static ignis__pool ignis__arrays =
-    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, former));
+    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
 static uint64_t ignis__array_ids; /* given out so far, in this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
@@ -10514,11 +10515,11 @@ IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *arr
 static void ignis__array_destroy(const char *call, ignis__array *array)
 {
     if (array->pinned)
-        ignis__pinned_give(call, array->storage->device, array->pinned, ignis__array_bytes(array));
+        ignis__pinned_recycle(call, array->storage->device, array->pinned, ignis__array_bytes(array));
     ignis__storage_drop(call, array->storage);
     array->pinned = NULL;
     array->storage = NULL;
-    ignis__pool_give(&ignis__arrays, array);
+    ignis__pool_recycle(&ignis__arrays, array);
 }
 
 IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *array)
@@ -10542,7 +10543,7 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
     if (ignis__pool_live(array))
         return true;
     ignis__mutex_unlock(&array->slot.lock);
-    return ignis__refuse(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
+    return ignis__fail_false(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
 }
 
 static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
@@ -10622,7 +10623,7 @@ static void ignis__array_kill(ignis__array *array)
 {
     if (array->tracked_at_ns)
         ignis__track_freed(array);
-    ignis__former_write(&array->former, &array->slot, array->id, array->tag);
+    ignis__tombstone_write(&array->tombstone, &array->slot, array->id, array->tag);
     ignis__pool_kill(array);
     ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
 }
@@ -10680,15 +10681,15 @@ IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *
     if (!ignis__address_query(call, device, ptr, &type, &ordinal) || !ignis__address_range(call, device, ptr, &start, &range))
         return false;
     if (type == 0 || type == IGNIS__CU_MEMORY_HOST)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host",
-                             ptr);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host", ptr);
     if (ordinal != wanted)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d", ptr,
-                             ordinal, wanted);
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d",
+                                 ptr, ordinal, wanted);
     if (range && (uint64_t)size > start + range - at)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
-                             (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
+                                 (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
     return true;
 }
 
@@ -10757,7 +10758,7 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
 {
     static const char call[] = "ignis_array_create";
     ignis_array none = IGNIS__ZERO;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return none;
     return ignis__array_create(call, desc);
 }
@@ -10808,7 +10809,7 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 }
 
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
-static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
+static void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  Looks which of those are gone by now, before an array is refused, and waits for processes that are just being ended; set there, too. Both
     are set before an array counts an export, so they are read after its lock. */
@@ -10847,8 +10848,8 @@ IGNIS__ONE_COPY static ignis_status ignis__array_leave(const char *call, ignis__
 IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
 {
     char holders[512];
-    ignis__text text;
-    ignis__text_begin(&text, holders, sizeof holders);
+    ignis__string_writer text;
+    ignis__string_begin(&text, holders, sizeof holders);
     if (ignis__export_holders)
         ignis__export_holders(&text, array);
     return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s", ignis__array_label(array).text,
@@ -10856,18 +10857,18 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
 }
 
 /*  Writes who claims an array, each after a comma, and returns how many claims those are; the sections above put themselves here. */
-static int (*ignis__claim_holders)(ignis__text *text, const ignis__array *array);
+static int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  The array is held, and had references when it was locked. */
 IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
 {
     char holders[512];
-    ignis__text text;
+    ignis__string_writer text;
     int others;
-    ignis__text_begin(&text, holders, sizeof holders);
+    ignis__string_begin(&text, holders, sizeof holders);
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
-        ignis__text_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
+        ignis__string_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
     return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
@@ -10931,7 +10932,7 @@ IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *i
     uint64_t address;
     if (!array)
         return ignis__failed();
-    if (!ignis__given(call, "info", info))
+    if (!ignis__check_not_null(call, "info", info))
         return ignis__array_leave(call, array, false);
     storage = array->storage;
     address = ignis__atomic_load(&storage->address);
@@ -10982,13 +10983,13 @@ IGNIS_API int64_t ignis_array_size_bytes(ignis_array handle)
     return size;
 }
 
-IGNIS__COLD static void ignis__array_describe(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static void ignis__array_describe(ignis__string_writer *text, const ignis__array *array)
 {
-    ignis__text_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id,
-                    ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name, ignis__device_ordinal(array->storage->device),
-                    ignis__owner_name(array->owner), array->ref_count);
+    ignis__string_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id,
+                      ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
+                      ignis__device_ordinal(array->storage->device), ignis__owner_name(array->owner), array->ref_count);
     if (*array->tag)
-        ignis__text_add(text, ", '%s'", array->tag);
+        ignis__string_add(text, ", '%s'", array->tag);
 }
 
 IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capacity)
@@ -10996,11 +10997,11 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
     static const char call[] = "ignis_array_to_string";
     ignis__array *array;
     ignis__label label;
-    ignis__text text;
+    ignis__string_writer text;
     char none[1];
-    if (!ignis__enter(call) || (capacity && !ignis__given(call, "out", out)))
+    if (!ignis__enter(call) || (capacity && !ignis__check_not_null(call, "out", out)))
         return -1;
-    ignis__text_begin(&text, out ? out : none, capacity);
+    ignis__string_begin(&text, out ? out : none, capacity);
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (array) {
         ignis__mutex_lock(&array->slot.lock);
@@ -11010,9 +11011,9 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
     } else {
         label = ignis__label_stale(&ignis__arrays, handle.id);
         if (*label.text)
-            ignis__text_add(&text, "%s", label.text);
+            ignis__string_add(&text, "%s", label.text);
         else
-            ignis__text_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
+            ignis__string_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
     }
     return (int)text.length;
 }
@@ -11021,8 +11022,8 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
 IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
     char line[256];
-    ignis__text text;
-    ignis__text_begin(&text, line, sizeof line);
+    ignis__string_writer text;
+    ignis__string_begin(&text, line, sizeof line);
     ignis__array_describe(&text, array);
     ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line, (long long)ignis__array_bytes(array),
                        (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
@@ -11279,10 +11280,10 @@ IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__arr
                                               int64_t count, int64_t needed, const char *unit)
 {
     if (count != needed)
-        return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld", ignis__array_label(array).text,
-                             ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name, (long long)needed, unit,
-                             (long long)count);
-    return needed == 0 || ignis__given(call, host_name, host);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld",
+                                 ignis__array_label(array).text, ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
+                                 (long long)needed, unit, (long long)count);
+    return needed == 0 || ignis__check_not_null(call, host_name, host);
 }
 
 IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)
@@ -11368,7 +11369,7 @@ typedef struct ignis__transfer_part {
 typedef struct ignis__ticket {
     ignis__slot slot;
     ignis__device *device;
-    ignis__spare_event *done;    /* behind the work; null: there is nothing to wait for */
+    ignis__pooled_event *done;   /* behind the work; null: there is nothing to wait for */
     ignis__pinned *piece;        /* null: none is needed */
     ignis__transfer_part *parts; /* what the driver's thread has to do */
     void (*run)(void *context);  /* on a thread of its own, which is joined by who waits; null: there is none */
@@ -11410,7 +11411,7 @@ static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *devic
     ticket->context = context;
     if (ignis__thread_start(&ticket->thread, ignis__ticket_thread, ticket))
         return ticket;
-    ignis__pool_give(&ignis__tickets, ticket);
+    ignis__pool_recycle(&ignis__tickets, ticket);
     ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the system has no thread to compile on");
     return NULL;
 }
@@ -11419,12 +11420,12 @@ static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *devic
 static void ignis__ticket_destroy(ignis__ticket *ticket)
 {
     if (ticket->done)
-        ignis__event_give(ticket->device, ticket->done);
+        ignis__event_recycle(ticket->device, ticket->done);
     if (ticket->piece)
-        ignis__piece_keep(ticket->device, ticket->piece);
+        ignis__pinned_chunk_keep(ticket->device, ticket->piece);
     ignis__free(ticket->parts);
     free(ticket->record.message);
-    ignis__pool_give(&ignis__tickets, ticket);
+    ignis__pool_recycle(&ignis__tickets, ticket);
 }
 
 static void ignis__ticket_drop(ignis__ticket *ticket)
@@ -11468,7 +11469,7 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
     ticket->parts = (ignis__transfer_part *)ignis__alloc_for(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
     if (!ticket->parts)
         return false;
-    ticket->piece = ignis__piece_take(work->call, work->device, IGNIS__PIECE);
+    ticket->piece = ignis__pinned_chunk_take(work->call, work->device, IGNIS__PIECE);
     ok = ticket->piece != NULL;
     for (done = 0, part = ticket->parts; ok && done < count; done += part->count, part++) {
         ignis__address at = address + (uint64_t)(done * size);
@@ -11533,7 +11534,7 @@ IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
     bool ok;
     if (!ticket)
         return ignis__failed();
-    ok = ignis__given(call, "done", done);
+    ok = ignis__check_not_null(call, "done", done);
     if (ok) {
         *done = !ticket->run || ignis__atomic_load(&ticket->through);
         if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
@@ -11601,10 +11602,10 @@ static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_
     from += (uint64_t)src->offset;
     if (to + (uint64_t)size <= from || from + from_size <= to || (to == from && (uint64_t)size == from_size))
         return true;
-    return ignis__refuse(IGNIS_DIAG_OVERLAP, call,
-                         "%s (%llu bytes at 0x%llx) is read while a part of it is written, as %lld bytes of %s at 0x%llx",
-                         ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
-                         ignis__array_label(dst).text, (unsigned long long)to);
+    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
+                             "%s (%llu bytes at 0x%llx) is read while a part of it is written, as %lld bytes of %s at 0x%llx",
+                             ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
+                             ignis__array_label(dst).text, (unsigned long long)to);
 }
 
 /*  Copies the bytes of src over those of dst from an offset on; both on one device. */
@@ -11700,16 +11701,16 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
     int i, open = -1;
     for (i = 0; i < shape->ndim && i < IGNIS_MAX_DIMS; i++) {
         if (shape->dim[i] == -1 && open >= 0)
-            return ignis__refuse(IGNIS_DIAG_SHAPE_DIM, call, "shape %s leaves more than one dimension open",
-                                 ignis__shape_write(shape).text);
+            return ignis__fail_false(IGNIS_DIAG_SHAPE_DIM, call, "shape %s leaves more than one dimension open",
+                                     ignis__shape_write(shape).text);
         if (shape->dim[i] == -1)
             open = i;
         else if (shape->dim[i] < 0 || !ignis__multiply(known, shape->dim[i], &known))
             return true; /* the check that follows says what is wrong */
     }
     if (open >= 0 && (known == 0 || numel % known != 0))
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
-                             ignis__shape_write(shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
+                                 ignis__shape_write(shape).text);
     if (open >= 0)
         shape->dim[open] = numel / known;
     return true;
@@ -11741,22 +11742,22 @@ IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__a
     int64_t rows = dst->shape.dim[0];
     *row_bytes = rows && dst->numel ? ignis__array_bytes(dst) / rows : 0;
     if (dst->dtype != src->dtype)
-        return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, src is %s", ignis__dtypes[dst->dtype].name,
-                             ignis__dtypes[src->dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, src is %s", ignis__dtypes[dst->dtype].name,
+                                 ignis__dtypes[src->dtype].name);
     if (dst->storage->device != src->storage->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, src is on device %d",
-                             ignis__device_ordinal(dst->storage->device), ignis__device_ordinal(src->storage->device));
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, src is on device %d",
+                                 ignis__device_ordinal(dst->storage->device), ignis__device_ordinal(src->storage->device));
     if (start_row < 0 || start_row > rows)
-        return ignis__refuse(IGNIS_DIAG_ROWS_OVERFLOW, call, "row %lld is outside dst %s", (long long)start_row,
-                             ignis__shape_write(&dst->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_ROWS_OVERFLOW, call, "row %lld is outside dst %s", (long long)start_row,
+                                 ignis__shape_write(&dst->shape).text);
     if (src->numel && (*row_bytes == 0 || ignis__array_bytes(src) % *row_bytes != 0))
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "src %s is not a whole number of rows of dst %s",
-                             ignis__shape_write(&src->shape).text, ignis__shape_write(&dst->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "src %s is not a whole number of rows of dst %s",
+                                 ignis__shape_write(&src->shape).text, ignis__shape_write(&dst->shape).text);
     if (src->numel && ignis__array_bytes(src) / *row_bytes > rows - start_row)
-        return ignis__refuse(IGNIS_DIAG_ROWS_OVERFLOW, call,
-                             "writing %lld bytes at row %lld (offset %lld) goes beyond the %lld bytes of dst %s",
-                             (long long)ignis__array_bytes(src), (long long)start_row, (long long)(start_row * *row_bytes),
-                             (long long)ignis__array_bytes(dst), ignis__shape_write(&dst->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_ROWS_OVERFLOW, call,
+                                 "writing %lld bytes at row %lld (offset %lld) goes beyond the %lld bytes of dst %s",
+                                 (long long)ignis__array_bytes(src), (long long)start_row, (long long)(start_row * *row_bytes),
+                                 (long long)ignis__array_bytes(dst), ignis__shape_write(&dst->shape).text);
     return true;
 }
 
@@ -11802,7 +11803,8 @@ IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *
     bool ok;
     if (!ignis__array_lock(call, array))
         return false;
-    ok = !array->pinned || ignis__refuse(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
+    ok = !array->pinned ||
+         ignis__fail_false(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
     if (ok)
         array->pinned = memory;
     ignis__array_unlock(array);
@@ -11822,7 +11824,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_pin(ignis_array handle)
     if (ignis__array_set_pinned(call, array, NULL) && array->numel > 0 && ignis__device_enter(call, device, &binding)) {
         pinned = ignis__pinned_take(call, device, ignis__array_bytes(array)); /* which may wait for the device: without the lock */
         if (pinned && !ignis__array_set_pinned(call, array, pinned)) {
-            (void)ignis__pinned_give(call, device, pinned, ignis__array_bytes(array));
+            (void)ignis__pinned_recycle(call, device, pinned, ignis__array_bytes(array));
             pinned = NULL;
         }
         ignis__device_leave(&binding);
@@ -11854,7 +11856,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
     }
     ignis__array_unlock(array);
     if (pinned)
-        ok = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array)) == IGNIS_OK;
+        ok = ignis__pinned_recycle(call, array->storage->device, pinned, ignis__array_bytes(array)) == IGNIS_OK;
     return ignis__array_end(call, array, ok);
 }
 
@@ -11947,7 +11949,7 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         return ignis__failed();
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
-        ignis__foreign_stream *foreign, **link;
+        ignis__user_stream *foreign, **link;
         ignis__binding binding;
         uint64_t serial;
         bool entered, mine, ok;
@@ -11980,7 +11982,7 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
             ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
             foreign->forgotten = true;
             ignis__mutex_unlock(&foreign->lock);
-            ignis__foreign_drop(device, foreign);
+            ignis__user_stream_drop(device, foreign);
             if (!ok)
                 status = ignis__failed();
             if (entered && !ok)
@@ -12073,10 +12075,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__
     ignis__array_unlock(array);
     if (owner == IGNIS_OWNER_IGNIS || again)
         return true;
-    return ignis__refuse(owner == by ? IGNIS_DIAG_DOUBLE_ACQUIRE : IGNIS_DIAG_OWNER_DIFFERS, call, "%s is owned by %s%s",
-                         ignis__array_label(array).text, ignis__owner_name(owner),
-                         owner == by ? " already: another thread's call works on it, or it was acquired"
-                                     : ", which has to release it first");
+    return ignis__fail_false(owner == by ? IGNIS_DIAG_DOUBLE_ACQUIRE : IGNIS_DIAG_OWNER_DIFFERS, call, "%s is owned by %s%s",
+                             ignis__array_label(array).text, ignis__owner_name(owner),
+                             owner == by ? " already: another thread's call works on it, or it was acquired"
+                                         : ", which has to release it first");
 }
 
 IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, const void *borrower)
@@ -12098,8 +12100,8 @@ IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by
         return ignis__failed();
     ok = ignis__owner_valid(call, by);
     if (ok && array->owner == by)
-        ok = ignis__refuse(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is already owned by %s: a double acquire", ignis__array_label(array).text,
-                           ignis__owner_name(by));
+        ok = ignis__fail_false(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is already owned by %s: a double acquire",
+                               ignis__array_label(array).text, ignis__owner_name(by));
     ok = ok && ignis__array_transfer(call, array, by) == IGNIS_OK;
     if (ok)
         ignis__track(array, false);
@@ -12118,8 +12120,8 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
         return ignis__failed();
     ok = ignis__owner_valid(call, by);
     if (ok && array->owner != by)
-        ok = ignis__refuse(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
-                           ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
+        ok = ignis__fail_false(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
+                               ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
     return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
 
@@ -12132,8 +12134,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handl
         return ignis__failed();
     ok = ignis__owner_valid(call, owner);
     if (ok && array->owner != owner)
-        ok = ignis__refuse(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s",
-                           ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(array->owner));
+        ok = ignis__fail_false(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s",
+                               ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(array->owner));
     return ignis__array_leave(call, array, ok);
 }
 
@@ -12219,7 +12221,7 @@ IGNIS__COLD IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, in
     ignis__slot *dead = NULL;
     ignis__array *array;
     uint64_t index = 0;
-    if (!ignis__enter(call) || !ignis__room_given(call, "entries", entries, capacity))
+    if (!ignis__enter(call) || !ignis__check_capacity(call, "entries", entries, capacity))
         return -1;
     while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         bool exported;
@@ -12408,10 +12410,10 @@ IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, co
     ignis__kernels_state.cache_broken = true;
     ignis__mutex_unlock(&ignis__kernels_state.lock);
     if (!warned)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CACHE_IO,
-                    "%s: cannot %s %s%s%s; kernels are compiled again in every process. ignis_desc.cache_dir or "
-                    "IGNIS_CACHE_DIR names another folder, \"off\" none",
-                    call, what, path, *why ? ": " : "", why);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CACHE_IO,
+                   "%s: cannot %s %s%s%s; kernels are compiled again in every process. ignis_desc.cache_dir or "
+                   "IGNIS_CACHE_DIR names another folder, \"off\" none",
+                   call, what, path, *why ? ": " : "", why);
 }
 
 /*  Reads a file of the cache. One that others own or may write to is left alone: it could be anybody's program. */
@@ -12514,7 +12516,7 @@ IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *i
         ignis__file_touch(path); /* the least recently used file is the first to go */
         return true;
     }
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is made again", call, path);
+    ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is made again", call, path);
     ignis__free(file);
     return false;
 }
@@ -12865,9 +12867,9 @@ IGNIS__COLD static uint64_t ignis__program_included(const ignis__program *progra
 
 static bool ignis__compile_never; /* ignis_desc.compile */
 
-IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_there(const char *call)
+IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_available(const char *call)
 {
-    return ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
+    return ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
 }
 
 /*  The exact version of NVRTC; of one that is not there, the one that has last written to the kernel cache; 0: there was none. */
@@ -12877,7 +12879,7 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     char path[1024], why[160] = "", *text;
     uint64_t release;
     size_t size = 0;
-    if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) || ignis__nvrtc_there(call)))
+    if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) || ignis__nvrtc_available(call)))
         return nvrtc->release;
     ignis__mutex_lock(&ignis__kernels_state.lock);
     if (!ignis__kernels_state.last_read && ignis__kernels_state.cache_dir[0]) {
@@ -12939,10 +12941,11 @@ IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device
         if (known[i] <= wanted && known[i] > best)
             best = known[i];
     if (!best)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                             "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer", device->info.device,
-                             device->info.compute_major, device->info.compute_minor, ignis__libraries[IGNIS_LIBRARY_NVRTC].version / 1000,
-                             ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10, known[0] % 10);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer", device->info.device,
+                                 device->info.compute_major, device->info.compute_minor,
+                                 ignis__libraries[IGNIS_LIBRARY_NVRTC].version / 1000,
+                                 ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10, known[0] % 10);
     *is_ptx = best != wanted;
     snprintf(arch, size, "-arch=%s_%d%s", *is_ptx ? "compute" : "sm", best, !*is_ptx && best >= 90 ? "a" : "");
     return true;
@@ -12998,7 +13001,8 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
         log[strlen(log) - 1] = 0;
     if (error == 0) {
         if (log && *log)
-            ignis__note_log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log, "%s: the compiler has remarks on %s:", call, program->name);
+            ignis__log_message(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log, "%s: the compiler has remarks on %s:", call,
+                               program->name);
         ignis__free(log);
         return IGNIS_OK;
     }
@@ -13070,18 +13074,18 @@ IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__progra
     size_t size = 1, length;
     bool ok = is_ptx ? IGNIS__NVRTC_OK(call, nvrtcGetPTXSize, (handle, &image->size))
                      : IGNIS__NVRTC_OK(call, nvrtcGetCUBINSize, (handle, &image->size));
-    ignis__text names;
+    ignis__string_writer names;
     int round, i;
     for (round = 0; ok && round < 2; round++) { /* the first one measures */
         if (round == 1 && (image->memory = (char *)ignis__alloc_for(call, size + image->size)) == NULL)
             return false;
-        ignis__text_begin(&names, image->memory, round == 1 ? size : 0);
+        ignis__string_begin(&names, image->memory, round == 1 ? size : 0);
         list = program->entry;
         for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
             char *entry = ignis__entry_copy(call, program->entry, i);
             ok = entry && IGNIS__NVRTC_OK(call, nvrtcGetLoweredName, (handle, entry, &lowered));
             if (ok)
-                ignis__text_add(&names, "%s%s", i == 0 ? "" : ";", lowered);
+                ignis__string_add(&names, "%s%s", i == 0 ? "" : ";", lowered);
             ignis__free(entry);
         }
         size = names.length + 1;
@@ -13102,7 +13106,7 @@ typedef struct ignis__headers {
 } ignis__headers;
 
 /*  The text behind its byte order mark, which NVRTC does not skip. */
-static const char *ignis__without_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
+static const char *ignis__skip_byte_order_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
 
 static void ignis__headers_free(ignis__headers *headers)
 {
@@ -13132,7 +13136,7 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     }
     for (i = 0; ok && i < program->header_count; i++) {
         headers->names[headers->count] = program->headers[i].name;
-        headers->texts[headers->count++] = ignis__without_mark(program->headers[i].text);
+        headers->texts[headers->count++] = ignis__skip_byte_order_mark(program->headers[i].text);
     }
     if (!ok) {
         ignis__headers_free(headers);
@@ -13155,8 +13159,9 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     if (!ignis__headers_gather(call, program, &headers))
         return false;
     count = ignis__options_gather(program, arch, options);
-    ok = IGNIS__NVRTC_OK(call, nvrtcCreateProgram,
-                         (&handle, ignis__without_mark(program->source), program->name, headers.count, headers.texts, headers.names));
+    ok = IGNIS__NVRTC_OK(
+        call, nvrtcCreateProgram,
+        (&handle, ignis__skip_byte_order_mark(program->source), program->name, headers.count, headers.texts, headers.names));
     list = program->entry;
     for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
         char *entry = ignis__entry_copy(call, program->entry, i);
@@ -13222,49 +13227,49 @@ static void ignis__program_range(const ignis__program *program, int *first, int 
 }
 
 /*  A program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
-IGNIS__COLD static void ignis__program_write(ignis__text *text, const ignis__program *program)
+IGNIS__COLD static void ignis__program_write(ignis__string_writer *text, const ignis__program *program)
 {
     const char *which = program->part ? program->part : program->entry;
     int i;
     if (program->formula) {
-        ignis__text_add(text, "the formula '%s'", program->formula);
+        ignis__string_add(text, "the formula '%s'", program->formula);
         return;
     }
-    ignis__text_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
+    ignis__string_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
     for (i = 0; i < program->option_count; i++)
-        ignis__text_add(text, " %s", program->options[i]);
+        ignis__string_add(text, " %s", program->options[i]);
 }
 
-IGNIS__COLD static void ignis__request_quote(ignis__text *text, const char *word)
+IGNIS__COLD static void ignis__request_quote(ignis__string_writer *text, const char *word)
 {
-    ignis__text_add(text, " \"");
+    ignis__string_add(text, " \"");
     while (*word) {
         size_t plain = strcspn(word, "\"\\\r\n");
-        ignis__text_add(text, "%.*s", (int)plain, word);
+        ignis__string_add(text, "%.*s", (int)plain, word);
         word += plain;
         if (*word)
-            ignis__text_add(text, "\\%c", *word == '\n' ? 'n' : *word == '\r' ? 'r' : *word);
+            ignis__string_add(text, "\\%c", *word == '\n' ? 'n' : *word == '\r' ? 'r' : *word);
         word += *word != 0;
     }
-    ignis__text_add(text, "\"");
+    ignis__string_add(text, "\"");
 }
 
-IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__program *program, int first, int last)
+IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const ignis__program *program, int first, int last)
 {
     int i;
     if (program->line) {
-        ignis__text_add(text, "%s\n", program->line);
+        ignis__string_add(text, "%s\n", program->line);
         return;
     }
-    ignis__text_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
+    ignis__string_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
     if (ignis__program_is_own(program)) {
-        ignis__text_add(text, " ");
+        ignis__string_add(text, " ");
         ignis__program_write(text, program);
     } else {
         ignis__request_quote(text, program->name);
         ignis__request_quote(text, program->entry ? program->entry : "");
         ignis__request_quote(text, program->source);
-        ignis__text_add(text, " %d", program->option_count);
+        ignis__string_add(text, " %d", program->option_count);
         for (i = 0; i < program->option_count; i++)
             ignis__request_quote(text, program->options[i]);
         for (i = 0; i < program->header_count; i++) {
@@ -13272,7 +13277,7 @@ IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__pro
             ignis__request_quote(text, program->headers[i].text);
         }
     }
-    ignis__text_add(text, "\n");
+    ignis__string_add(text, "\n");
 }
 
 /*  Adds a line to a file: one write, so that lines of several processes stay whole. A link is not followed; is_private: nor is a file written that
@@ -13316,14 +13321,14 @@ IGNIS__COLD static bool ignis__request_is_new(uint64_t hash)
 
 IGNIS__COLD static void ignis__request_add(const ignis__program *program, int first, int last)
 {
-    ignis__text text;
+    ignis__string_writer text;
     char *line = NULL, why[160] = "out of memory";
     size_t size = 0;
     int turn;
     if (!ignis__requests.path[0])
         return;
     for (turn = 0; turn < 2; turn++) { /* the first measures */
-        ignis__text_begin(&text, line, size);
+        ignis__string_begin(&text, line, size);
         ignis__request_write(&text, program, first, last);
         if (turn == 0 && (line = (char *)ignis__alloc(size = text.length + 1)) == NULL)
             break;
@@ -13333,7 +13338,7 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
         (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) &&
          !ignis__line_append(ignis__requests.path, line, ignis__requests.from_environment, why, sizeof why) && !ignis__requests.broken)) {
         ignis__requests.broken = true;
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name, ignis__requests.path, why);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name, ignis__requests.path, why);
     }
     ignis__mutex_unlock(&ignis__requests.lock);
     ignis__free(line);
@@ -13412,17 +13417,17 @@ static uint64_t ignis__sources_hash(void)
 
 /*  Adds a reason to a text, and is always false. */
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static bool ignis__reason(ignis__text *why, const char *format, ...)
+IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    ignis__text_addv(why, format, args);
+    ignis__string_addv(why, format, args);
     va_end(args);
     return false;
 }
 
 /*  Looks at everything but the images. False: it is no bundle, `why` says the reason. */
-IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__text *why)
+IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__string_writer *why)
 {
     ignis__bundle_header *header = &bundle->header;
     const unsigned char *bytes = (const unsigned char *)data;
@@ -13430,21 +13435,21 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     uint64_t texts, checksum;
     uint32_t i;
     if (size < sizeof *header)
-        return ignis__reason(why, "it has %llu bytes, %d are the least", (unsigned long long)size, (int)sizeof *header);
+        return ignis__explain(why, "it has %llu bytes, %d are the least", (unsigned long long)size, (int)sizeof *header);
     memcpy(header, data, sizeof *header);
     texts = sizeof *header + (uint64_t)header->count * sizeof(ignis__bundle_entry);
     if (memcmp(header->magic, ignis__bundle_magic, sizeof header->magic) != 0)
-        return ignis__reason(why, "it does not begin with %.8s", ignis__bundle_magic);
+        return ignis__explain(why, "it does not begin with %.8s", ignis__bundle_magic);
     if (header->size != size)
-        return ignis__reason(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size,
-                             (unsigned long long)header->size);
+        return ignis__explain(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size,
+                              (unsigned long long)header->size);
     if (header->blocks > size || texts >= header->blocks || bytes[header->blocks - 1] != 0)
-        return ignis__reason(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
-                             (unsigned long long)header->blocks, (unsigned long long)size);
+        return ignis__explain(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
+                              (unsigned long long)header->blocks, (unsigned long long)size);
     checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->blocks - behind);
     if (checksum != header->checksum)
-        return ignis__reason(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
-                             (unsigned long long)header->checksum);
+        return ignis__explain(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
+                              (unsigned long long)header->checksum);
     bundle->data = bytes;
     for (i = 0; i < header->count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
@@ -13453,10 +13458,10 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         if (!named || entry.offset < header->blocks || entry.offset > size || entry.stored > size - entry.offset ||
             entry.stored > entry.whole || entry.whole > IGNIS__BUNDLE_IMAGE || entry.at >= entry.whole ||
             entry.size >= entry.whole - entry.at || !memchr("\0afp", entry.kind, 4)) {
-            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
-                            (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
-                            (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
-                            (unsigned long long)entry.at, (int)entry.kind);
+            ignis__string_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
+                              (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                              (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
+                              (unsigned long long)entry.at, (int)entry.kind);
             bundle->data = NULL;
             return false;
         }
@@ -13571,7 +13576,7 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
 
 /*  The block of an entry, unpacked; the lock is held. When it is damaged, `why` says how. */
 IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
-                                                     ignis__text *why)
+                                                     ignis__string_writer *why)
 {
     const unsigned char *stored = bundle->data + entry->offset;
     ignis__bundle_block *block = bundle->blocks;
@@ -13585,8 +13590,9 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
         return IGNIS_DIAG_NONE;
     checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
     if (checksum != entry->checksum) {
-        ignis__text_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx", (unsigned long long)entry->stored,
-                        (unsigned long long)entry->offset, (unsigned long long)checksum, (unsigned long long)entry->checksum);
+        ignis__string_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx",
+                          (unsigned long long)entry->stored, (unsigned long long)entry->offset, (unsigned long long)checksum,
+                          (unsigned long long)entry->checksum);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
     block = (ignis__bundle_block *)ignis__alloc(sizeof *block);
@@ -13606,8 +13612,8 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
         whole = ignis__unpack(unpacker, block->bytes, (size_t)entry->whole, stored, (size_t)entry->stored);
     ignis__free(unpacker);
     if (!whole) {
-        ignis__text_add(why, "%llu bytes at %llu cannot be unpacked to %llu", (unsigned long long)entry->stored,
-                        (unsigned long long)entry->offset, (unsigned long long)entry->whole);
+        ignis__string_add(why, "%llu bytes at %llu cannot be unpacked to %llu", (unsigned long long)entry->stored,
+                          (unsigned long long)entry->offset, (unsigned long long)entry->whole);
         ignis__free(block->bytes);
         ignis__free(block);
         return IGNIS_DIAG_BUNDLE_FORMAT;
@@ -13621,7 +13627,7 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
 
 /*  The image of an entry, with a zero behind it, which lives until the blocks are dropped. When it is damaged, `why` says how. */
 IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
-                                                         ignis__text *why)
+                                                         ignis__string_writer *why)
 {
     ignis__bundle_block *block;
     ignis_diagnostic wrong;
@@ -13635,8 +13641,8 @@ IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, 
         why_not = "its block is another one";
     why_not = why_not ? why_not : ignis__image_fault(block->bytes + entry->at, (size_t)entry->size);
     if (why_not) {
-        ignis__text_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
-                        (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
+        ignis__string_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
+                          (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
     *unpacked = block->bytes + entry->at;
@@ -13683,7 +13689,7 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
 }
 
 /*  "75 80 90a ptx75", from the oldest on. */
-IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__text *text)
+IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__string_writer *text)
 {
     int last = 0, next;
     do {
@@ -13699,10 +13705,10 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
             }
         }
         if (next)
-            ignis__text_add(text, "%s%s%d%s", last ? " " : "", of_next.kind == 'p' ? "ptx" : "", of_next.arch,
-                            of_next.kind == 'a'   ? "a"
-                            : of_next.kind == 'f' ? "f"
-                                                  : "");
+            ignis__string_add(text, "%s%s%d%s", last ? " " : "", of_next.kind == 'p' ? "ptx" : "", of_next.arch,
+                              of_next.kind == 'a'   ? "a"
+                              : of_next.kind == 'f' ? "f"
+                                                    : "");
         last = next;
     } while (next);
 }
@@ -13714,13 +13720,13 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
     const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "there is no NVRTC";
     char name[400], archs[128], line[480] = "";
     int first, last, capability = ignis__capability(&device->info);
-    ignis__text text;
+    ignis__string_writer text;
     uint64_t key[2];
     ignis__program_range(program, &first, &last);
     ignis__program_key(program, key);
-    ignis__text_begin(&text, name, sizeof name);
+    ignis__string_begin(&text, name, sizeof name);
     ignis__program_write(&text, program);
-    ignis__text_begin(&text, archs, sizeof archs);
+    ignis__string_begin(&text, archs, sizeof archs);
     if (bundle->data)
         ignis__bundle_archs(bundle, key, &text);
     if (ignis__program_is_own(program))
@@ -13751,11 +13757,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
 }
 
 /*  Whether what is in no bundle and no cache is compiled. */
-static bool ignis__compiler_there(const char *call)
+static bool ignis__compiler_available(const char *call)
 {
     return !ignis__compile_never &&
            (!ignis__the_bundle.data ||
-            ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
+            ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
 }
 
 /*  Whether the bundle has a program for a device. */
@@ -13775,7 +13781,7 @@ IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__pr
 {
     char arch[32];
     bool is_ptx;
-    if (!ignis__compiler_there(call))
+    if (!ignis__compiler_available(call))
         return ignis__program_missing(call, program, device);
     return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
            ignis__image_compile(call, program, arch, is_ptx, image);
@@ -13938,10 +13944,10 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         ignis__image image = IGNIS__ZERO;
         ignis_diagnostic wrong;
         char why[256];
-        ignis__text text;
+        ignis__string_writer text;
         if (included != 0 && included != entry.included)
             continue; /* the files are there, and are others now */
-        ignis__text_begin(&text, why, sizeof why);
+        ignis__string_begin(&text, why, sizeof why);
         wrong = ignis__bundle_unpack(bundle, &entry, &image.data, &text);
         image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
         *failed = wrong != IGNIS_DIAG_NONE;
@@ -13955,8 +13961,8 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         else if (error == 0 || !ignis__image_is_foreign(error))
             *failed = error == 0 || ignis__cuda_fail(call, device, "cuModuleLoadData", error) != IGNIS_OK;
         else
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
-                        (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
+                       (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
         if (unit->module)
             return true;
     }
@@ -14041,13 +14047,14 @@ IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc
     char line[32], why[160];
     ignis__requests.broken = false;
     if (strlen(path) >= sizeof ignis__requests.path)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the path of the record is longer than %d bytes",
-                             (int)sizeof ignis__requests.path - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the path of the record is longer than %d bytes",
+                                 (int)sizeof ignis__requests.path - 1);
     snprintf(ignis__requests.path, sizeof ignis__requests.path, "%s", path);
     snprintf(line, sizeof line, "ignis %d\n", IGNIS_VERSION);
     ignis__requests.from_environment = !desc->record;
     if (*path && !ignis__line_append(path, line, !desc->record, why, sizeof why))
-        return ignis__refuse(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s", desc->record ? "" : "IGNIS_RECORD: ", path, why);
+        return ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s", desc->record ? "" : "IGNIS_RECORD: ", path,
+                                 why);
     return true;
 }
 
@@ -14058,23 +14065,25 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
     const void *data = desc->bundle;
     size_t size = desc->bundle_size;
     char why[300] = "";
-    ignis__text text;
+    ignis__string_writer text;
     if (desc->bundle && desc->bundle_path)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle");
     if (!data && (!path || !*path))
         return true;
     snprintf(bundle->from, sizeof bundle->from, "%s", data ? "ignis_desc.bundle" : path);
     if (!data && (data = bundle->memory = ignis__file_read_as(path, &size, desc->bundle_path ? NULL : why, sizeof why)) == NULL)
-        return *why ? ignis__refuse(IGNIS_DIAG_BUNDLE_IO, call, "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path, why)
+        return *why ? ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path,
+                                        why)
                     : ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "read") == IGNIS_OK;
-    ignis__text_begin(&text, why, sizeof why);
+    ignis__string_begin(&text, why, sizeof why);
     if (!ignis__bundle_open(bundle, data, size, &text))
-        return ignis__refuse(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is damaged, or no bundle: %s", bundle->from, why);
+        return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is damaged, or no bundle: %s", bundle->from, why);
     return true;
 }
 
 /*  Counts the programs of a bundle for a device, and names those without an image for it. */
-IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info, ignis__text *missing)
+IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info,
+                                            ignis__string_writer *missing)
 {
     ignis__bundle_entry found;
     uint32_t i, k;
@@ -14092,7 +14101,7 @@ IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int cap
             info->usable++;
         } else if (capability >= entry.first && capability <= entry.last) {
             if (info->missing++ < 4)
-                ignis__text_add(missing, "%s%s", info->missing == 1 ? "" : "; ", ignis__bundle_text(bundle, &entry));
+                ignis__string_add(missing, "%s%s", info->missing == 1 ? "" : "; ", ignis__bundle_text(bundle, &entry));
         }
     }
 }
@@ -14107,7 +14116,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     ignis_diagnostic wrong = IGNIS_DIAG_NONE;
     int capability, damaged = 0;
     char faults[700], missing[500];
-    ignis__text text, names;
+    ignis__string_writer text, names;
     uint32_t i;
     if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL || !ignis__device_know(call, device))
         return ignis__failed();
@@ -14118,25 +14127,26 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     info->version = (int)bundle->header.version;
     info->bytes = (int64_t)bundle->header.size;
     info->images = (int)bundle->header.count;
-    ignis__text_begin(&names, info->architectures, sizeof info->architectures);
+    ignis__string_begin(&names, info->architectures, sizeof info->architectures);
     ignis__bundle_archs(bundle, NULL, &names);
-    ignis__text_begin(&names, missing, sizeof missing);
+    ignis__string_begin(&names, missing, sizeof missing);
     capability = ignis__capability(&device->info);
     ignis__bundle_count(bundle, capability, info, &names);
-    ignis__text_begin(&text, faults, sizeof faults);
+    ignis__string_begin(&text, faults, sizeof faults);
     looked_at = *bundle;
     looked_at.blocks = NULL; /* what is for other devices is not kept */
     for (i = 0; i < bundle->header.count && wrong != IGNIS_DIAG_HOST_MEMORY; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         char why[256];
-        ignis__text reason;
+        ignis__string_writer reason;
         void *image = NULL;
-        ignis__text_begin(&reason, why, sizeof why);
+        ignis__string_begin(&reason, why, sizeof why);
         wrong = ignis__bundle_unpack(&looked_at, &entry, &image, &reason);
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
             ignis__fail_host_memory(call, (size_t)entry.whole);
         else if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
-            ignis__text_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch, why);
+            ignis__string_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch,
+                              why);
     }
     ignis__blocks_drop(&looked_at);
     if (wrong == IGNIS_DIAG_HOST_MEMORY)
@@ -14219,11 +14229,11 @@ typedef struct ignis__kernel {
     struct ignis__kernel
         *older;               /* what that has replaced, in the same way. All live as long as the handle's, so that launches need no lock */
     uint64_t reloads, reload; /* asked for of this one so far; the number of the one that has made it */
-    ignis__former former;
+    ignis__tombstone tombstone;
 } ignis__kernel;
 
 static ignis__pool ignis__kernels =
-    IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, former));
+    IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
 
 static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
@@ -14270,7 +14280,7 @@ IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *k
         ignis__free(version);
     }
     ignis__kernel_unload(call, kernel);
-    ignis__pool_give(&ignis__kernels, kernel);
+    ignis__pool_recycle(&ignis__kernels, kernel);
     if (shares && ignis__pool_drop(shares))
         ignis__kernel_destroy(call, shares); /* which shares nobody's */
 }
@@ -14318,12 +14328,12 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
         missing = error == IGNIS__CU_NOT_FOUND || error == IGNIS__CU_INVALID_VALUE; /* of an empty name it says that */
     }
     if (missing && index >= 0)
-        ok = ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "%s has no __global__ function (or not exactly one) that is called '%s'",
-                           program->program.image ? "desc.image" : program->program.name, code->entry);
+        ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "%s has no __global__ function (or not exactly one) that is called '%s'",
+                               program->program.image ? "desc.image" : program->program.name, code->entry);
     else if (missing)
-        ok = ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call,
-                           "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or make it extern \"C\"",
-                           program->entry, code->entry, program->entry, code->entry);
+        ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call,
+                               "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or make it extern \"C\"",
+                               program->entry, code->entry, program->entry, code->entry);
     ok = ok && ignis__kernel_read(call, device, unit, name, code);
     if (ok)
         ignis__function_name(code->function, code->entry); /* as the caller has written it */
@@ -14422,7 +14432,7 @@ IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const igni
     const char *list = desc->entry, *name;
     size_t length = 0;
     int i, same;
-    if (!ignis__given(call, "desc.entry", desc->entry))
+    if (!ignis__check_not_null(call, "desc.entry", desc->entry))
         return false;
     for (i = 0; (name = ignis__entry_next(&list, &length)) != NULL && length > 0; i++) {
         char *copy = ignis__entry_copy(call, desc->entry, i);
@@ -14431,10 +14441,10 @@ IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const igni
         same = ignis__entry_index(desc->entry, copy);
         ignis__free(copy);
         if (same != i)
-            return ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice", desc->entry);
+            return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice", desc->entry);
     }
     if (i == 0 || name)
-        return ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing", desc->entry);
+        return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing", desc->entry);
     return true;
 }
 
@@ -14444,8 +14454,8 @@ IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_
     const char *wrong;
     char *copy;
     if (desc->source || desc->option_count || desc->header_count)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.image is set, and desc.source, options or headers are; it is one or the other");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.image is set, and desc.source, options or headers are; it is one or the other");
     if (!ignis__kernel_entries_check(call, desc))
         return false;
     copy = desc->image_size < IGNIS__BUNDLE_IMAGE ? (char *)ignis__alloc(desc->image_size + 1) : NULL;
@@ -14480,24 +14490,24 @@ IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis
 IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
-    if (!ignis__given(call, "desc", desc))
+    if (!ignis__check_not_null(call, "desc", desc))
         return false;
     if (desc->image)
         return ignis__kernel_image_check(call, desc);
-    if (!ignis__given(call, "desc.source", desc->source) || !ignis__kernel_entries_check(call, desc))
+    if (!ignis__check_not_null(call, "desc.source", desc->source) || !ignis__kernel_entries_check(call, desc))
         return false;
     if (desc->option_count < 0 || desc->option_count > IGNIS__MAX_OPTIONS)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count,
-                             IGNIS__MAX_OPTIONS);
-    if (desc->option_count > 0 && !ignis__given(call, "desc.options", desc->options))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count,
+                                 IGNIS__MAX_OPTIONS);
+    if (desc->option_count > 0 && !ignis__check_not_null(call, "desc.options", desc->options))
         return false;
     if (desc->header_count < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.header_count is %d, below 0", desc->header_count);
-    if (desc->header_count > 0 && !ignis__given(call, "desc.headers", desc->headers))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.header_count is %d, below 0", desc->header_count);
+    if (desc->header_count > 0 && !ignis__check_not_null(call, "desc.headers", desc->headers))
         return false;
     for (i = 0; i < desc->option_count; i++)
         if (!desc->options[i])
-            return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i);
+            return ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i);
     for (i = 0; i < desc->header_count; i++)
         if (!ignis__kernel_header_check(call, desc, i))
             return false;
@@ -14572,7 +14582,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
         return handle;
     kernel = (ignis__kernel *)ignis__pool_take_zeroed(call, &ignis__kernels);
     if (kernel && !ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {
-        ignis__pool_give(&ignis__kernels, kernel);
+        ignis__pool_recycle(&ignis__kernels, kernel);
     } else if (kernel) {
         kernel->file = ignis__this_thread.file;
         kernel->line = ignis__this_thread.line;
@@ -14612,7 +14622,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel handle, const
     ignis__device *device;
     if (!kernel)
         return result;
-    if (ignis__given(call, "entry", entry) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
+    if (ignis__check_not_null(call, "entry", entry) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
         made = ignis__kernel_make_entry(call, kernel, entry);
         if (made && ignis__kernel_code_of(call, device, made))
             result.id = ignis__pool_publish(&ignis__kernels, made);
@@ -14627,7 +14637,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel handle, const
 IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
 {
     ignis__mutex_lock(&kernel->slot.lock);
-    ignis__former_write(&kernel->former, &kernel->slot, 0, kernel->entry);
+    ignis__tombstone_write(&kernel->tombstone, &kernel->slot, 0, kernel->entry);
     ignis__mutex_unlock(&kernel->slot.lock);
     return ignis__handle_kill(kernel);
 }
@@ -14664,7 +14674,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
     bool ok = false;
     if (!kernel)
         return ignis__failed();
-    if (ignis__given(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
+    if (ignis__check_not_null(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
         code = ignis__kernel_code_of(call, device, kernel);
         ok = code && !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
              !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
@@ -14687,12 +14697,12 @@ static bool ignis__block_check(const char *call, const ignis__device *device, co
 {
     int64_t shared_limit = device->info.shared_per_block - code->static_shared;
     if (threads > code->max_threads)
-        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call, "a block of %lld threads is more than the %d that kernel %s can have",
-                             (long long)threads, code->max_threads, code->entry);
+        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call, "a block of %lld threads is more than the %d that kernel %s can have",
+                                 (long long)threads, code->max_threads, code->entry);
     if (shared_bytes < 0 || shared_bytes > shared_limit)
-        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call,
-                             "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
-                             (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
+        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call,
+                                 "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
+                                 (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
     return true;
 }
 
@@ -14709,7 +14719,7 @@ IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device 
 {
     int threads = block, warp = device->info.warp_size, blocks;
     if (block < 0)
-        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call, "block is %d, below 0", block);
+        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call, "block is %d, below 0", block);
     if (!ignis__block_check(call, device, code, block, shared_bytes))
         return false;
     out->block = block;
@@ -14738,7 +14748,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, i
     bool ok = false;
     if (!kernel)
         return ignis__failed();
-    if (ignis__given(call, "out", out) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
+    if (ignis__check_not_null(call, "out", out) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
         code = ignis__kernel_code_of(call, device, kernel);
         ok = code && ignis__kernel_occupancy(call, device, code, block, shared_bytes, out);
         ignis__device_leave(&binding);
@@ -14779,8 +14789,9 @@ IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_ker
     bool ok = false;
     if (!kernel)
         return ignis__failed();
-    if (ignis__given(call, "name", name) && ignis__given(call, "data", data ? data : out) && !ignis__capture_refuses(call) &&
-        (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL && ignis__work_begin(call, device, &work)) {
+    if (ignis__check_not_null(call, "name", name) && ignis__check_not_null(call, "data", data ? data : out) &&
+        !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL &&
+        ignis__work_begin(call, device, &work)) {
         ok = ignis__symbol_copy(&work, ignis__kernel_newest(kernel), name, data, out, size);
         ignis__work_end(&work);
     }
@@ -14956,9 +14967,9 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
     }
     launch->arrays[launch->array_count++] = array;
     if (array->storage->device != work->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, %s, is on device %d, the kernel runs on device %d", index,
-                             ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
-                             ignis__device_ordinal(work->device));
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, %s, is on device %d, the kernel runs on device %d",
+                                 index, ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
+                                 ignis__device_ordinal(work->device));
     launch->params[index] = &launch->addresses[index];
     if (!ignis__work_address(work, array, &launch->addresses[index]))
         return false;
@@ -14972,17 +14983,17 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel_code
     int i;
     launch->array_count = 0;
     if (count < 0 || count > IGNIS__MAX_PARAMS || (code->params >= 0 && count != code->params))
-        return ignis__refuse(IGNIS_DIAG_ARG_COUNT, work->call, "kernel %s has %d parameters, the call gives %d arguments", code->entry,
-                             code->params >= 0 ? code->params : IGNIS__MAX_PARAMS, count);
+        return ignis__fail_false(IGNIS_DIAG_ARG_COUNT, work->call, "kernel %s has %d parameters, the call gives %d arguments", code->entry,
+                                 code->params >= 0 ? code->params : IGNIS__MAX_PARAMS, count);
     for (i = 0; i < count; i++) {
         if (args[i].type < IGNIS_ARG_ARRAY || args[i].type > IGNIS_ARG_BYTES)
-            return ignis__refuse(IGNIS_DIAG_BAD_ENUM, work->call, "argument %d has type %d; make it with an ignis_arg_ function", i,
-                                 (int)args[i].type);
+            return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, work->call, "argument %d has type %d; make it with an ignis_arg_ function", i,
+                                     (int)args[i].type);
         if (code->params >= 0 && ignis__arg_size(&args[i]) != code->param_size[i])
-            return ignis__refuse(IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i,
-                                 code->entry, (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
+            return ignis__fail_false(IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i,
+                                     code->entry, (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
         if (args[i].type == IGNIS_ARG_BYTES && !args[i].value.bytes)
-            return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, work->call, "argument %d has no bytes", i);
+            return ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, work->call, "argument %d has no bytes", i);
         /* The driver only reads parameters; its prototype has no const. */
         if (args[i].type == IGNIS_ARG_BYTES)
             launch->params[i] = (void *)(uintptr_t)args[i].value.bytes;
@@ -15001,16 +15012,17 @@ IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, co
     int64_t wanted = (int64_t)grid[0] * grid[1] * grid[2], room;
     int blocks = 0;
     if (!ignis__cuda.cuLaunchKernelEx)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, work->call, "cooperative launches need a driver of CUDA 12.3 or newer");
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, work->call, "cooperative launches need a driver of CUDA 12.3 or newer");
     if (!ignis__kernel_resident(work->call, work->device, code, threads, launch->shared_bytes, &blocks))
         return false;
     room = (int64_t)blocks * work->device->info.multiprocessors;
     return wanted <= room ||
-           ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call,
-                         "a cooperative launch of %lld blocks of %d threads: kernel %s has room for %lld on device %d, %d on each of its "
-                         "%d multiprocessors (ignis_kernel_occupancy)",
-                         (long long)wanted, threads, code->entry, (long long)room, work->device->info.device, blocks,
-                         work->device->info.multiprocessors);
+           ignis__fail_false(
+               IGNIS_DIAG_LAUNCH_SIZE, work->call,
+               "a cooperative launch of %lld blocks of %d threads: kernel %s has room for %lld on device %d, %d on each of its "
+               "%d multiprocessors (ignis_kernel_occupancy)",
+               (long long)wanted, threads, code->entry, (long long)room, work->device->info.device, blocks,
+               work->device->info.multiprocessors);
 }
 
 /*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed. */
@@ -15025,11 +15037,11 @@ static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_cod
         int64_t blocks = launch->grid[i] == 0 && i > 0 ? 1 : launch->grid[i];
         int size = launch->block[i] == 0 && i > 0 ? 1 : launch->block[i];
         if (blocks < 0 || blocks > grid_limit[i])
-            return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call, "grid[%d] is %lld, outside 0 to %lld", i, (long long)launch->grid[i],
-                                 (long long)grid_limit[i]);
+            return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, work->call, "grid[%d] is %lld, outside 0 to %lld", i,
+                                     (long long)launch->grid[i], (long long)grid_limit[i]);
         if (size < 1 || size > block_limit[i])
-            return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call, "block[%d] is %d, outside 1 to %d", i, launch->block[i],
-                                 block_limit[i]);
+            return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, work->call, "block[%d] is %d, outside 1 to %d", i, launch->block[i],
+                                     block_limit[i]);
         grid[i] = (unsigned)blocks;
         block[i] = (unsigned)size;
         threads *= size;
@@ -15047,8 +15059,9 @@ static bool ignis__launch_as(const ignis__work *work, void *function, const unsi
     unsigned count = 0;
     bool traced, ok;
     if ((int64_t)shared > work->device->info.shared_per_block)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %u bytes of shared memory in a block, device %d has %d",
-                             shared, work->device->info.device, work->device->info.shared_per_block);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, work->call,
+                                 "the kernel needs %u bytes of shared memory in a block, device %d has %d", shared,
+                                 work->device->info.device, work->device->info.shared_per_block);
     traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_KERNEL, work->call, work->device, work->stream, function, NULL);
     dependent = dependent && ignis__cuda.cuLaunchKernelEx && work->device->info.compute_major >= 9;
     if (dependent || together) {
@@ -15793,12 +15806,12 @@ static void ignis__request_free(ignis__request *request)
 
 /*  Reads the line of a formula, which comes in >>map. */
 #ifndef IGNIS_NO_TENSORS
-static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why);
+static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
 #else
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     (void)line, (void)request, (void)whole;
-    return ignis__reason(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
+    return ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
 }
 #endif
 
@@ -15828,7 +15841,7 @@ IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
 }
 
 /*  The source, part and options of a line. */
-IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
     char *word = ignis__request_word(&line, whole);
@@ -15836,9 +15849,9 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
     while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
         source++;
     if (!word || source == IGNIS__SOURCE_COUNT)
-        return ignis__reason(why, "Ignis has no source %s", word ? word : "");
+        return ignis__explain(why, "Ignis has no source %s", word ? word : "");
     if (!ignis__sources[source].lines)
-        return ignis__reason(why, "%s is of the operations of tensors, which IGNIS_NO_TENSORS leaves out", word);
+        return ignis__explain(why, "%s is of the operations of tensors, which IGNIS_NO_TENSORS leaves out", word);
     request->source = source;
     program->name = ignis__sources[source].name;
     program->source = "";
@@ -15848,50 +15861,50 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
                (ignis__builtins[builtin].source != source || strcmp(ignis__builtin_part((ignis__builtin)builtin), word) != 0))
             builtin++;
         if (builtin == IGNIS__BUILTIN_COUNT)
-            return ignis__reason(why, "%s of Ignis has no part %s", program->name, word);
+            return ignis__explain(why, "%s of Ignis has no part %s", program->name, word);
         program->part = word;
         word = ignis__request_word(&line, whole);
     }
     for (; word; word = ignis__request_word(&line, whole)) {
         if (program->option_count == IGNIS__MAX_OPTIONS)
-            return ignis__reason(why, "there are more than %d options", IGNIS__MAX_OPTIONS);
+            return ignis__explain(why, "there are more than %d options", IGNIS__MAX_OPTIONS);
         request->options[program->option_count++] = word;
     }
     return true;
 }
 
 /*  A program with all of its text. */
-IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
     char *name = ignis__request_word(&line, whole), *entry = ignis__request_word(&line, whole);
     char *source = ignis__request_word(&line, whole), *word = ignis__request_word(&line, whole);
     long options = word ? strtol(word, NULL, 10) : -1;
     if (options < 0 || options > IGNIS__MAX_OPTIONS)
-        return ignis__reason(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
+        return ignis__explain(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
     program->name = name;
     program->entry = *entry ? entry : NULL;
     program->source = source;
     for (; options > 0 && (word = ignis__request_word(&line, whole)) != NULL; options--)
         request->options[program->option_count++] = word;
     if (options > 0)
-        return ignis__reason(why, "there are fewer options than the line says");
+        return ignis__explain(why, "there are fewer options than the line says");
     request->headers =
         (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) * sizeof *request->headers); /* two words in quotes each */
     if (!request->headers)
-        return ignis__reason(why, "out of memory");
+        return ignis__explain(why, "out of memory");
     while ((word = ignis__request_word(&line, whole)) != NULL) {
         request->headers[program->header_count].name = word;
         request->headers[program->header_count++].text = word = ignis__request_word(&line, whole);
         if (!word)
-            return ignis__reason(why, "a header has no text");
+            return ignis__explain(why, "a header has no text");
     }
     program->headers = request->headers;
     return true;
 }
 
 /*  Reads a line, which it changes, and which the request then points to. False: it is none, `why` says the reason. */
-IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;
     char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end = word;
@@ -15903,14 +15916,14 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     if (whole && strcmp(word, "ignis") == 0) {
         if (range && atoi(range) == IGNIS_VERSION)
             return true;
-        return ignis__reason(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
+        return ignis__explain(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
     }
     request->first = range ? (int)strtol(range, &end, 10) : -1;
     request->last = range && *end == '-' ? (int)strtol(end + 1, &end, 10) : -1;
     if (!whole)
         ;
     else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
-        ignis__text_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+        ignis__string_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
     else if (strcmp(word, "own") == 0)
         read = ignis__request_read_own(line, request, &whole, why);
     else if (strcmp(word, "kernel") == 0)
@@ -15918,10 +15931,10 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     else if (strcmp(word, "formula") == 0)
         read = ignis__request_read_formula(line, request, &whole, why);
     else
-        ignis__text_add(why, "'%s' is not ignis, own, formula or kernel", word);
+        ignis__string_add(why, "'%s' is not ignis, own, formula or kernel", word);
     if (!whole) {
-        ignis__text_begin(why, why->data, why->capacity);
-        ignis__text_add(why, "a word has no quote at its end");
+        ignis__string_begin(why, why->data, why->capacity);
+        ignis__string_add(why, "a word has no quote at its end");
     }
     if (read && whole)
         return true;
@@ -16042,7 +16055,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
         return IGNIS_ERROR_NOT_SETUP;
     if (count < 0)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    if (count > 0 && !ignis__given(call, "descs", descs))
+    if (count > 0 && !ignis__check_not_null(call, "descs", descs))
         return ignis__failed();
     for (i = 0; i < count; i++)
         if (!ignis__kernel_desc_check(call, &descs[i]))
@@ -16106,7 +16119,7 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
 {
     char *line, *end, reason[300];
     int lines = 1;
-    ignis__text why;
+    ignis__string_writer why;
     for (line = warmup->text; (line = strchr(line, '\n')) != NULL; line++)
         lines++;
     warmup->requests = (ignis__request *)ignis__alloc_for(warmup->call, (size_t)lines * sizeof *warmup->requests);
@@ -16119,10 +16132,10 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
         if (end)
             *end++ = 0;
         lines++;
-        ignis__text_begin(&why, reason, sizeof reason);
+        ignis__string_begin(&why, reason, sizeof reason);
         if (!ignis__request_read(line, request, &why))
-            return ignis__refuse(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path,
-                                 reason);
+            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path,
+                                     reason);
         request->line = lines;
         if (ignis__warmup_takes(warmup, request))
             warmup->count++;
@@ -16141,7 +16154,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     ignis__device *device;
     ignis__binding binding;
     size_t size;
-    if (!ignis__enter(call) || !ignis__given(call, "path", path))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path))
         return result;
     device = ignis__device_current_enter(call, &binding);
     if (!device)
@@ -16251,7 +16264,8 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     if (numel == 0)
         return true;
     if (blocks > INT32_MAX)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%lld elements are more than one launch can cover", (long long)numel);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%lld elements are more than one launch can cover",
+                                 (long long)numel);
     grid[0] = (unsigned)blocks;
     function = ignis__builtin_get(work->call, work->device, builtin, dtype);
     return function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
@@ -16279,24 +16293,25 @@ static bool ignis__same_numel(const char *call, const ignis__array *dst, const i
 {
     if (dst->numel == src->numel)
         return true;
-    return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst %s has %lld elements, %s %s has %lld", ignis__shape_write(&dst->shape).text,
-                         (long long)dst->numel, name, ignis__shape_write(&src->shape).text, (long long)src->numel);
+    return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst %s has %lld elements, %s %s has %lld",
+                             ignis__shape_write(&dst->shape).text, (long long)dst->numel, name, ignis__shape_write(&src->shape).text,
+                             (long long)src->numel);
 }
 
 static bool ignis__same_dtype(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
     if (dst->dtype == src->dtype)
         return true;
-    return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name, name,
-                         ignis__dtypes[src->dtype].name);
+    return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name, name,
+                             ignis__dtypes[src->dtype].name);
 }
 
 static bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
     if (dst->storage->device == src->storage->device)
         return true;
-    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, %s is on device %d",
-                         ignis__device_ordinal(dst->storage->device), name, ignis__device_ordinal(src->storage->device));
+    return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, %s is on device %d",
+                             ignis__device_ordinal(dst->storage->device), name, ignis__device_ordinal(src->storage->device));
 }
 
 /*  Converts on one device. */
@@ -17050,11 +17065,11 @@ static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
 IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, size_t length)
 {
     char names[300] = "";
-    ignis__text text;
+    ignis__string_writer text;
     int i;
-    ignis__text_begin(&text, names, sizeof names);
+    ignis__string_begin(&text, names, sizeof names);
     for (i = r->name_first; i < r->name_count; i++)
-        ignis__text_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
+        ignis__string_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
     return ignis__map_fault(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start, names);
 }
 
@@ -18501,7 +18516,7 @@ IGNIS__COLD static bool ignis__map_source_make(const char *call, const ignis__fo
 }
 
 /*  "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
     long count, integers, place, number;
@@ -18517,13 +18532,13 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     count = word[0] ? strtol(word[0], NULL, 10) : 0;
     integers = word[1] ? strtol(word[1], NULL, 10) : -1;
     if (!word[2] || count < 1 || count > IGNIS_MAX_INPUTS || integers < 0 || integers >> count)
-        return ignis__reason(why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
+        return ignis__explain(why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
     memset(numbers, 0, sizeof numbers);
     for (at = word[2]; *at; at = end + (*end == ',')) {
         place = strtol(at, &end, 10);
         number = *end == ':' ? strtol(end + 1, &end, 10) : -1;
         if (place < 0 || place >= IGNIS__MAP_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
-            return ignis__reason(why, "the numbers of a formula's kernel are none at '%.20s'", at);
+            return ignis__explain(why, "the numbers of a formula's kernel are none at '%.20s'", at);
         numbers[place] = (uint16_t)number;
     }
     memcpy(&spec, numbers, sizeof spec);
@@ -18531,15 +18546,15 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     formula = ignis__formula_get("the formula", text, names, (int)count, (uint32_t)integers);
     ignis__quiet_end(&before, &failure, reason, sizeof reason);
     if (!formula)
-        return ignis__reason(why, "%s", reason);
+        return ignis__explain(why, "%s", reason);
     if (!ignis__map_spec_valid(formula, &spec))
-        return ignis__reason(why, "the numbers of a formula's kernel are those of none");
+        return ignis__explain(why, "the numbers of a formula's kernel are those of none");
     request->formula = formula;
     memcpy(request->spec, numbers, sizeof numbers);
     if (spec.rank == IGNIS__MAP_ANY_RANK) /* of a bundle alone: this one and others of its kind */
         return true;
     if (!ignis__map_source_make("a record", formula, &spec, &made))
-        return ignis__reason(why, "out of memory");
+        return ignis__explain(why, "out of memory");
     ignis__free(made.line.data);
     for (i = 0; i < made.program.option_count; i++)
         request->options[i] = made.program.options[i];
@@ -18634,7 +18649,7 @@ static const ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__d
     int turn;
     if (kernel)
         return kernel;
-    if (!ignis__the_bundle.data || ignis__compiler_there(call))
+    if (!ignis__the_bundle.data || ignis__compiler_available(call))
         return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
     kernel = ignis__map_kernel_load(call, device, formula, spec, true, &failed);
     if (kernel || failed)
@@ -18880,7 +18895,7 @@ static bool ignis__map_there(const char *call, const ignis__device *device, cons
     ignis__map_source made;
     ignis__map_spec spec;
     bool there;
-    if (!ignis__the_bundle.data || ignis__compiler_there(call))
+    if (!ignis__the_bundle.data || ignis__compiler_available(call))
         return true;
     ignis__map_spec_begin(run, &spec);
     if (ignis__map_kernel_find(device, run->formula, &spec))
@@ -18951,8 +18966,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (i = 0; i < indices; i++) {
         d = (int)run->formula->term[terms[i]].number;
         if (d < -run->shape.ndim || d >= run->shape.ndim)
-            return ignis__refuse(IGNIS_DIAG_DIM_RANGE, work->call, "index(%d) is outside of the result, %s", d,
-                                 ignis__shape_write(&run->shape).text);
+            return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "index(%d) is outside of the result, %s", d,
+                                     ignis__shape_write(&run->shape).text);
     }
     if (run->formula->randoms && !ignis__random_step(work, run->random.launches, &launches))
         return false;
@@ -19031,8 +19046,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     }
     full = numel / spec.pack;
     if (((w.spreads && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
-                             ignis__shape_write(&run->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
+                                 ignis__shape_write(&run->shape).text);
     blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
     if (spec.mode) {
         blocks = ignis__map_split(work, &spec, &s, shared);
@@ -19040,8 +19055,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         block[0] = spec.mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
     }
     if (blocks > INT32_MAX)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
-                             ignis__shape_write(&run->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
+                                 ignis__shape_write(&run->shape).text);
     if (spec.parts) {
         memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
         if (!memory)
@@ -19094,7 +19109,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         ok = ignis__launch_as(work, kernel->finish, grid, block, 0, params, false, false);
     }
     if (memory)
-        ignis__memory_give(work->call, work->device, memory);
+        ignis__memory_recycle(work->call, work->device, memory);
     return ok;
 }
 
@@ -19154,8 +19169,8 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     if (!ignis__map_reduces_apart(run, false))
         return ignis__map_launch(work, run);
     if (whole)
-        return ignis__refuse(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
-                             run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
+        return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
+                                 run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
         if (found && !is && shape.dim[d] > 1)
@@ -19173,7 +19188,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     last.address[0] = run->to[0] = memory->address;
     run->to_shape = &shape;
     ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
-    ignis__memory_give(work->call, work->device, memory);
+    ignis__memory_recycle(work->call, work->device, memory);
     return ok;
 }
 
@@ -19190,7 +19205,7 @@ static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && !ignis__map_reduces_wide((int)reducer))
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
                                                  : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
@@ -19201,8 +19216,8 @@ static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d", (int)reducer,
-                         (int)IGNIS_REDUCE_COUNT - 1);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d", (int)reducer,
+                             (int)IGNIS_REDUCE_COUNT - 1);
 }
 
 /*  The shape that arrays of several spread over, by NumPy's rules. */
@@ -19224,12 +19239,12 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
                 ignis__map_names(formula->names, names, &k, count);
                 for (k = 0; !run->input[k]; k++)
                     ;
-                return ignis__refuse(IGNIS_DIAG_SPREAD_SHAPE, call,
-                                     "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
-                                     "%.*s is %s",
-                                     (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text,
-                                     (long long)run->shape.dim[d], d, (int)names[k].length, names[k].text,
-                                     ignis__shape_write(run->input[k]).text);
+                return ignis__fail_false(IGNIS_DIAG_SPREAD_SHAPE, call,
+                                         "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
+                                         "%.*s is %s",
+                                         (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text,
+                                         (long long)run->shape.dim[d], d, (int)names[k].length, names[k].text,
+                                         ignis__shape_write(run->input[k]).text);
             }
             run->shape.dim[d] = run->input[i]->dim[d - lacking];
         }
@@ -19287,8 +19302,8 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 {
     uint32_t ago = (ignis__values.made - (uint32_t)handle) & (uint32_t)IGNIS__SLOT_MASK;
     if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES)
-        return ignis__refuse(IGNIS_DIAG_FORMULA, call,
-                             "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+        return ignis__fail_false(IGNIS_DIAG_FORMULA, call,
+                                 "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
     *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
     return true;
 }
@@ -19300,10 +19315,10 @@ static bool ignis__map_begin(const char *call, const char *formula, const char *
     int i;
     *held = 0;
     memset(run, 0, sizeof *run);
-    if (!ignis__enter(call) || !ignis__given(call, "formula", formula) || !ignis__given(call, "inputs.names", names))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "formula", formula) || !ignis__check_not_null(call, "inputs.names", names))
         return false;
     if (count < 1 || count > IGNIS_MAX_INPUTS)
-        return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
     for (i = 0; i < count; i++) {
         if (!ignis__value_is(handles[i])) {
             at[*held] = i;
@@ -19329,7 +19344,7 @@ static bool ignis__map_prepare(const ignis__work *work, const char *formula, con
     if (!run->formula || !ignis__map_shape(call, run->formula, run))
         return false;
     if (run->formula->result_count != results)
-        return ignis__refuse(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
+        return ignis__fail_false(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
     run->used = ((uint32_t)1 << count) - 1;
     run->factor = 1;
     run->outs = results;
@@ -19354,8 +19369,8 @@ static bool ignis__map_apart(const char *call, const ignis__array *dst, const ig
         return false;
     if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel || !src->numel)
         return true;
-    return ignis__refuse(IGNIS_DIAG_OVERLAP, call, "%s is spread over the result, which is written to the same memory",
-                         ignis__array_label(src).text);
+    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "%s is spread over the result, which is written to the same memory",
+                             ignis__array_label(src).text);
 }
 
 /*  Holds results, then inputs that are arrays, enters their device, and makes a formula ready; on failure nothing is held. */
@@ -19414,16 +19429,16 @@ static ignis_status ignis__map_into(const char *call, int count, const ignis_arr
     for (k = 0, ok = true; k < count && ok; k++) {
         run.out[k] = arrays[k]->dtype;
         if (numel != arrays[k]->numel)
-            ok = ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s",
-                               count > 1 ? ignis__array_label(arrays[k]).text : "dst", ignis__shape_write(&arrays[k]->shape).text,
-                               ignis__shape_write(&run.shape).text);
+            ok = ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s",
+                                   count > 1 ? ignis__array_label(arrays[k]).text : "dst", ignis__shape_write(&arrays[k]->shape).text,
+                                   ignis__shape_write(&run.shape).text);
         ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
         for (i = count; i < held && ok; i++)
             ok = ignis__map_apart(call, arrays[k], arrays[i]);
         for (i = 0; i < k && ok; i++) {
             ok = ignis__array_apart(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
             if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset)
-                ok = ignis__refuse(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
+                ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
         }
     }
     ok = ok && ignis__map_launch(&work, &run);
@@ -19443,8 +19458,8 @@ static bool ignis__map_results(const char *call, int count, const void *results)
     if (!ignis__enter(call))
         return false;
     if (count < 1 || count > IGNIS_MAX_INPUTS)
-        return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count, IGNIS_MAX_INPUTS);
-    return ignis__given(call, "results", results);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count, IGNIS_MAX_INPUTS);
+    return ignis__check_not_null(call, "results", results);
 }
 
 IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs)
@@ -19483,7 +19498,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
         ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
         if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset && arrays[0]->numel != 0)
-            ok = ignis__refuse(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
+            ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
     }
     if (ok && numel == 0)
         ok = arrays[0]->numel == 0 || (ignis__map_reduce_none(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
@@ -19609,7 +19624,7 @@ static void ignis__tensors_end(void)
 static void ignis__tensors_at_exit(void)
 {
     ignis__this_thread.tensors_end = ignis__tensors_end;
-    ignis__thread_watch(&ignis__this_thread);
+    ignis__thread_register(&ignis__this_thread);
 }
 
 static void ignis__node_unlink(ignis__node *node)
@@ -19665,7 +19680,7 @@ static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
             ignis__node_unlink(tensor->node);
             ignis__node_destroy(call, tensor->node, &dead);
         }
-        ignis__pool_give(&ignis__tensors, tensor);
+        ignis__pool_recycle(&ignis__tensors, tensor);
     }
 }
 
@@ -20027,28 +20042,28 @@ IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out,
 {
     static const char call[] = "ignis_tensor_to_string";
     ignis__tensor *tensor;
-    ignis__text text;
+    ignis__string_writer text;
     char none[1];
-    if (!ignis__enter(call) || (capacity && !ignis__given(call, "out", out)))
+    if (!ignis__enter(call) || (capacity && !ignis__check_not_null(call, "out", out)))
         return -1;
-    ignis__text_begin(&text, out ? out : none, capacity);
+    ignis__string_begin(&text, out ? out : none, capacity);
     tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
     if (tensor) {
         ignis__mutex_lock(&tensor->slot.lock);
-        ignis__text_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name,
-                        ignis__device_ordinal(tensor->device));
+        ignis__string_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name,
+                          ignis__device_ordinal(tensor->device));
         if (tensor->node)
-            ignis__text_add(&text, ", result of %s", tensor->node->name);
+            ignis__string_add(&text, ", result of %s", tensor->node->name);
         else
-            ignis__text_add(&text, ", %s", tensor->leaf ? "leaf" : "result of an operation that was released");
+            ignis__string_add(&text, ", %s", tensor->leaf ? "leaf" : "result of an operation that was released");
         if (tensor->leaf && tensor->requires_grad)
-            ignis__text_add(&text, ", requires a gradient");
+            ignis__string_add(&text, ", requires a gradient");
         if (tensor->data && *tensor->data->tag)
-            ignis__text_add(&text, ", '%s'", tensor->data->tag);
+            ignis__string_add(&text, ", '%s'", tensor->data->tag);
         ignis__mutex_unlock(&tensor->slot.lock);
         ignis__tensor_drop(call, tensor);
     } else {
-        ignis__text_add(&text, "tensor handle 0x%llx (freed)", (unsigned long long)handle.id);
+        ignis__string_add(&text, "tensor handle 0x%llx (freed)", (unsigned long long)handle.id);
     }
     return (int)text.length;
 }
@@ -20193,12 +20208,12 @@ static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
         return false;
     thread = ignis__tensor_thread_now();
     if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id)
-        return ignis__refuse(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
-                             thread->scope_count);
+        return ignis__fail_false(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
+                                 thread->scope_count);
     if (thread->scope_count == thread->scope_floor) {
         thread->unbalanced = true;
-        return ignis__refuse(IGNIS_DIAG_SCOPE_ORDER, call,
-                             "the scope was begun before the function that is running now, which cannot end it");
+        return ignis__fail_false(IGNIS_DIAG_SCOPE_ORDER, call,
+                                 "the scope was begun before the function that is running now, which cannot end it");
     }
     ignis__scope_pop(call, keep);
     return true;
@@ -20257,7 +20272,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
 }
 
 /*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
-IGNIS__COLD static int ignis__tensors_claiming(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tensors_claiming(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
@@ -20269,7 +20284,8 @@ IGNIS__COLD static int ignis__tensors_claiming(ignis__text *text, const ignis__a
         is_grad = tensor->grad == array;
         ignis__mutex_unlock(&tensor->slot.lock);
         if (is_data || is_grad)
-            ignis__text_add(text, ", it is the %s of a tensor %s", is_data ? "data" : "gradient", ignis__shape_write(&tensor->shape).text);
+            ignis__string_add(text, ", it is the %s of a tensor %s", is_data ? "data" : "gradient",
+                              ignis__shape_write(&tensor->shape).text);
         count += is_data + is_grad;
         ignis__tensor_drop("ignis_array_free", tensor);
     }
@@ -20519,7 +20535,7 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
         inputs[held] = ignis__tensor_hold(call, handles[held]);
         ok = inputs[held] != NULL;
         if (ok && inputs[held] == output) {
-            ok = ignis__refuse(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor", held);
+            ok = ignis__fail_false(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor", held);
             ignis__tensor_drop(call, inputs[held]);
         }
         wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
@@ -20534,8 +20550,8 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
         ignis__tensor_thread_now()->saw_trainable = true;
     if (ok && wanted && ignis__recording()) {
         if (!ignis__dtype_is_float(output->dtype))
-            ok = ignis__refuse(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
-                               ignis__dtypes[output->dtype].name);
+            ok = ignis__fail_false(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
+                                   ignis__dtypes[output->dtype].name);
         ok = ok && ignis__tape_add(call, output, count, inputs, rule);
     }
     for (i = 0; i < held; i++)
@@ -20586,7 +20602,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 }
 
 /*  Adds the entries that have saved an array to a text; returns how often. */
-IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tape_claiming(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tape *tape;
     const ignis__node *node;
@@ -20599,7 +20615,7 @@ IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__arra
             for (i = 0; i < node->saved_count; i++)
                 count += node->saved[i] == array;
             if (count > before)
-                ignis__text_add(text, ", the gradient of '%s' needs it", node->name);
+                ignis__string_add(text, ", the gradient of '%s' needs it", node->name);
         }
         ignis__mutex_unlock(&tape->lock);
     }
@@ -21227,7 +21243,7 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
             continue;
         if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
             snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_SAVED_CHANGED, walk->call,
             "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it was written to since (version %llu, "
             "recorded at %llu); write after the backward, or to a copy",
@@ -22038,32 +22054,32 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
 
 /* --- the tape as a picture --------------------------------------------------------------------------------------------------- */
 
-IGNIS__COLD static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
+IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const ignis__tensor *tensor)
 {
-    ignis__text_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
+    ignis__string_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
 }
 
 /*  Draws an entry, and marks those that its inputs come from. */
-static void ignis__dot_node(ignis__text *text, const ignis__node *node)
+static void ignis__dot_node(ignis__string_writer *text, const ignis__node *node)
 {
     int64_t bytes = 0;
     int i;
     for (i = 0; i < node->saved_count; i++)
         bytes += ignis__array_bytes(node->saved[i]);
-    ignis__text_add(text, "  n%p [shape=box label=\"%s\\n", (const void *)node, node->name);
+    ignis__string_add(text, "  n%p [shape=box label=\"%s\\n", (const void *)node, node->name);
     ignis__dot_tensor(text, node->output);
-    ignis__text_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
+    ignis__string_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
     for (i = 0; i < node->input_count; i++) {
         ignis__tensor *input = node->inputs[i];
         ignis__standing standing = ignis__tensor_standing(input);
         if (standing.node && standing.tape == node->tape) {
             standing.node->drawn = true;
-            ignis__text_add(text, "  n%p -> n%p;\n", (const void *)standing.node, (const void *)node);
+            ignis__string_add(text, "  n%p -> n%p;\n", (const void *)standing.node, (const void *)node);
             continue;
         }
-        ignis__text_add(text, "  t%p [label=\"%s\\n", (const void *)input, node->needed[i] ? "leaf" : "constant");
+        ignis__string_add(text, "  t%p [label=\"%s\\n", (const void *)input, node->needed[i] ? "leaf" : "constant");
         ignis__dot_tensor(text, input);
-        ignis__text_add(text, "\"];\n  t%p -> n%p;\n", (const void *)input, (const void *)node);
+        ignis__string_add(text, "\"];\n  t%p -> n%p;\n", (const void *)input, (const void *)node);
     }
 }
 
@@ -22073,21 +22089,21 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     ignis__standing standing;
     ignis__node *node, *before;
-    ignis__text text;
+    ignis__string_writer text;
     char none[1];
     bool ok;
     if (!tensor)
         return -1;
     standing = ignis__tensor_standing(tensor);
-    ok = !capacity || ignis__given(call, "out", out);
+    ok = !capacity || ignis__check_not_null(call, "out", out);
     if (ok && standing.node && standing.tape != ignis__tensor_thread_now()->tape)
-        ok = ignis__refuse(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+        ok = ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
     if (!ok) {
         ignis__tensor_drop(call, tensor);
         return -1;
     }
-    ignis__text_begin(&text, out ? out : none, capacity);
-    ignis__text_add(&text, "digraph tape {\n");
+    ignis__string_begin(&text, out ? out : none, capacity);
+    ignis__string_add(&text, "digraph tape {\n");
     node = standing.node;
     if (node) {
         node->drawn = true;
@@ -22100,7 +22116,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
         before = ignis__node_before(node->tape, node, 0);
         ignis__tensor_drop(call, node->output);
     }
-    ignis__text_add(&text, "}\n");
+    ignis__string_add(&text, "}\n");
     ignis__tensor_drop(call, tensor);
     return (int64_t)text.length;
 }
@@ -22400,9 +22416,9 @@ static ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
     if (op->zeroed && op->ok)
-        ignis__memory_give_zeroed(call, op->work.device, op->zeroed);
+        ignis__memory_recycle_zeroed(call, op->work.device, op->zeroed);
     else if (op->zeroed)
-        ignis__memory_give(call, op->work.device, op->zeroed);
+        ignis__memory_recycle(call, op->work.device, op->zeroed);
     ignis__op_unmake(op, 0);
     ignis__op_drop_inputs(op);
     ignis__work_end(&op->work);
@@ -23769,7 +23785,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     if (bias)
         ignis__mutex_unlock(&plan->lock);
     if (workspace)
-        ignis__memory_give(op->work.call, op->work.device, workspace);
+        ignis__memory_recycle(op->work.call, op->work.device, workspace);
     return true;
 }
 
@@ -23830,7 +23846,7 @@ static void ignis__matmul_close(ignis__device *device)
 
 static bool ignis__lt_there(const char *call)
 {
-    return ignis__library_there(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
+    return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
 }
 
 /* >>ops.matmul - which is faster: measured once for each kind of product on a kind of device ---------------------------------- */
@@ -23997,7 +24013,7 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
         op->ok = true;
         if (other >= 0 && !ignis__measured_known(op->work.call, key, &is_own, true))
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
         return other < 0 || is_own;
     }
     is_own = own >= 0 && (other < 0 || own < other);
@@ -24006,7 +24022,7 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
              (long long)product->m, (long long)product->n, (long long)product->k, (long long)product->batch);
     if (!ignis__measured_known(op->work.call, key, &is_own, true)) {
         ignis__measured_write(op->work.call, line);
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
     }
     return is_own;
 }
@@ -24061,11 +24077,11 @@ static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     if (ignis__gemm_is_tiny(op, product))
-        return ignis__nvrtc_there(op->work.call);
+        return ignis__nvrtc_available(op->work.call);
     return product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
            (dtype == IGNIS_F32 ? ignis__gemm_fills_words(op, product) : ignis__gemm_fills(op, product)) &&
-           ignis__nvrtc_there(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
+           ignis__nvrtc_available(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
@@ -25615,7 +25631,7 @@ static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors,
 {
     ignis_tensor few[IGNIS__OP_INPUTS], result;
     int used = 1, at;
-    if (!ignis__enter(call) || !ignis__given(call, "tensors", tensors))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "tensors", tensors))
         return ignis__no_tensor();
     if (count < 1) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 1", count);
@@ -25743,7 +25759,7 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     ignis_tensor_info info;
     int64_t start = 0, size;
     int i;
-    if (!ignis__enter(call) || !ignis__given(call, "parts", parts))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "parts", parts))
         return ignis__failed();
     if (count < 1)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 1", count);
@@ -26445,7 +26461,7 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
                                         ignis_activation activation)
 {
     static const char call[] = "ignis_mlp_layers";
-    if (!ignis__enter(call) || !ignis__given(call, "weights", weights))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "weights", weights))
         return ignis__no_tensor();
     if (count < 1 || count > IGNIS_MAX_LAYERS) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 1 to %d", count, IGNIS_MAX_LAYERS);
@@ -29409,7 +29425,8 @@ static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
         return false;
     if (reduction >= IGNIS_REDUCTION_MEAN && reduction < IGNIS_REDUCTION_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2",
+                             (int)reduction);
 }
 
 /*  Losses of elements. */
@@ -30036,7 +30053,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
     if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
     return !why;
 }
 
@@ -30390,11 +30407,11 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
         return false;
     clustered = ignis__attention_backward_cluster(p) == 1 || op->work.device->clusters;
     if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
-                    op->work.call, least);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
+                   op->work.call, least);
     else if (!clustered && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
-                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
+                   "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
     return p->sq >= least && clustered;
 }
 
@@ -31041,7 +31058,7 @@ static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
     ignis__optimizer_unclaim(call, &optimizer->table);
     ignis__free(optimizer->parameters);
     ignis__free(optimizer->rows);
-    ignis__pool_give(&ignis__optimizers, optimizer);
+    ignis__pool_recycle(&ignis__optimizers, optimizer);
 }
 
 static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
@@ -31058,7 +31075,7 @@ static bool ignis__optimizer_array(const char *call, const ignis__array *like, i
 }
 
 /*  Adds the optimizers that an array belongs to to a text; returns how often. */
-static int ignis__optimizers_claiming(ignis__text *text, const ignis__array *array)
+static int ignis__optimizers_claiming(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__optimizer *optimizer;
     uint64_t index = 0;
@@ -31068,7 +31085,7 @@ static int ignis__optimizers_claiming(ignis__text *text, const ignis__array *arr
         for (i = 0; i < optimizer->count; i++) {
             if (optimizer->parameters[i].data != array)
                 continue;
-            ignis__text_add(text, ", an optimizer changes it");
+            ignis__string_add(text, ", an optimizer changes it");
             count++;
         }
         ignis__mutex_unlock(&optimizer->slot.lock);
@@ -31104,7 +31121,7 @@ IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char
 {
     if (ignis__is_finite(value) && value >= low && value < below)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %g, outside %g to below %g", name, value, low, below);
+    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is %g, outside %g to below %g", name, value, low, below);
 }
 
 /*  By its bits: where the compiler assumes that there is no NaN, one would be equal to 0. */
@@ -31162,7 +31179,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         return handle;
     ignis__pool_fill(&ignis__optimizers, optimizer, given);
     if (!ignis__optimizer_start(call, optimizer)) {
-        ignis__pool_give(&ignis__optimizers, optimizer);
+        ignis__pool_recycle(&ignis__optimizers, optimizer);
         return handle;
     }
     handle.id = ignis__pool_publish(&ignis__optimizers, optimizer);
@@ -31278,18 +31295,18 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
     ignis__standing standing = ignis__tensor_standing(tensor);
     int i;
     if (!standing.leaf || !standing.requires_grad)
-        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
-                             standing.leaf ? "requires no gradient" : "is the result of an operation");
+        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
+                                 standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != optimizer->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
-                             ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
+                                 ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
     if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
-                             ignis__shape_write(&tensor->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
+                                 ignis__shape_write(&tensor->shape).text);
     for (i = 0; i < optimizer->count; i++)
         if (optimizer->parameters[i].tensor == tensor)
-            return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, was added already, as parameter %d",
-                                 ignis__shape_write(&tensor->shape).text, i);
+            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, was added already, as parameter %d",
+                                     ignis__shape_write(&tensor->shape).text, i);
     return true;
 }
 
@@ -31928,7 +31945,7 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec); /* where the device cannot be entered, too */
     if (entered)
         ignis__device_leave(&binding);
-    ignis__pool_give(&ignis__graphs, graph);
+    ignis__pool_recycle(&ignis__graphs, graph);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_graph_begin(void)
@@ -32001,7 +32018,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_launch";
     ignis__graph *graph = ignis__graph_hold(call, handle);
-    const ignis__held *held;
+    const ignis__captured_item *held;
     ignis__work work;
     ignis__device *device;
     ignis__traced item;
@@ -32185,14 +32202,14 @@ typedef struct ignis__json {
 IGNIS__PRINTF(2, 3)
 IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, ...)
 {
-    ignis__text text;
+    ignis__string_writer text;
     va_list args;
     if (json->fault[0])
         return false;
-    ignis__text_begin(&text, json->fault, sizeof json->fault);
-    ignis__text_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
+    ignis__string_begin(&text, json->fault, sizeof json->fault);
+    ignis__string_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
     va_start(args, format);
-    ignis__text_addv(&text, format, args);
+    ignis__string_addv(&text, format, args);
     va_end(args);
     return false;
 }
@@ -32747,24 +32764,24 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
 /* --- the header: written --------------------------------------------------------------------------------------------- */
 
 /*  A string of JSON. Bytes that are no UTF-8, as a path may have, become '?'. */
-static void ignis__json_write_string(ignis__text *text, const char *string)
+static void ignis__json_write_string(ignis__string_writer *text, const char *string)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
     const char *known;
     size_t left = strlen(string);
     int length;
-    ignis__text_add(text, "\"");
+    ignis__string_add(text, "\"");
     for (; left > 0; string += length, left -= (size_t)length) {
         length = ignis__utf8_length(string, left);
         if ((known = strchr(plain, *string)) != NULL)
-            ignis__text_add(text, "\\%c", escaped[known - plain]);
+            ignis__string_add(text, "\\%c", escaped[known - plain]);
         else if ((unsigned char)*string < ' ')
-            ignis__text_add(text, "\\u%04x", (unsigned)(unsigned char)*string);
+            ignis__string_add(text, "\\u%04x", (unsigned)(unsigned char)*string);
         else
-            ignis__text_add(text, "%.*s", length ? length : 1, length ? string : "?");
+            ignis__string_add(text, "%.*s", length ? length : 1, length ? string : "?");
         length = length ? length : 1;
     }
-    ignis__text_add(text, "\"");
+    ignis__string_add(text, "\"");
 }
 
 /*  Gives every item its place, as the reference does: by alignment, then by name. False: they do not fit 63 bits together. */
@@ -32788,22 +32805,22 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
                                                    size_t capacity)
 {
-    ignis__text text;
+    ignis__string_writer text;
     int i, k;
-    ignis__text_begin(&text, header, capacity);
-    ignis__text_add(&text, metadata ? "{\"__metadata__\":%s" : "{", metadata);
+    ignis__string_begin(&text, header, capacity);
+    ignis__string_add(&text, metadata ? "{\"__metadata__\":%s" : "{", metadata);
     for (i = 0; i < count; i++) {
         if (i || metadata)
-            ignis__text_add(&text, ",");
+            ignis__string_add(&text, ",");
         ignis__json_write_string(&text, items[i].name);
-        ignis__text_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
+        ignis__string_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
         for (k = 0; k < items[i].shape.ndim; k++)
-            ignis__text_add(&text, "%s%lld", k ? "," : "", (long long)items[i].shape.dim[k]);
-        ignis__text_add(&text, "],\"data_offsets\":[%lld,%lld]}", (long long)items[i].begin, (long long)items[i].end);
+            ignis__string_add(&text, "%s%lld", k ? "," : "", (long long)items[i].shape.dim[k]);
+        ignis__string_add(&text, "],\"data_offsets\":[%lld,%lld]}", (long long)items[i].begin, (long long)items[i].end);
     }
-    ignis__text_add(&text, "}");
+    ignis__string_add(&text, "}");
     while (text.length % 8)
-        ignis__text_add(&text, " ");
+        ignis__string_add(&text, " ");
     return text.length;
 }
 
@@ -32860,13 +32877,13 @@ IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, c
     if (!ignis__enter(call) || ignis__capture_refuses(call))
         return false;
     if (count < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    if (!ignis__given(call, "path", path) ||
-        (count > 0 && (!ignis__given(call, "names", names) || !ignis__given(call, "tensors", tensors))))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (!ignis__check_not_null(call, "path", path) ||
+        (count > 0 && (!ignis__check_not_null(call, "names", names) || !ignis__check_not_null(call, "tensors", tensors))))
         return false;
     for (i = 0; i < count; i++)
         if (!names[i])
-            return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, call, "names[%d] of %d is null", i, count);
+            return ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, call, "names[%d] of %d is null", i, count);
     return true;
 }
 
@@ -32884,8 +32901,8 @@ static bool ignis__save_items(const char *call, const char *const *names, ignis_
     int i;
     for (i = 0; i < count; i++) {
         if (!ignis__utf8_valid(names[i]) || strcmp(names[i], "__metadata__") == 0)
-            return ignis__refuse(IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
-                                 *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
+            return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
+                                     *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
         items[i].name = names[i];
         items[i].index = i;
         items[i].shape = lent[i].array->shape;
@@ -32916,8 +32933,8 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     bool ok;
     int i;
     if (size > IGNIS__HEADER_LIMIT)
-        return ignis__refuse(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, of which a header holds %d", count,
-                             (long long)size, IGNIS__HEADER_LIMIT);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, of which a header holds %d", count,
+                                 (long long)size, IGNIS__HEADER_LIMIT);
     header = (char *)ignis__alloc_for(call, size + 1);
     if (!header)
         return false;
@@ -32963,7 +32980,7 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
     r->call = call;
     r->path = path;
     if (ignis__path_is_special(path))
-        return ignis__refuse(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
     r->target = ignis__file_target(path, &loop);
     r->part = r->target ? ignis__file_part_path(r->target) : NULL;
     replaces = r->target && ignis__file_info(r->target, &size, &time); /* which may be less open than a new one */
@@ -33085,7 +33102,7 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
     if (load->descriptor < 0) {
         if (!ignis__path_is_special(path))
             return ignis__file_fail(call, path, "opened");
-        return ignis__refuse(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
     }
     size = load->size < 8 ? load->size : 8;
     if (ignis__load_read(call, load, 0, first, size)) {
@@ -33122,13 +33139,13 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
 {
     const ignis__stored *item = ignis__stored_find(file, name);
     char known[512];
-    ignis__text text;
+    ignis__string_writer text;
     int i;
     if (item)
         return item;
-    ignis__text_begin(&text, known, sizeof known);
+    ignis__string_begin(&text, known, sizeof known);
     for (i = 0; i < file->count && i < 5; i++)
-        ignis__text_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->items[i].name).text);
+        ignis__string_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->items[i].name).text);
     ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no tensor %s; it has %d%s%s", path, ignis__name_write(name).text, file->count,
                 known, file->count > 5 ? ", ..." : "");
     return NULL;
@@ -33183,7 +33200,7 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
 /*  Copies from the file, and waits. While one part is copied to the device the next is read. */
 static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, const ignis__stored *item)
 {
-    ignis__spare_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
+    ignis__pooled_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
     int64_t size = ignis__array_bytes(array), begin = load->file.data + item->begin, done, part;
@@ -33197,7 +33214,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
         part = size - done < load->part ? size - done : load->part;
         if (copied[piece]) {
             ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[piece]->event));
-            ignis__event_give(work.device, copied[piece]);
+            ignis__event_recycle(work.device, copied[piece]);
         }
         copied[piece] = NULL;
         ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from, part / to * from);
@@ -33208,7 +33225,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
     }
     for (piece = 0; piece < 2; piece++)
         if (copied[piece])
-            ignis__event_give(work.device, copied[piece]);
+            ignis__event_recycle(work.device, copied[piece]);
     ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) && ok;
     ignis__work_end(&work);
     return ok;
@@ -33232,14 +33249,14 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
     if (!device)
         return false;
     load->part = largest < IGNIS__CONVERT_CHUNK ? largest : IGNIS__CONVERT_CHUNK;
-    piece = ignis__piece_take(call, device, 2 * load->part);
+    piece = ignis__pinned_chunk_take(call, device, 2 * load->part);
     ignis__device_leave(&binding);
     if (!piece)
         return false;
     load->staging = (char *)piece->memory;
     for (i = 0; ok && i < count; i++)
         ok = ignis__load_array(call, load, lent[i].array, lent[i].item);
-    if (ignis__piece_give(call, device, piece) != IGNIS_OK)
+    if (ignis__pinned_chunk_recycle(call, device, piece) != IGNIS_OK)
         ok = false;
     return ok;
 }
@@ -33294,7 +33311,7 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
     static const char call[] = "ignis_storage_list";
     ignis__load load;
     int i, count;
-    if (!ignis__enter(call) || !ignis__given(call, "path", path) || !ignis__room_given(call, "entries", entries, capacity) ||
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) || !ignis__check_capacity(call, "entries", entries, capacity) ||
         !ignis__load_open(call, path, &load))
         return -1;
     count = load.file.count;
@@ -34526,7 +34543,7 @@ static void ignis__tokenizer_destroy(ignis__tokenizer *tokenizer)
         tokenizer->kept = next;
     }
     memset((char *)tokenizer + sizeof tokenizer->slot, 0, sizeof *tokenizer - sizeof tokenizer->slot);
-    ignis__pool_give(&ignis__tokenizers, tokenizer);
+    ignis__pool_recycle(&ignis__tokenizers, tokenizer);
 }
 
 static ignis__tokenizer *ignis__tokenizer_hold(const char *call, ignis_tokenizer handle)
@@ -41539,19 +41556,19 @@ typedef struct ignis__grammar {
 IGNIS__PRINTF(4, 5)
 IGNIS__COLD static bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic diagnostic, const char *at, const char *format, ...)
 {
-    ignis__text text;
+    ignis__string_writer text;
     int line, column;
     va_list args;
     if (g->diagnostic != IGNIS_DIAG_NONE)
         return false;
     g->diagnostic = diagnostic;
-    ignis__text_begin(&text, g->fault, sizeof g->fault);
+    ignis__string_begin(&text, g->fault, sizeof g->fault);
     if (at) {
         ignis__text_place(g->text, at, &line, &column);
-        ignis__text_add(&text, "%sline %d, column %d: ", g->text == g->source ? "" : "of the grammar of the schema, ", line, column);
+        ignis__string_add(&text, "%sline %d, column %d: ", g->text == g->source ? "" : "of the grammar of the schema, ", line, column);
     }
     va_start(args, format);
-    ignis__text_addv(&text, format, args);
+    ignis__string_addv(&text, format, args);
     va_end(args);
     return false;
 }
@@ -45185,12 +45202,12 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
 }
 
 /*  Queues the copy of a filled piece; the event behind it. */
-static ignis__spare_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
+static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     ignis__array *array = ignis__lent_array(loading->call, *part->to);
     int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
-    ignis__spare_event *event = NULL;
+    ignis__pooled_event *event = NULL;
     ignis__address address;
     ignis__work work;
     if (!array)
@@ -45207,14 +45224,14 @@ static ignis__spare_event *ignis__model_copy(ignis__model_loading *loading, cons
 }
 
 /*  Waits for a copy, and gives its slot to the next piece. */
-static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__spare_event **copied)
+static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__pooled_event **copied)
 {
     int64_t slot = piece % IGNIS__MODEL_SLOTS;
     bool ok = true;
     if (piece < 0 || !copied[slot])
         return true;
     ok = !IGNIS__CUDA_FAILED(loading->call, device, cuEventSynchronize, (copied[slot]->event));
-    ignis__event_give(device, copied[slot]);
+    ignis__event_recycle(device, copied[slot]);
     copied[slot] = NULL;
     ignis__mutex_lock(&loading->lock);
     loading->full[slot] = false;
@@ -45228,7 +45245,7 @@ static bool ignis__model_release(ignis__model_loading *loading, ignis__device *d
 static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
-    ignis__spare_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
+    ignis__pooled_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
     ignis__model_reader reader = {-1, -1, NULL, NULL, NULL, NULL};
     int started = 0, wanted = ignis__core_count();
     int64_t piece, done = 0;
@@ -45314,12 +45331,12 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
         loading.turn[i] = i;
     ok = ignis__device_enter(files->call, model->device, &binding);
     if (ok) {
-        piece = ignis__piece_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
+        piece = ignis__pinned_chunk_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
         loading.staging = piece ? (char *)piece->memory : NULL;
         ok = piece && ignis__model_pump(&loading, model->device, desc);
         ignis__device_leave(&binding);
     }
-    if (piece && ignis__piece_give(files->call, model->device, piece) != IGNIS_OK)
+    if (piece && ignis__pinned_chunk_recycle(files->call, model->device, piece) != IGNIS_OK)
         ok = false;
     ignis__free(loading.pieces);
     return ok;
@@ -45369,7 +45386,7 @@ static void ignis__model_drop(const char *call, ignis__model *model)
     if (model->engine)
         model->engine_destroy(call, model->engine);
     ignis__model_clear(call, model);
-    ignis__pool_give(&ignis__models, model);
+    ignis__pool_recycle(&ignis__models, model);
 }
 
 static ignis__model *ignis__model_hold(const char *call, ignis_model handle)
@@ -45949,7 +45966,7 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
 /* --- writing a model ------------------------------------------------------------------------------------------------------------ */
 
 /*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
-static void ignis__model_write_number(ignis__text *text, const char *name, double value)
+static void ignis__model_write_number(ignis__string_writer *text, const char *name, double value)
 {
     char number[40], *comma;
     int digits;
@@ -45960,10 +45977,10 @@ static void ignis__model_write_number(ignis__text *text, const char *name, doubl
         if (ignis__decimal(number, number + strlen(number)) == value)
             break;
     }
-    ignis__text_add(text, ",\n  \"%s\": %s", name, number);
+    ignis__string_add(text, ",\n  \"%s\": %s", name, number);
 }
 
-static void ignis__model_write_config(const ignis__model *model, ignis__text *text)
+static void ignis__model_write_config(const ignis__model *model, ignis__string_writer *text)
 {
     static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
     static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
@@ -45986,41 +46003,41 @@ static void ignis__model_write_config(const ignis__model *model, ignis__text *te
         IGNIS__SIZE("head_dim", model->head_dim);
     }
 #undef IGNIS__SIZE
-    ignis__text_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"", classes[model->family],
-                    ignis__model_families[model->family], dtypes[model->dtype]);
+    ignis__string_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"",
+                      classes[model->family], ignis__model_families[model->family], dtypes[model->dtype]);
     for (i = 0; i < count; i++)
-        ignis__text_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
-    ignis__text_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
-                    old ? "gelu_new" : "silu", model->tied ? "true" : "false");
+        ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
+    ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
+                      old ? "gelu_new" : "silu", model->tied ? "true" : "false");
     ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
     if (!old) {
-        ignis__text_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
-                        model->layer[0].up_bias.id ? "true" : "false");
+        ignis__string_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
+                          model->layer[0].up_bias.id ? "true" : "false");
         ignis__model_write_number(text, "rope_theta", model->theta);
     }
     if (model->bos >= 0)
-        ignis__text_add(text, ",\n  \"bos_token_id\": %d", (int)model->bos);
+        ignis__string_add(text, ",\n  \"bos_token_id\": %d", (int)model->bos);
     if (model->stop_count)
-        ignis__text_add(text, ",\n  \"eos_token_id\": %s%d", model->stop_count > 1 ? "[" : "", (int)model->stops[0]);
+        ignis__string_add(text, ",\n  \"eos_token_id\": %s%d", model->stop_count > 1 ? "[" : "", (int)model->stops[0]);
     for (i = 1; i < model->stop_count; i++)
-        ignis__text_add(text, ", %d", (int)model->stops[i]);
-    ignis__text_add(text, "%s", model->stop_count > 1 ? "]" : "");
+        ignis__string_add(text, ", %d", (int)model->stops[i]);
+    ignis__string_add(text, "%s", model->stop_count > 1 ? "]" : "");
     if (model->stretch) {
-        ignis__text_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
+        ignis__string_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
         ignis__model_write_number(text, "factor", model->factor);
         if (model->stretch != IGNIS__STRETCH_LINEAR) {
             bool yarn = model->stretch == IGNIS__STRETCH_YARN;
             ignis__model_write_number(text, yarn ? "beta_slow" : "low_freq_factor", model->low);
             ignis__model_write_number(text, yarn ? "beta_fast" : "high_freq_factor", model->high);
-            ignis__text_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
+            ignis__string_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
             if (yarn)
                 ignis__model_write_number(text, "attention_factor", model->attention_factor);
             if (yarn && model->uncut)
-                ignis__text_add(text, ",\n  \"truncate\": false");
+                ignis__string_add(text, ",\n  \"truncate\": false");
         }
-        ignis__text_add(text, "}");
+        ignis__string_add(text, "}");
     }
-    ignis__text_add(text, "\n}\n");
+    ignis__string_add(text, "\n}\n");
 }
 
 /*  Writes a file: a text, or where that is null `size` bytes of the file `from`, which is closed in any case. */
@@ -46045,8 +46062,8 @@ static bool ignis__model_write(const char *call, const char *path, const char *c
 static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)
 {
     char config[4096];
-    ignis__text text;
-    ignis__text_begin(&text, config, sizeof config);
+    ignis__string_writer text;
+    ignis__string_begin(&text, config, sizeof config);
     ignis__model_write_config(model, &text);
     return ignis__model_write(call, path, config, -1, (int64_t)text.length);
 }
@@ -46184,7 +46201,7 @@ static void ignis__lora_clear(const char *call, ignis__lora *lora)
     ignis__free(lora->adapters);
     ignis__free(lora->layer_first);
     ignis__model_drop(call, lora->model);
-    ignis__pool_give(&ignis__loras, lora);
+    ignis__pool_recycle(&ignis__loras, lora);
 }
 
 static void ignis__lora_drop(const char *call, ignis__lora *lora)
@@ -46468,7 +46485,7 @@ static bool ignis__lora_choose(const char *call, const ignis__model *model, cons
     const char *const *targets = desc->target_count ? desc->targets : model->family == IGNIS_MODEL_GPT2 ? gpt2 : others;
     int target_count = desc->target_count ? desc->target_count : model->family == IGNIS_MODEL_GPT2 ? 1 : 2, i, k;
     char known[256];
-    ignis__text text;
+    ignis__string_writer text;
     bool found;
     for (k = 0; k < target_count; k++) {
         found = false;
@@ -46482,11 +46499,11 @@ static bool ignis__lora_choose(const char *call, const ignis__model *model, cons
         }
         if (found)
             continue;
-        ignis__text_begin(&text, known, sizeof known);
+        ignis__string_begin(&text, known, sizeof known);
         for (i = 0; i < count && parts[i].layer < 1; i++)
             if (ignis__lora_can(&parts[i])) {
                 ignis__model_name product = ignis__lora_product(model, parts[i].row, 0);
-                ignis__text_add(&text, "%s%s", text.length ? ", " : "", strstr(product.text, ".0.") + 3);
+                ignis__string_add(&text, "%s%s", text.length ? ", " : "", strstr(product.text, ".0.") + 3);
             }
         ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call,
                     "desc->targets[%d] is %s, which is no product of the model, %s of %d layers; they have %s", k,
@@ -46822,7 +46839,7 @@ static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_r
 }
 
 /*  Products that have an adapter, once each, where all layers have it by the last word of their name, or the last two where "c_proj" would be two. */
-static void ignis__lora_write_targets(const ignis__lora *lora, ignis__text *text)
+static void ignis__lora_write_targets(const ignis__lora *lora, ignis__string_writer *text)
 {
     bool first = true;
     int i;
@@ -46839,41 +46856,43 @@ static void ignis__lora_write_targets(const ignis__lora *lora, ignis__text *text
                 word--;
             word += *word == '.';
         }
-        ignis__text_add(text, first ? "" : ", ");
+        ignis__string_add(text, first ? "" : ", ");
         ignis__json_write_string(text, word);
         first = false;
     }
 }
 
-static void ignis__lora_write_config(const ignis__lora *lora, ignis__text *text)
+static void ignis__lora_write_config(const ignis__lora *lora, ignis__string_writer *text)
 {
-    ignis__text_add(text, "{\n  \"alpha_pattern\": {},\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
+    ignis__string_add(text, "{\n  \"alpha_pattern\": {},\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
     ignis__json_write_string(text, lora->model->path);
-    ignis__text_add(text, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"init_lora_weights\": true",
-                    lora->model->family == IGNIS_MODEL_GPT2 ? "true" : "false");
-    ignis__text_add(text, ",\n  \"layers_pattern\": null,\n  \"layers_to_transform\": null");
+    ignis__string_add(text,
+                      ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"init_lora_weights\": true",
+                      lora->model->family == IGNIS_MODEL_GPT2 ? "true" : "false");
+    ignis__string_add(text, ",\n  \"layers_pattern\": null,\n  \"layers_to_transform\": null");
     ignis__model_write_number(text, "lora_alpha", lora->alpha);
     ignis__model_write_number(text, "lora_dropout", lora->dropout);
-    ignis__text_add(text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"rank_pattern\": {}", lora->rank);
-    ignis__text_add(text, ",\n  \"revision\": null,\n  \"target_modules\": [");
+    ignis__string_add(text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"rank_pattern\": {}",
+                      lora->rank);
+    ignis__string_add(text, ",\n  \"revision\": null,\n  \"target_modules\": [");
     ignis__lora_write_targets(lora, text);
-    ignis__text_add(text, "],\n  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": false,\n  \"use_rslora\": %s\n}\n",
-                    lora->rslora ? "true" : "false");
+    ignis__string_add(text, "],\n  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": false,\n  \"use_rslora\": %s\n}\n",
+                      lora->rslora ? "true" : "false");
 }
 
 static bool ignis__lora_save_config(const char *call, const ignis__lora *lora, const char *path)
 {
-    ignis__text text;
+    ignis__string_writer text;
     size_t size;
     char *config;
     bool ok;
-    ignis__text_begin(&text, NULL, 0);
+    ignis__string_begin(&text, NULL, 0);
     ignis__lora_write_config(lora, &text);
     size = text.length + 1;
     config = (char *)ignis__alloc(size);
     if (!config)
         return ignis__fail_host_memory(call, size) == IGNIS_OK;
-    ignis__text_begin(&text, config, size);
+    ignis__string_begin(&text, config, size);
     ignis__lora_write_config(lora, &text);
     ok = ignis__model_write(call, path, config, -1, (int64_t)text.length);
     ignis__free(config);
@@ -47853,7 +47872,7 @@ typedef struct ignis__engine {
     double frequencies[IGNIS__ROPE_HALF];
     struct {
         ignis__sequence *sequence;           /* whose next token is drawn ahead, while the caller has the last one; null: none */
-        ignis__spare_event *drawn;           /* behind it */
+        ignis__pooled_event *drawn;          /* behind it */
         const ignis_sampling_desc *sampling; /* of the call of ignis_generate that has it drawn, which settles it before it returns */
         void *stream;
         int length; /* of the sequence without the token */
@@ -47914,7 +47933,7 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
         if (e->steps[i / 8][i % 8].capture)
             ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
     if (e->draws_piece)
-        (void)ignis__piece_give(call, e->device, e->draws_piece);
+        (void)ignis__pinned_chunk_recycle(call, e->device, e->draws_piece);
     if (entered)
         ignis__device_leave(&binding);
     while ((grammar = e->grammars) != NULL) {
@@ -48281,7 +48300,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);
         ignis__op_zero(&op, e->bins);
-        e->draws_piece = ignis__piece_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
+        e->draws_piece = ignis__pinned_chunk_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
         e->draws = e->draws_piece ? (ignis__generate_draw *)e->draws_piece->memory : NULL;
         op.ok = op.ok && e->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_whole(call, e);
@@ -48683,7 +48702,7 @@ static void ignis__sequence_drop(const char *call, ignis__sequence *s)
     ignis__free(s->page);
     ignis__free(s->many);
     ignis__model_drop(call, s->model);
-    ignis__pool_give(&ignis__sequences, s);
+    ignis__pool_recycle(&ignis__sequences, s);
 }
 
 /*  Waits for a token that was drawn ahead, and forgets it. The engine is locked. */
@@ -48696,7 +48715,7 @@ static void ignis__engine_settle(const char *call, ignis__engine *e)
         (void)IGNIS__CUDA_FAILED(call, e->device, cuEventSynchronize, (e->ahead.drawn->event));
         ignis__device_leave(&binding);
     }
-    ignis__event_give(e->device, e->ahead.drawn);
+    ignis__event_recycle(e->device, e->ahead.drawn);
     e->ahead.sequence = NULL;
 }
 
@@ -49202,7 +49221,7 @@ static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *mod
     ignis__free(s->ids);
     ignis__free(s->page);
     ignis__free(s->many);
-    ignis__pool_give(&ignis__sequences, s);
+    ignis__pool_recycle(&ignis__sequences, s);
     return NULL;
 }
 
@@ -49622,11 +49641,11 @@ static bool ignis__generate_check(const char *call, const ignis_generate_desc *d
 
 /*  Queues the step of a token, whose id may still be known to the device alone; what it draws is in `draws` when the event has come. goes_on:
     it is behind the step of the token before, which has left its row as this one needs it. Null: a failure. */
-static ignis__spare_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position, const ignis_sampling_desc *sampling,
-                                                 bool goes_on)
+static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position, const ignis_sampling_desc *sampling,
+                                                  bool goes_on)
 {
     ignis__engine *e = s->engine;
-    ignis__spare_event *drawn = NULL;
+    ignis__pooled_event *drawn = NULL;
     ignis__generate_row row;
     ignis__op op;
     if (!ignis__next_begin(&op, call, e->device))
@@ -49650,7 +49669,7 @@ static ignis__spare_event *ignis__generate_queue(const char *call, ignis__sequen
 static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling, bool goes_on)
 {
     ignis__engine *e = s->engine;
-    ignis__spare_event *drawn = NULL, *next = NULL;
+    ignis__pooled_event *drawn = NULL, *next = NULL;
     const ignis__grammar_state *state;
     ignis__binding binding;
     const ignis__generate_draw *draw;
@@ -49703,7 +49722,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
             }
             ignis__device_leave(&binding);
         }
-        ignis__event_give(e->device, drawn);
+        ignis__event_recycle(e->device, drawn);
     }
     if (next) {
         e->ahead.sequence = s;
@@ -50066,19 +50085,19 @@ static const struct {
                             {0, 64, IGNIS_I64}, {1, 8, IGNIS_U8},    {6, 8, IGNIS_U8},   {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
 
 /*  What is lent: the struct that the other side has, and the view that keeps the memory. From malloc, as it may outlive ignis_shutdown. */
-typedef struct ignis__lent_out {
+typedef struct ignis__dlpack_export {
     union {
         ignis_dlpack plain;
         ignis_dlpack_versioned versioned;
     } managed;
     int64_t shape[IGNIS_MAX_DIMS], strides[IGNIS_MAX_DIMS];
     ignis_array view;
-} ignis__lent_out;
+} ignis__dlpack_export;
 
 /*  Frees the view, unless ignis_shutdown has. The other side may call this wherever it likes, and it has no way to fail. */
 IGNIS__COLD static void ignis__dlpack_give_back(void *context)
 {
-    ignis__lent_out *lent = (ignis__lent_out *)context;
+    ignis__dlpack_export *lent = (ignis__dlpack_export *)context;
     bool here = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
     ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, lent->view.id) : NULL;
     if (array) {
@@ -50096,7 +50115,7 @@ IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
 {
     if (major == 0 || major == 1)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
+    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
 }
 
 /*  Lets `later` wait for `earlier` on a device that is entered; null is nobody. */
@@ -50107,7 +50126,7 @@ IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *dev
 }
 
 /*  Describes the memory at an address. */
-IGNIS__COLD static void *ignis__dlpack_describe(ignis__lent_out *lent, const ignis__array *array, ignis__address address, int major)
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, const ignis__array *array, ignis__address address, int major)
 {
     ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
     int64_t stride = 1;
@@ -50143,7 +50162,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
 {
     static const char call[] = "ignis_array_to_dlpack";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis__lent_out *lent = NULL;
+    ignis__dlpack_export *lent = NULL;
     ignis__address address = 0;
     ignis__work work;
     uint64_t base;
@@ -50153,7 +50172,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
     if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) && ignis__work_begin(call, array->storage->device, &work)) {
         if (ignis__work_address(&work, array, &address) && ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
             (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
-            lent = (ignis__lent_out *)calloc(1, sizeof *lent);
+            lent = (ignis__dlpack_export *)calloc(1, sizeof *lent);
             if (!lent)
                 ignis__fail_host_memory(call, sizeof *lent);
         }
@@ -50195,20 +50214,21 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
     memset(desc, 0, sizeof *desc);
     if (tensor->device_type != IGNIS__DLPACK_CUDA)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                             "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
-                             (int)tensor->device_type);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
+                                 (int)tensor->device_type);
     if (!ignis__device_get(call, tensor->device_id))
         return false;
     desc->device = tensor->device_id ? tensor->device_id : IGNIS_DEVICE_0;
     while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
         ;
     if (at < 0 || tensor->lanes != 1)
-        return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
-                             tensor->code, tensor->bits, tensor->lanes);
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
+                                 tensor->code, tensor->bits, tensor->lanes);
     desc->dtype = ignis__dlpack_dtypes[at].dtype;
     if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
-        return ignis__refuse(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim, IGNIS_MAX_DIMS);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim,
+                                 IGNIS_MAX_DIMS);
     desc->shape.ndim = tensor->ndim > 0 ? tensor->ndim : 1;
     desc->shape.dim[0] = 1;
     for (i = 0; i < tensor->ndim; i++)
@@ -50218,15 +50238,15 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     /* without elements there are no places that strides could tell */
     for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0; i--) {
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
-            return ignis__refuse(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
-                                 (long long)tensor->strides[i], (long long)stride);
+            return ignis__fail_false(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous",
+                                     i, (long long)tensor->strides[i], (long long)stride);
         stride *= tensor->shape[i] > 1 ? tensor->shape[i] : 1;
     }
     desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
     desc->tag = "dlpack";
     if (*numel > 0 && (uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
-                             ignis__dtypes[desc->dtype].size);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
+                                 ignis__dtypes[desc->dtype].size);
     return true;
 }
 
@@ -50239,7 +50259,7 @@ IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *manage
     void (*give_back)(void *ptr, void *managed) = major ? ignis__dlpack_return_versioned : ignis__dlpack_return;
     ignis__work work;
     bool ok;
-    if (numel > 0 && !ignis__given(call, "managed.tensor.data", desc->ptr))
+    if (numel > 0 && !ignis__check_not_null(call, "managed.tensor.data", desc->ptr))
         return none;
     if (numel == 0) {
         desc->ptr = NULL;
@@ -50266,7 +50286,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
     int64_t numel;
     if (!ignis__enter(call) || !ignis__dlpack_major(call, major) || ignis__capture_refuses(call))
         return none;
-    if (!ignis__given(call, "managed", managed))
+    if (!ignis__check_not_null(call, "managed", managed))
         return none;
     if (major && versioned->major != 1) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1", (unsigned)versioned->major,
@@ -50360,8 +50380,8 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
 {
     if (there)
         return !ignis__capture_refuses(call);
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
-                         ignis__global.dry_run ? "in a dry run there is no graphics API" : "it works with no graphics API");
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
+                             ignis__global.dry_run ? "in a dry run there is no graphics API" : "it works with no graphics API");
 }
 #define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
 
@@ -50376,13 +50396,13 @@ IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__ext
                                               const void *handle)
 {
     if (type < 1 || type >= count)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name, kinds[count - 1].name,
-                             count - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name,
+                                 kinds[count - 1].name, count - 1);
     if (kinds[type].windows != IGNIS__WINDOWS)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "desc.type is %s, which %s", kinds[type].name,
-                             IGNIS__WINDOWS ? "Windows does not have" : "only Windows has");
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "desc.type is %s, which %s", kinds[type].name,
+                                 IGNIS__WINDOWS ? "Windows does not have" : "only Windows has");
     if (kinds[type].windows ? handle == NULL : fd < 0)
-        return ignis__refuse(IGNIS_DIAG_EXTERNAL_HANDLE, call, kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd);
+        return ignis__fail_false(IGNIS_DIAG_EXTERNAL_HANDLE, call, kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd);
     return true;
 }
 
@@ -50470,16 +50490,16 @@ IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_exter
     element = ignis__dtypes[dtype].size;
     *bytes = numel * element;
     if (desc->size < 1)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.size is %lld; it is the bytes of the whole memory object",
-                             (long long)desc->size);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.size is %lld; it is the bytes of the whole memory object",
+                                 (long long)desc->size);
     if (desc->offset < 0 || desc->offset % element != 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.offset is %lld, not a multiple of the %lld bytes of an element",
-                             (long long)desc->offset, (long long)element);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.offset is %lld, not a multiple of the %lld bytes of an element",
+                                 (long long)desc->offset, (long long)element);
     if (desc->offset > desc->size || *bytes > desc->size - desc->offset)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld", (long long)*bytes,
-                             (long long)desc->offset, (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset),
-                             (long long)desc->size);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld",
+                                 (long long)*bytes, (long long)desc->offset,
+                                 (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset), (long long)desc->size);
     return true;
 }
 
@@ -50512,7 +50532,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
     ignis__binding binding;
     int64_t bytes = 0;
     bool taken = false;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return none;
     if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd, desc->handle) ||
         !ignis__external_fits(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
@@ -50554,7 +50574,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
 /*  The last use of a fence on a stream. */
 typedef struct ignis__fence_use {
     void *stream;
-    ignis__spare_event *event; /* behind it */
+    ignis__pooled_event *event; /* behind it */
     struct ignis__fence_use *next;
 } ignis__fence_use;
 
@@ -50578,7 +50598,7 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
     ignis__binding binding;
     ignis__fence *fence;
     int error = -1;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return result;
     if (!ignis__external_check(call, ignis__fence_kinds, IGNIS_FENCE_TYPE_COUNT, (int)desc->type, desc->fd, desc->handle) ||
         !IGNIS__GRAPHICS_CAN(call, cuImportExternalSemaphore) || !IGNIS__GRAPHICS_CAN(call, cuSignalExternalSemaphoresAsync) ||
@@ -50601,7 +50621,7 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
         fence->device = device;
         result.id = ignis__pool_publish(&ignis__fences, fence);
     } else if (fence) {
-        ignis__pool_give(&ignis__fences, fence);
+        ignis__pool_recycle(&ignis__fences, fence);
     }
     return result;
 }
@@ -50610,24 +50630,24 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
 static bool ignis__fence_mark(const char *call, ignis__fence *fence, void *stream)
 {
     ignis__fence_use **link = &fence->uses, *use;
-    ignis__spare_event *event = ignis__event_record(call, fence->device, stream);
+    ignis__pooled_event *event = ignis__event_record(call, fence->device, stream);
     if (!event)
         return false;
     while ((use = *link) != NULL && use->stream != stream) {
         if (IGNIS__CUDA(cuEventQuery, (use->event->event)) == 0) {
             *link = use->next;
-            ignis__event_give(fence->device, use->event);
+            ignis__event_recycle(fence->device, use->event);
             ignis__free(use);
         } else {
             link = &use->next;
         }
     }
     if (use) {
-        ignis__event_give(fence->device, use->event);
+        ignis__event_recycle(fence->device, use->event);
     } else {
         use = (ignis__fence_use *)ignis__alloc_for(call, sizeof *use);
         if (!use) {
-            ignis__event_give(fence->device, event);
+            ignis__event_recycle(fence->device, event);
             return false;
         }
         use->stream = stream;
@@ -50651,7 +50671,7 @@ static void ignis__fence_drop(const char *call, ignis__fence *fence)
         fence->uses = use->next;
         if (entered && IGNIS__CUDA(cuEventSynchronize, (use->event->event)) != 0)
             fence->unmarked = true;
-        ignis__event_give(fence->device, use->event);
+        ignis__event_recycle(fence->device, use->event);
         ignis__free(use);
     }
     if (entered) {
@@ -50660,7 +50680,7 @@ static void ignis__fence_drop(const char *call, ignis__fence *fence)
         (void)IGNIS__CUDA(cuDestroyExternalSemaphore, (fence->semaphore));
         ignis__device_leave(&binding);
     }
-    ignis__pool_give(&ignis__fences, fence);
+    ignis__pool_recycle(&ignis__fences, fence);
 }
 
 /*  Queues a wait for a value, or that it is set. */
@@ -50689,8 +50709,9 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
                                                  "it before ignis_graph_launch");
     ignis__mutex_lock(&fence->slot.lock);
     if (ok && raises && value <= fence->signaled)
-        ok = ignis__refuse(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s", (unsigned long long)value,
-                           (unsigned long long)fence->signaled, fence->signaled ? "was to be set to before" : "has at first");
+        ok = ignis__fail_false(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s",
+                               (unsigned long long)value, (unsigned long long)fence->signaled,
+                               fence->signaled ? "was to be set to before" : "has at first");
     if (ok && raises)
         ok = !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
     else if (ok)
@@ -50798,7 +50819,7 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
         buffer->name = name;
         result.id = ignis__pool_publish(&ignis__gl_buffers, buffer);
     } else {
-        ignis__pool_give(&ignis__gl_buffers, buffer);
+        ignis__pool_recycle(&ignis__gl_buffers, buffer);
     }
     return result;
 }
@@ -50806,7 +50827,7 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
 static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
 {
     if (ignis__pool_drop(buffer))
-        ignis__pool_give(&ignis__gl_buffers, buffer);
+        ignis__pool_recycle(&ignis__gl_buffers, buffer);
 }
 
 /*  The buffer of a handle, held, locked, its device entered; null, and reported: not. ends: gives something up, which goes on after a fault. */
@@ -51046,7 +51067,7 @@ IGNIS__COLD static bool ignis__report_close(const char *call, const char *path, 
     bool failed = ferror(file) != 0;
     if (fclose(file) == 0 && !failed)
         return true;
-    return ignis__refuse(IGNIS_DIAG_REPORT_IO, call, "cannot write to %s: the report is not whole", path);
+    return ignis__fail_false(IGNIS_DIAG_REPORT_IO, call, "cannot write to %s: the report is not whole", path);
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------------- */
@@ -51192,7 +51213,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_snapshot(const char *path)
     ignis__snapshot *shots;
     int i, count = 0;
     bool ok = true;
-    if (!ignis__enter(call) || !ignis__given(call, "path", path))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path))
         return ignis__failed();
     shots = (ignis__snapshot *)ignis__alloc_for(call, sizeof *shots * (size_t)(ignis__device_total + 1));
     if (!shots)
@@ -51568,7 +51589,7 @@ IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capaci
 {
     static const char call[] = "ignis_profile_rows";
     int count;
-    if (!ignis__enter(call) || !ignis__room_given(call, "rows", rows, capacity))
+    if (!ignis__enter(call) || !ignis__check_capacity(call, "rows", rows, capacity))
         return -1;
     ignis__mutex_lock(&ignis__profile_ends);
     count = ignis__profile.row_count;
@@ -51587,7 +51608,7 @@ IGNIS__COLD static void ignis__profile_close(void)
     ignis__free(ignis__profile.rows);
     for (i = 0; i < IGNIS__COUNT(ignis__profile.named); i++) {
         while (ignis__profile.named[i]) {
-            ignis__named *next = ignis__profile.named[i]->next;
+            ignis__named_function *next = ignis__profile.named[i]->next;
             ignis__free(ignis__profile.named[i]);
             ignis__profile.named[i] = next;
         }
@@ -51627,17 +51648,20 @@ static int ignis__dry_order(void *stream, void *event, unsigned flags) { return 
 static int ignis__dry_set(void *function, int attribute, int value) { return (void)function, (void)attribute, (void)value, 0; }
 
 /*  Calls that give a handle. */
-static int ignis__dry_give(void **handle) { return *handle = &ignis__dry, 0; }
+static int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
 static int ignis__dry_none(void **context) { return *context = NULL, 0; }
-static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_give(context); }
-static int ignis__dry_context_of(void *stream, void **context) { return (void)stream, ignis__dry_give(context); }
-static int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_give(event); }
-static int ignis__dry_module(void **module, const void *image) { return (void)image, ignis__dry_give(module); }
+static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_recycle(context); }
+static int ignis__dry_context_of(void *stream, void **context) { return (void)stream, ignis__dry_recycle(context); }
+static int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_recycle(event); }
+static int ignis__dry_module(void **module, const void *image) { return (void)image, ignis__dry_recycle(module); }
 static int ignis__dry_function(void **function, void *module, const char *name)
 {
-    return (void)module, (void)name, ignis__dry_give(function);
+    return (void)module, (void)name, ignis__dry_recycle(function);
 }
-static int ignis__dry_exec(void **exec, void *graph, unsigned long long flags) { return (void)graph, (void)flags, ignis__dry_give(exec); }
+static int ignis__dry_exec(void **exec, void *graph, unsigned long long flags)
+{
+    return (void)graph, (void)flags, ignis__dry_recycle(exec);
+}
 
 /*  Streams. */
 static int ignis__dry_stream_with(void **stream, unsigned flags, int priority)
@@ -51657,7 +51681,7 @@ static int ignis__dry_capture(void *stream, int mode) { return (void)mode, ignis
 static int ignis__dry_capture_end(void *stream, void **graph)
 {
     ignis__atomic_store((uint64_t *)stream, 0);
-    return ignis__dry_give(graph);
+    return ignis__dry_recycle(graph);
 }
 static int ignis__dry_elapsed(float *ms, void *first, void *last) { return (void)first, (void)last, *ms = 0, 0; }
 static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
@@ -51839,10 +51863,10 @@ static int ignis__dry_launch_config(const void *config, void *function, void **p
 
 #ifndef IGNIS_NO_TENSORS
 /*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */
-static int ignis__dry_lt_desc(void **desc, int compute, int scale) { return (void)compute, (void)scale, ignis__dry_give(desc); }
+static int ignis__dry_lt_desc(void **desc, int compute, int scale) { return (void)compute, (void)scale, ignis__dry_recycle(desc); }
 static int ignis__dry_lt_layout(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride)
 {
-    return (void)type, (void)rows, (void)columns, (void)stride, ignis__dry_give(layout);
+    return (void)type, (void)rows, (void)columns, (void)stride, ignis__dry_recycle(layout);
 }
 static int ignis__dry_lt_set(void *desc, int attribute, const void *value, size_t size)
 {
@@ -51867,7 +51891,7 @@ static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const 
 IGNIS__COLD static void ignis__dry_bind_products(void)
 {
     struct ignis__cublaslt_api *lt = &ignis__cublaslt;
-    lt->cublasLtCreate = lt->cublasLtMatmulPreferenceCreate = ignis__dry_give;
+    lt->cublasLtCreate = lt->cublasLtMatmulPreferenceCreate = ignis__dry_recycle;
     lt->cublasLtDestroy = lt->cublasLtMatmulDescDestroy = lt->cublasLtMatrixLayoutDestroy = ignis__dry_handle;
     lt->cublasLtMatmulPreferenceDestroy = ignis__dry_handle;
     lt->cublasLtMatmulDescCreate = ignis__dry_lt_desc;
@@ -52028,15 +52052,15 @@ IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const
 {
     const char *value = ignis__env(variable);
     char list[64];
-    ignis__text text;
+    ignis__string_writer text;
     int i;
     if (*choice < 0 || *choice >= count)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice, count - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice, count - 1);
     if (*choice != 0 || !value || !*value)
         return true;
-    ignis__text_begin(&text, list, sizeof list);
+    ignis__string_begin(&text, list, sizeof list);
     for (i = 0; i < count && strcmp(value, names[i]) != 0; i++)
-        ignis__text_add(&text, "%s%s", i == 0 ? "" : i == count - 1 ? " or " : ", ", names[i]);
+        ignis__string_add(&text, "%s%s", i == 0 ? "" : i == count - 1 ? " or " : ", ", names[i]);
     *choice = i;
     if (i == count)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "%s is \"%s\"; it is %s", variable, value, list);
@@ -52048,8 +52072,8 @@ IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library libr
     struct ignis__loaded *loaded = &ignis__libraries[library];
     memset(loaded, 0, sizeof *loaded);
     if (path && strlen(path) >= sizeof loaded->wanted)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the path of %s is longer than %d bytes", ignis__library_specs[library].title,
-                             (int)sizeof loaded->wanted - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the path of %s is longer than %d bytes", ignis__library_specs[library].title,
+                                 (int)sizeof loaded->wanted - 1);
     snprintf(loaded->wanted, sizeof loaded->wanted, "%s", path ? path : "");
     return true;
 }
@@ -52059,7 +52083,7 @@ static void (*ignis__collective_close)(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
 /*  Who claims an array, for the message of one that cannot be freed. */
-IGNIS__COLD static int ignis__claims_name(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__claims_name(ignis__string_writer *text, const ignis__array *array)
 {
     return ignis__tensors_claiming(text, array) + ignis__tape_claiming(text, array) + ignis__optimizers_claiming(text, array);
 }
@@ -52246,7 +52270,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__streams_leaked(call);
     ignis__pinned_leaked(call);
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;
     ignis__profile_close();
     for (i = 0; i < ignis__device_total; i++) {

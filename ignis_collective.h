@@ -1454,8 +1454,8 @@ static bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
            (!ignis__global.dry_run ||
-            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                          "this is a dry run, of one device in one process: nothing is shared in it"));
+            ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                              "this is a dry run, of one device in one process: nothing is shared in it"));
 }
 
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
@@ -1587,8 +1587,9 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
                                         ignis_vmm_handle *out)
 {
     (void)handle, (void)process_id, (void)out;
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                         "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
+    return ignis__fail_false(
+        IGNIS_DIAG_UNSUPPORTED, call,
+        "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
 }
 
 #endif
@@ -1635,14 +1636,14 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
                             const char *format, ...)
 {
     char step[256];
-    ignis__text text;
+    ignis__string_writer text;
     va_list args;
     if (error == 0)
         return true;
-    ignis__text_begin(&text, step, sizeof step);
-    ignis__text_add(&text, "%s, ", function);
+    ignis__string_begin(&text, step, sizeof step);
+    ignis__string_add(&text, "%s, ", function);
     va_start(args, format);
-    ignis__text_addv(&text, format, args);
+    ignis__string_addv(&text, format, args);
     va_end(args);
     ignis__cuda_fail(call, device, step, error);
     return false;
@@ -1707,9 +1708,9 @@ static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vm
                !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
                                   (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d",
                                   ordinal);
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                         "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
-                         ordinal);
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                             "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                             ordinal);
 }
 
 /*  The number that the driver has for a handle type; -1, and reported: there is no such type on this
@@ -1731,8 +1732,8 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld",
-                             (long long)size, (long long)granularity);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld",
+                                 (long long)size, (long long)granularity);
     *rounded = (size + granularity - 1) / granularity * granularity;
     return true;
 }
@@ -1741,8 +1742,8 @@ static bool ignis__vmm_multiple(const char *call, const char *name, int64_t valu
 {
     if (value >= least && value % granularity == 0)
         return true;
-    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name,
-                         (long long)value, ignis__bytes_write(granularity).text);
+    return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name,
+                             (long long)value, ignis__bytes_write(granularity).text);
 }
 
 /* --- physical memory of the driver's: one handle, with as many holds as this process has uses of it ---------------------- */
@@ -1842,7 +1843,7 @@ static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned
     if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE &&
         prop->location.id >= 0 && prop->location.id < ignis__device_total)
         return true;
-    return ignis__refuse(
+    return ignis__fail_false(
         IGNIS_DIAG_NOT_SHAREABLE, call,
         "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected",
         prop->type, prop->location.type, prop->location.id);
@@ -1935,8 +1936,8 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
         if (access_devices[i] == ignis__device_ordinal(device))
             continue;
         ok = count <= IGNIS_MAX_DEVICES ||
-             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count,
-                           ignis__device_total);
+             ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d",
+                               access_count, ignis__device_total);
         ok = ok && ignis__vmm_open(call, access_devices[i]);
         if (ok)
             access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
@@ -2036,7 +2037,7 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     if (!ignis__pool_drop(vmm))
         return;
     ignis__physical_drop(call, vmm->memory);
-    ignis__pool_give(&ignis__vmms, vmm);
+    ignis__pool_recycle(&ignis__vmms, vmm);
 }
 
 static ignis_status ignis__vmm_done(const char *call, ignis__vmm *vmm, bool ok)
@@ -2118,7 +2119,7 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
                             "giving %s of addresses back", ignis__bytes_write(range->size).text);
     if (entered)
         ignis__device_leave(&binding);
-    ignis__pool_give(&ignis__ranges, range);
+    ignis__pool_recycle(&ignis__ranges, range);
 }
 
 /*  Leaks are reported like those of arrays; what arrays still use goes with them. */
@@ -2191,7 +2192,7 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     ignis__binding binding;
     ignis__vmm_facts facts;
     ignis__device *device;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc))
         return result;
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
@@ -2213,10 +2214,10 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     vmm = ignis__vmm_hold(call, handle);
     if (!vmm)
         return ignis__failed();
-    return ignis__ended(
-        failures, ignis__vmm_done(call, vmm,
-                                  ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call,
-                                                                           "the VMM memory was freed")) == IGNIS_OK);
+    return ignis__ended(failures, ignis__vmm_done(call, vmm,
+                                                  ignis__handle_kill(vmm) ||
+                                                      ignis__fail_false(IGNIS_DIAG_VMM_FREED, call,
+                                                                        "the VMM memory was freed")) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2229,7 +2230,7 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
     if (!vmm)
         return ignis__failed();
     memory = vmm->memory;
-    if (ignis__given(call, "info", info) && ignis__device_enter(call, memory->device, &binding)) {
+    if (ignis__check_not_null(call, "info", info) && ignis__device_enter(call, memory->device, &binding)) {
         memset(info, 0, sizeof *info);
         info->size = memory->size;
         info->granularity = vmm->granularity;
@@ -2286,7 +2287,7 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     if (ignis__pool_live(range))
         return true;
     ignis__mutex_unlock(&range->slot.lock);
-    return ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
+    return ignis__fail_false(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
 }
 
 /*  A range held and locked for a call, with a device entered. */
@@ -2335,9 +2336,9 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
     ok = ignis__range_lock(call, range);
     if (ok) {
         ok = !range->mappings ||
-             ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
-                           "memory is still mapped in the range, the first at offset %lld; unmap it first",
-                           (long long)range->mappings->offset);
+             ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
+                               "memory is still mapped in the range, the first at offset %lld; unmap it first",
+                               (long long)range->mappings->offset);
         if (ok)
             ignis__pool_kill(range);
         ignis__mutex_unlock(&range->slot.lock);
@@ -2356,7 +2357,7 @@ IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_r
     ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
     if (!range)
         return ignis__failed();
-    if (!ignis__given(call, "info", info))
+    if (!ignis__check_not_null(call, "info", info))
         return ignis__range_end(call, &use, false);
     memset(info, 0, sizeof *info);
     info->ptr = (void *)(uintptr_t)range->address;
@@ -2482,9 +2483,9 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
         if (mapping->offset <= at && mapping->offset + mapping->size > at)
             at = mapping->offset + mapping->size;
     if (!inside || at < offset + size)
-        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
-                             "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
-                             (long long)size, (long long)offset, (long long)range->size);
+        return ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
+                                 "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
+                                 (long long)size, (long long)offset, (long long)range->size);
     for (mapping = range->mappings; mapping; mapping = mapping->next)
         if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
             mapping->devices |= devices;
@@ -2539,7 +2540,7 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
     bool ok;
     if (!range)
         return ignis__failed();
-    ok = ignis__given(call, "access", access) && ignis__range_covered(call, range, offset, 1, 0, 0) &&
+    ok = ignis__check_not_null(call, "access", access) && ignis__range_covered(call, range, offset, 1, 0, 0) &&
          ignis__access_read(call, use.device, range->address + (uint64_t)offset, &flags);
     if (ok)
         *access = (ignis_vmm_access)flags;
@@ -2555,9 +2556,9 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
     bool ok;
     if (!vmm)
         return ignis__failed();
-    ok = ignis__given(call, "handle", out) &&
+    ok = ignis__check_not_null(call, "handle", out) &&
          ((vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) ||
-          ignis__refuse(
+          ignis__fail_false(
               IGNIS_DIAG_NOT_SHAREABLE, call,
               "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it")) &&
          ignis__physical_export(call, vmm->memory, out);
@@ -2567,10 +2568,11 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
 {
     if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d",
-                             (int)handle->type, (int)IGNIS__VMM_HANDLE_SYSTEM);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "handle.type is %d, this system shares memory by type %d", (int)handle->type,
+                                 (int)IGNIS__VMM_HANDLE_SYSTEM);
     return (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 != NULL : handle->fd >= 0) ||
-           ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
+           ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
 }
 
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
@@ -2583,7 +2585,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
     if (!device)
         return result;
-    if (ignis__given(call, "handle", handle) && ignis__vmm_device(call, device, &facts) &&
+    if (ignis__check_not_null(call, "handle", handle) && ignis__vmm_device(call, device, &facts) &&
         ignis__vmm_handle_check(call, handle) && ignis__vmm_adopt(call, device, handle, size, &block)) {
         /* it was mapped to prove its size */
         if (block.memory->device != device)
@@ -2603,7 +2605,8 @@ IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle
                                                   ignis_vmm_handle *out)
 {
     static const char call[] = "ignis_vmm_handle_duplicate";
-    if (!ignis__collective_enter(call) || !ignis__given(call, "handle", handle) || !ignis__given(call, "out", out))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "handle", handle) ||
+        !ignis__check_not_null(call, "out", out))
         return ignis__failed();
     memset(out, 0, sizeof *out);
     if (!ignis__vmm_handle_check(call, handle) || !ignis__vmm_handle_duplicate(call, handle, process_id, out))
@@ -2665,8 +2668,9 @@ static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *des
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel;
     if (desc->ptr || desc->release_fn)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.ptr and desc.release_fn are null: where the array lies is not the caller's to say");
+        return ignis__fail_false(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "desc.ptr and desc.release_fn are null: where the array lies is not the caller's to say");
     if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, desc->owner ? desc->owner : IGNIS_OWNER_IGNIS) ||
         !ignis__shape_check(call, &desc->shape, dtype, &numel))
         return false;
@@ -2724,8 +2728,8 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int type;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
-        (desc->access_count > 0 && !ignis__given(call, "desc.access_devices", desc->access_devices)))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
+        (desc->access_count > 0 && !ignis__check_not_null(call, "desc.access_devices", desc->access_devices)))
         return result;
     memset(&plain, 0, sizeof plain);
     plain.shape = desc->shape;
@@ -2763,8 +2767,8 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
     unsigned long long flags = 0;
     int64_t at;
     if (part->offset % element != 0)
-        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
-                             (long long)part->offset, (long long)element);
+        return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
+                                 (long long)part->offset, (long long)element);
     if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
         return false;
     for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size;
@@ -2772,9 +2776,9 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
         if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE)
-            return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
-                                 "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
-                                 ignis__device_ordinal(device), (long long)at);
+            return ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
+                                     "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
+                                     ignis__device_ordinal(device), (long long)at);
     }
     return true;
 }
@@ -2790,7 +2794,7 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     int64_t size = 0;
     if (!range)
         return result;
-    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
+    if (ignis__check_not_null(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
         ignis__vmm_stream(call, use.device, desc->stream))
         part = (ignis__vmm_part *)ignis__alloc_for(call, sizeof *part);
     if (part) {
@@ -2822,14 +2826,14 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
     size_t whole = 0;
     int error;
     if (array->storage->external)
-        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in memory of a graphics API, which exports it itself to who asks that",
-                             ignis__array_label(array).text);
+        return ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
+                                 "%s lies in memory of a graphics API, which exports it itself to who asks that",
+                                 ignis__array_label(array).text);
     if (!address || array->storage->block)
-        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in memory that it shares with other arrays, of which nothing can be exported "
-                             "alone; make it with %s",
-                             ignis__array_label(array).text, instead);
+        return ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
+                                 "%s lies in memory that it shares with other arrays, of which nothing can be exported "
+                                 "alone; make it with %s",
+                                 ignis__array_label(array).text, instead);
     error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
     if (error != 0)
         ignis__fail_because(
@@ -3115,8 +3119,9 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
     }
     if (length < 0 || (size_t)length >= size ||
         (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
-                             "the folder %s cannot be made, or its path is longer than %d bytes", path, (int)size - 1);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the folder %s cannot be made, or its path is longer than %d bytes", path,
+                                 (int)size - 1);
     return true;
 }
 
@@ -3289,19 +3294,20 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
         }
     }
     if (length < 0 || (size_t)length >= size)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
-                             "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1, path);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1,
+                                 path);
     if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path,
-                             strerror(errno));
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path,
+                                 strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
     if (info.st_uid != geteuid())
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu",
-                             path, (unsigned long)info.st_uid, (unsigned long)geteuid());
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu",
+                                 path, (unsigned long)info.st_uid, (unsigned long)geteuid());
     return (info.st_mode & 0777) == 0700 ||
-           ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path,
-                         (unsigned)info.st_mode & 0777);
+           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path,
+                             (unsigned)info.st_mode & 0777);
 }
 
 /*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is
@@ -4029,9 +4035,9 @@ static ignis__wire *ignis__listener_remove(ignis__listener *listener, int index)
 static void ignis__listener_count_refused(const char *call, ignis__listener *listener, const char *why)
 {
     if (ignis__atomic_add(&listener->refused, 1) == 1)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path,
-                    why);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                   "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path,
+                   why);
 }
 
 /*  Turns away one that is no longer pending. */
@@ -4368,8 +4374,8 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
         stranger = secret && trouble->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
         word = stranger ? *trouble : word;
         if (stranger && !warned)
-            ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline",
-                        trouble->why);
+            ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline",
+                       trouble->why);
         warned = warned || stranger;
         ignis__sleep_us(stranger ? 100000 : 5000);
     }
@@ -5127,39 +5133,39 @@ static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX],
     if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 &&
         (size_t)name_length < sizeof address->name_path)
         return true;
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder,
-                         IGNIS__PATH_MAX - 1);
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder,
+                             IGNIS__PATH_MAX - 1);
 }
 
 static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
 {
     char folder[IGNIS__PATH_MAX];
     int length;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
-        !ignis__given(call, "desc.name", desc->name))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
+        !ignis__check_not_null(call, "desc.name", desc->name))
         return false;
     if (!ignis__name_valid(desc->name))
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_BAD_NUMBER, call,
             "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'",
             desc->name);
     if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method",
-                             (int)desc->method);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method",
+                                 (int)desc->method);
     if (!(desc->timeout_s >= 0))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
     memset(address, 0, sizeof *address);
     address->kind = ignis__wire_kinds[desc->method];
     if (!address->kind)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
-                             ignis__method_names[desc->method]);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+                                 ignis__method_names[desc->method]);
     if (desc->token)
         memcpy(address->secret, desc->token, IGNIS_CHANNEL_TOKEN_BYTES);
     address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : ignis__timeout_ns(desc->timeout_s);
     length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
     if (length < 0 || (size_t)length >= sizeof folder)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes",
-                             (int)sizeof folder - 1);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes",
+                                 (int)sizeof folder - 1);
     return ignis__channel_paths(call, folder, desc->name, address);
 }
 
@@ -5191,7 +5197,7 @@ static void ignis__channel_drop(ignis__channel *channel)
         return;
     channel->wire = NULL;
     channel->listener = NULL;
-    ignis__pool_give(&ignis__channels, channel);
+    ignis__pool_recycle(&ignis__channels, channel);
     ignis__channel_free(wire, listener);
 }
 
@@ -5351,20 +5357,22 @@ static bool ignis__channel_send_check(const char *call, const ignis__wire *wire,
 {
     int i;
     if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes", (long long)size,
-                             IGNIS_CHANNEL_MAX_BYTES);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes",
+                                 (long long)size, IGNIS_CHANNEL_MAX_BYTES);
     if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message",
-                             fd_count, IGNIS_CHANNEL_MAX_FDS);
-    if ((size > 0 && !ignis__given(call, "data", data)) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message",
+                                 fd_count, IGNIS_CHANNEL_MAX_FDS);
+    if ((size > 0 && !ignis__check_not_null(call, "data", data)) ||
+        (fd_count > 0 && !ignis__check_not_null(call, "fds", fds)))
         return false;
     if (fd_count > 0 && !wire->kind->descriptors)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                             "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-                             ignis__method_names[wire->kind->method]);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                                 "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                                 ignis__method_names[wire->kind->method]);
     for (i = 0; i < fd_count; i++)
         if (!ignis__fd_open(fds[i]))
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i, fds[i]);
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i,
+                                     fds[i]);
     return true;
 }
 
@@ -5497,8 +5505,8 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
     if (capacity < 0 || fd_capacity < 0) {
         status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0",
                              (long long)capacity, fd_capacity);
-    } else if ((capacity > 0 && !ignis__given(call, "data", data)) ||
-               (fd_capacity > 0 && !ignis__given(call, "fds", fds))) {
+    } else if ((capacity > 0 && !ignis__check_not_null(call, "data", data)) ||
+               (fd_capacity > 0 && !ignis__check_not_null(call, "fds", fds))) {
         status = ignis__failed();
     } else if (!ignis__wire_next(&trouble, wire, timeout_s)) {
         status = ignis__trouble_report(call, &trouble);
@@ -5531,7 +5539,7 @@ IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *
 IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
 {
     static const char call[] = "ignis_channel_query";
-    ignis__channel *channel = ignis__given(call, "info", info) ? ignis__channel_hold(call, handle) : NULL;
+    ignis__channel *channel = ignis__check_not_null(call, "info", info) ? ignis__channel_hold(call, handle) : NULL;
     ignis__wire *wire;
     ignis__listener *listener;
     if (!channel)
@@ -5882,8 +5890,8 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
         }
         ignis__free(part);
     }
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
-                         "the token in %s cannot be made or read; set desc.token on both sides", path);
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                             "the token in %s cannot be made or read; set desc.token on both sides", path);
 }
 
 /*  What all records of this process begin with. */
@@ -6057,7 +6065,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array, boo
 
 /*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array
     is locked. */
-IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;
     ignis__mutex_lock(&ignis__shares.lock);
@@ -6069,10 +6077,10 @@ IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__
             continue;
         while ((other = other->next) != NULL)
             count += other->turn == entry->turn;
-        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+        ignis__string_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
     }
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
+    ignis__string_add(text, "; close what was imported, or call ignis_transport_release_handle");
 }
 
 /* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
@@ -6083,7 +6091,7 @@ IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
-    ignis__spare_event *event[IGNIS__COUNT(storage->used_on) + 1];
+    ignis__pooled_event *event[IGNIS__COUNT(storage->used_on) + 1];
     ignis__device *device[IGNIS__COUNT(storage->used_on) + 1];
     ignis__binding binding;
     bool ok = true;
@@ -6105,7 +6113,7 @@ static bool ignis__array_wait(const char *call, ignis__array *array)
         } else {
             ok = false;
         }
-        ignis__event_give(device[i], event[i]);
+        ignis__event_recycle(device[i], event[i]);
     }
     return ok;
 }
@@ -6145,7 +6153,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int error;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
         !ignis__vmm_array_check(call, desc, &size) ||
         !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
@@ -6197,11 +6205,12 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
         return false;
     if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
-        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with "
-                             "others that would be "
-                             "exposed; make it with ignis_ipc_array",
-                             ignis__array_label(array).text, (long long)facts->block_size);
+        return ignis__fail_false(
+            IGNIS_DIAG_NOT_SHAREABLE, call,
+            "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with "
+            "others that would be "
+            "exposed; make it with ignis_ipc_array",
+            ignis__array_label(array).text, (long long)facts->block_size);
     error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
@@ -6242,7 +6251,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     if (!ok)
         return false;
     ok = (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address)) &&
-         (size == 0 || (piece = ignis__piece_take(call, work.device, IGNIS__STAGING_BYTES)) != NULL);
+         (size == 0 || (piece = ignis__pinned_chunk_take(call, work.device, IGNIS__STAGING_BYTES)) != NULL);
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
         if (to_device)
@@ -6258,7 +6267,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     /* a copy that has failed may still be under way: better lose the memory than let it write into the next
        one */
     if (piece && (ok || !moved || ignis__device_finish(work.device) == 0))
-        ignis__piece_keep(work.device, piece);
+        ignis__pinned_chunk_keep(work.device, piece);
     else
         ignis__free(piece);
     ignis__work_end(&work);
@@ -6273,8 +6282,8 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     facts->block_size = size ? size : 1;
     fd = facts->path ? ignis__name_make(facts->path, facts->block_size) : ignis__shared_make((size_t)facts->block_size);
     if (fd < 0)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s",
-                             (long long)size, strerror(errno));
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s",
+                                 (long long)size, strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
         ignis__memory_set(&facts->memory, fd);
@@ -6372,13 +6381,13 @@ static bool ignis__attribute(ignis__device *device, int attribute)
     return IGNIS__CUDA(cuDeviceGetAttribute, (&value, attribute, device->handle)) == 0 && value != 0;
 }
 
-static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     int reaches = src == dst;
     if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst),
-                    ignis__device_ordinal(src));
+    ignis__string_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst),
+                      ignis__device_ordinal(src));
     return false;
 }
 
@@ -6400,9 +6409,9 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                             "what device %d has written, device %d does not see", ignis__device_ordinal(there->device),
-                             ignis__device_ordinal(here->device));
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                                 "what device %d has written, device %d does not see",
+                                 ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
     return ok;
 }
 
@@ -6431,7 +6440,7 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
 
 static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in which setup */
 
-static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     static const char call[] = "ignis_transport_available";
     uint64_t *proven = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
@@ -6441,8 +6450,8 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src),
-                        ignis__device_ordinal(dst));
+        ignis__string_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src),
+                          ignis__device_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
@@ -6453,13 +6462,13 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
     if (ok)
         ignis__atomic_store(proven, ignis__global.setups);
     else
-        ignis__text_add(why, "a write and read through it failed: %s", ignis_status_message());
+        ignis__string_add(why, "a write and read through it failed: %s", ignis_status_message());
     ignis__record_drop(&ignis__this_thread);
     ignis__this_thread.record = before;
     return ok;
 }
 
-static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     (void)src, (void)dst, (void)why;
     return true;
@@ -6480,7 +6489,7 @@ typedef struct ignis__transport_ops {
     bool descriptor;         /* its memory is a descriptor */
     bool named;              /* what it needs beside the record can lie under a name */
     double bandwidth_gbs, latency_us;
-    bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
+    bool (*available)(ignis__device *src, ignis__device *dst, ignis__string_writer *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
     bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home,
@@ -6507,9 +6516,9 @@ static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind k
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
-                         "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
-                         (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
+                             (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
 }
 
 /*  Both devices, opened. */
@@ -6524,9 +6533,9 @@ IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int
 {
     static const char call[] = "ignis_transport_available";
     ignis__device *devices[2];
-    ignis__text why;
+    ignis__string_writer why;
     char none[1];
-    ignis__text_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
+    ignis__string_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
     return ignis__collective_enter(call) && ignis__transport_kind_valid(call, kind) &&
            ignis__transport_devices(call, src, dst, devices) &&
            ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
@@ -6545,8 +6554,8 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
             *kind = (ignis_transport_kind)i;
     if (*kind != IGNIS_TRANSPORT_AUTO)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host",
-                         word);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
 }
 
 /*  descriptors: those can travel, too. */
@@ -6555,36 +6564,36 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;
-    ignis__text text;
+    ignis__string_writer text;
     int i;
     memset(choice, 0, sizeof *choice);
-    ignis__text_begin(&text, choice->reason, sizeof choice->reason);
+    ignis__string_begin(&text, choice->reason, sizeof choice->reason);
     if (!ignis__transport_wanted(call, &wanted))
         return false;
     for (i = 0; i < (wanted ? 1 : IGNIS__COUNT(order)); i++) {
         ignis_transport_kind kind = wanted ? wanted : order[i];
         const ignis__transport_ops *ops = &ignis__transport_kinds[kind];
-        ignis__text_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
+        ignis__string_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
         if (!same_process && !ops->across) {
-            ignis__text_add(&text, "stays within one process");
+            ignis__string_add(&text, "stays within one process");
         } else if (!descriptors && !ops->named) {
-            ignis__text_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
+            ignis__string_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
         } else if (ops->available(devices[0], devices[1], &text)) {
-            ignis__text_add(&text,
-                            kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            ignis__string_add(&text,
+                              kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
             choice->kind = kind;
             return true;
         }
     }
-    return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s",
-                         ignis__device_ordinal(devices[0]), ignis__device_ordinal(devices[1]), choice->reason);
+    return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s",
+                             ignis__device_ordinal(devices[0]), ignis__device_ordinal(devices[1]), choice->reason);
 }
 
 IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_process, ignis_transport_choice *choice)
 {
     static const char call[] = "ignis_transport_select";
     ignis__device *devices[2];
-    return ignis__collective_enter(call) && ignis__given(call, "choice", choice) &&
+    return ignis__collective_enter(call) && ignis__check_not_null(call, "choice", choice) &&
                    ignis__transport_devices(call, src, dst, devices) &&
                    ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
@@ -6641,7 +6650,7 @@ static void ignis__transport_drop(ignis__transport *transport)
     if (!ignis__pool_drop(transport))
         return;
     ignis__waiting_close(transport);
-    ignis__pool_give(&ignis__transports, transport);
+    ignis__pool_recycle(&ignis__transports, transport);
 }
 
 /*  A transport that was initialized. */
@@ -6673,12 +6682,12 @@ static bool ignis__exchange_carries(const ignis__transport *transport)
     return ignis__wire_kinds[transport->exchange]->descriptors;
 }
 
-static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
+static void ignis__transport_describe(ignis__string_writer *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name,
-                    ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst),
-                    methods[transport->exchange]);
+    ignis__string_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name,
+                      ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst),
+                      methods[transport->exchange]);
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
@@ -6816,17 +6825,17 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     ignis_transport_choice choice;
     ignis__device *devices[2];
     char reason[512];
-    ignis__text why;
+    ignis__string_writer why;
     memset(out, 0, sizeof *out);
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
-                             "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
-                             (int)desc->exchange);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                                 "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+                                 (int)desc->exchange);
     if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6",
-                             desc->timeout_s);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6",
+                                 desc->timeout_s);
     if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device),
                                   devices))
         return false;
@@ -6835,19 +6844,19 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
     out->exchange = desc->exchange ? desc->exchange : IGNIS__EXCHANGE_SYSTEM;
     if (!ignis__wire_kinds[out->exchange])
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
-                             ignis__method_names[out->exchange]);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+                                 ignis__method_names[out->exchange]);
     if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
         return false;
     choice.kind = desc->kind;
-    ignis__text_begin(&why, reason, sizeof reason);
+    ignis__string_begin(&why, reason, sizeof reason);
     if (desc->kind == IGNIS_TRANSPORT_AUTO) {
         bool alone = desc->channel.id == 0;
         if (!ignis__transport_choose(call, devices, alone, alone || ignis__exchange_carries(out), &choice))
             return false;
     } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s",
-                             ignis__transport_kinds[desc->kind].name, reason);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s",
+                                 ignis__transport_kinds[desc->kind].name, reason);
     }
     out->kind = choice.kind;
     if (desc->token)
@@ -6860,7 +6869,7 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
         !ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
         (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
@@ -6884,7 +6893,7 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
     if (!transport)
         return ignis__failed();
     live = ignis__transport_end(call, transport) ||
-           ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
+           ignis__fail_false(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
     return ignis__ended(failures, ignis__transport_done(transport, live) == IGNIS_OK);
 }
 
@@ -6923,7 +6932,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     const ignis__export *entry;
     if (!transport)
         return ignis__failed();
-    if (!ignis__given(call, "info", info))
+    if (!ignis__check_not_null(call, "info", info))
         return ignis__transport_done(transport, false);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
@@ -6956,11 +6965,11 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 {
     static const char call[] = "ignis_transport_to_string";
     ignis__transport *transport = ignis__transport_hold(call, handle);
-    ignis__text text;
+    ignis__string_writer text;
     char none[1];
     if (!transport)
         return -1;
-    ignis__text_begin(&text, out ? out : none, out ? capacity : sizeof none);
+    ignis__string_begin(&text, out ? out : none, out ? capacity : sizeof none);
     ignis__transport_describe(&text, transport);
     ignis__transport_drop(transport);
     return (int)text.length;
@@ -7003,8 +7012,8 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0],
                  (unsigned long long)maker[1], (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder,
-                         IGNIS__PATH_MAX - 1);
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder,
+                             IGNIS__PATH_MAX - 1);
 }
 
 /*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it
@@ -7014,7 +7023,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
 {
     ignis__export *entry = (ignis__export *)ignis__alloc_for(call, sizeof *entry);
     ignis__export *other;
-    ignis__text text;
+    ignis__string_writer text;
     if (!entry || (path && (entry->path = ignis__copy_string(path)) == NULL)) {
         if (entry)
             ignis__fail_host_memory(call, strlen(path));
@@ -7026,10 +7035,10 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     entry->peer_pid = transport->peer_pid;
     entry->array = array;
     entry->watch = watch;
-    ignis__text_begin(&text, entry->description, sizeof entry->description);
+    ignis__string_begin(&text, entry->description, sizeof entry->description);
     ignis__transport_describe(&text, transport);
     if (transport->peer_pid)
-        ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
+        ignis__string_add(&text, " to process %lld", (long long)transport->peer_pid);
     ignis__mutex_lock(&ignis__shares.lock);
     entry->turn = record->serial = ++ignis__shares.serials;
     for (other = ignis__shares.exports; other; other = other->next)
@@ -7085,10 +7094,10 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     memset(&facts, 0, sizeof facts);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                             "%s is on device %d, the transport goes from device %d to device %d",
-                             ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
-                             ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "%s is on device %d, the transport goes from device %d to device %d",
+                                 ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
+                                 ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
         return false;
     facts.path = named ? path : NULL;
@@ -7139,7 +7148,7 @@ IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ign
     if (!array)
         return ignis__failed();
     return ignis__transport_done_both(call, transport, array,
-                                      ignis__given(call, "handle", out) &&
+                                      ignis__check_not_null(call, "handle", out) &&
                                           ignis__transport_export(call, transport, array, true, out));
 }
 
@@ -7152,7 +7161,7 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
     uint64_t last = 0;
     if (!transport)
         return ignis__failed();
-    if (!ignis__given(call, "handle", out))
+    if (!ignis__check_not_null(call, "handle", out))
         return ignis__transport_done(transport, false);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     ignis__mutex_lock(&ignis__shares.lock);
@@ -7168,8 +7177,8 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
         return ignis__transport_done_both(call, transport, array,
                                           ignis__transport_export(call, transport, array, true, out));
     return ignis__transport_done(
-        transport, ignis__refuse(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                                 "the transport has no handle out: none was exported, or nobody has one any more"));
+        transport, ignis__fail_false(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                                     "the transport has no handle out: none was exported, or nobody has one any more"));
 }
 
 /*  Which descriptors travel with a record, in their order. */
@@ -7220,8 +7229,8 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
                                                        const int *fds, int fd_count)
 {
     static const char call[] = "ignis_transport_handle_from_fds";
-    if (!ignis__given(call, "handle", handle) || !ignis__given(call, "record", record) ||
-        (fd_count > 0 && !ignis__given(call, "fds", fds)))
+    if (!ignis__check_not_null(call, "handle", handle) || !ignis__check_not_null(call, "record", record) ||
+        (fd_count > 0 && !ignis__check_not_null(call, "fds", fds)))
         return ignis__failed();
     if (ignis__handle_join(handle, record, fds, fd_count))
         return IGNIS_OK;
@@ -7288,38 +7297,38 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
     if (record->version != IGNIS__RECORD_VERSION)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d",
-                             record->version, IGNIS__RECORD_VERSION);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d",
+                                 record->version, IGNIS__RECORD_VERSION);
     if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                             "the handle's seal is broken: it was changed on its way, or made with another token");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                                 "the handle's seal is broken: it was changed on its way, or made with another token");
     if (!ignis__record_sound(record, &bytes))
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes",
-                             record->kind, record->dtype, record->ndim, (long long)record->offset,
-                             (long long)record->block_size);
+        return ignis__fail_false(
+            IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+            "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind,
+            record->dtype, record->ndim, (long long)record->offset, (long long)record->block_size);
     if (record->kind != (uint32_t)transport->kind)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
-                             ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
+                                 ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
     if (record->host != self->host)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                             "the handle is of another machine, or from before it was started again");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                                 "the handle is of another machine, or from before it was started again");
     if (transport->peer_certain && record->pid_namespace == self->pid_namespace &&
         (int64_t)record->pid != transport->peer_pid)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call,
-                             "the handle says that it is of process %u, and came from process %lld", record->pid,
-                             (long long)transport->peer_pid);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_PEER, call,
+                                 "the handle says that it is of process %u, and came from process %lld", record->pid,
+                                 (long long)transport->peer_pid);
     if (!ignis__transport_ops_of(transport)->across &&
         memcmp(record->process, self->process, sizeof self->process) != 0)
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
             "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
             record->pid);
     if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "the descriptor that belongs to the handle did not come with it");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                                 "the descriptor that belongs to the handle did not come with it");
     return true;
 }
 
@@ -7336,7 +7345,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         return false;
     fd = ignis__name_take(path, lease);
     if (fd < 0)
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_TRANSPORT_MISMATCH, call,
             "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way",
             path);
@@ -7404,8 +7413,8 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
         return false;
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
     ok = mapped->lease >= 0 || !handle->has_lease ||
-         ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                       "the handle's lease is no open descriptor, or there are too many open ones");
+         ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                           "the handle's lease is no open descriptor, or there are too many open ones");
     if (ok && ignis__record_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else
@@ -7510,8 +7519,9 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
         int fd = ignis__memory_fd(&handle->memory);
         if (ignis__fd_has(fd, record->block_size))
             return ignis__host_copy(call, array, fd, true);
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "the descriptor is not %lld bytes of shared host memory", (long long)record->block_size);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                                 "the descriptor is not %lld bytes of shared host memory",
+                                 (long long)record->block_size);
     }
     if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
         return false;
@@ -7531,7 +7541,7 @@ static ignis_array ignis__transport_import(const char *call, ignis_transport tra
     ignis__array *array;
     if (!transport)
         return result;
-    if (ignis__given(call, "handle", handle) && ignis__record_read(call, transport, handle, &record)) {
+    if (ignis__check_not_null(call, "handle", handle) && ignis__record_read(call, transport, handle, &record)) {
         opened = *handle;
         result = ignis__import_array(call, transport, &record, &opened);
         if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {
@@ -7602,15 +7612,15 @@ static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_trans
     int count = wire->inbox_fd_count;
     bool ok = size == sizeof handle->record;
     if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "what comes next is a message; take it with ignis_channel_receive");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "what comes next is a message; take it with ignis_channel_receive");
     if (ok) {
         ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
         wire->inbox_fd_count = 0; /* they are the handle's now */
     }
     ignis__inbox_next(wire);
-    return ok || ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                               "what came describes no array: %u bytes and %d descriptors", size, count);
+    return ok || ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                                   "what came describes no array: %u bytes and %d descriptors", size, count);
 }
 
 /*  Waits for the next handle from a channel. */
@@ -7719,9 +7729,9 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     bool ok;
     if (!transport)
         return ignis__failed();
-    ok = ignis__given(call, "handle", handle) &&
-         (transport->channel.id || ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call,
-                                                 "the transport has no channel for a handle to come through")) &&
+    ok = ignis__check_not_null(call, "handle", handle) &&
+         (transport->channel.id || ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call,
+                                                     "the transport has no channel for a handle to come through")) &&
          ignis__transport_next(call, transport, handle, &record);
     return ignis__transport_done(transport, ok);
 }
@@ -8040,9 +8050,9 @@ static bool ignis__nccl_open(const char *call)
     release = (int)loaded->release;
     if (release >= IGNIS__NCCL_VERSION_LEAST)
         return true;
-    return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call,
-                         "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
-                         release / 10000, release / 100 % 100, release % 100);
+    return ignis__fail_false(IGNIS_DIAG_LIBRARY_SYMBOL, call,
+                             "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
+                             release / 10000, release / 100 % 100, release % 100);
 }
 
 /*  Turns what NCCL answered into a failure of `call`. */
@@ -8301,7 +8311,8 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     comm = nccl->comm;
     if (!comm) {
         ignis__mutex_unlock(&nccl->lock);
-        return ignis__refuse(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator has failed before, or was aborted");
+        return ignis__fail_false(IGNIS_DIAG_COMM_BROKEN, call,
+                                 "the NCCL communicator has failed before, or was aborted");
     }
     if (grouped)
         (void)IGNIS__NCCL(ncclGroupStart, ());
@@ -8381,8 +8392,8 @@ static bool ignis__env_number(const char *call, const char *name, int low, int h
     for (digit = text; *digit >= '0' && *digit <= '9' && value <= high; digit++)
         value = value * 10 + (*digit - '0');
     if (digit == text || *digit || value < low || value > high)
-        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d",
-                             name, text, low, high);
+        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                                 "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low, high);
     *number = (int)value;
     return true;
 }
@@ -8396,11 +8407,11 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
         !ignis__env_number(call, ignis__launchers[which].local_rank, 0, IGNIS__JOB_MAX_RANKS - 1, &place->local_rank))
         return false;
     if ((place->rank < 0) != (place->size < 0))
-        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
-                             place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
+        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
+                                 place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
     return place->size <= 0 || place->rank < place->size ||
-           ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank,
-                         place->rank, size, place->size, place->size - 1);
+           ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank,
+                             place->rank, size, place->size, place->size - 1);
 }
 
 /*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
@@ -8437,19 +8448,20 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             ignis__job_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
-            return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                                 "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or "
-                                 "name the launcher that is right: "
-                                 "IGNIS_COMM_LAUNCHER=%s or %s",
-                                 ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size,
-                                 ignis__launchers[i].rank, ignis__launchers[i].size, said.rank, said.size,
-                                 ignis__launchers[found].name, ignis__launchers[i].name);
+            return ignis__fail_false(
+                IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or "
+                "name the launcher that is right: "
+                "IGNIS_COMM_LAUNCHER=%s or %s",
+                ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size,
+                ignis__launchers[i].rank, ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name,
+                ignis__launchers[i].name);
         }
     }
     if (!known || (wanted && found < 0))
-        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
-                             known ? "whose variables are not set"
-                                   : "which is none of ignis, torchrun, openmpi, pmi and slurm");
+        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
+                                 known ? "whose variables are not set"
+                                       : "which is none of ignis, torchrun, openmpi, pmi and slurm");
     return true;
 }
 
@@ -8464,8 +8476,8 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
             snprintf(place->folder, sizeof place->folder, "%s", text + 4);
             return true;
         }
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what,
-                             text, (int)sizeof place->folder - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes",
+                                 what, text, (int)sizeof place->folder - 1);
     }
     while (*digit >= '0' && *digit <= '9' && port <= 65535)
         port = port * 10 + (*digit++ - '0');
@@ -8477,9 +8489,9 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         snprintf(place->address, sizeof place->address, "%.*s:%ld", (int)length, text, port);
         return true;
     }
-    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                         "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535",
-                         what, text);
+    return ignis__fail_false(
+        IGNIS_DIAG_COMM_ENVIRONMENT, call,
+        "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
 }
 
 /*  The meeting place that the environment names, or that the launcher's name for the job will do for.
@@ -8505,11 +8517,11 @@ static bool ignis__place_env(const char *call, ignis__place *place)
     }
     if (*place->job)
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                         "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder "
-                         "(one host), or MASTER_ADDR and "
-                         "MASTER_PORT, or desc.rendezvous, or desc.id",
-                         place->rank, place->size);
+    return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                             "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder "
+                             "(one host), or MASTER_ADDR and "
+                             "MASTER_PORT, or desc.rendezvous, or desc.id",
+                             place->rank, place->size);
 }
 
 /*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the
@@ -8535,10 +8547,11 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         memcpy(&id, desc->id, sizeof id);
         if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) ||
             desc->rendezvous || desc->token)
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                                 desc->rendezvous || desc->token
-                                     ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
-                                     : "desc.id was not made by ignis_comm_unique_id");
+            return ignis__fail_false(
+                IGNIS_DIAG_BAD_NUMBER, call,
+                desc->rendezvous || desc->token
+                    ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
+                    : "desc.id was not made by ignis_comm_unique_id");
         snprintf(place->address, sizeof place->address, "%s", id.address);
         memcpy(place->secret, id.secret, sizeof place->secret);
         place->by_id = place->has_secret = true;
@@ -8570,9 +8583,9 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     place->local_rank = -1;
     if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 ||
         desc->rank >= (desc->size ? desc->size : 1))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
-                             desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
+                                 desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
     if (desc->size) {
         place->rank = desc->rank;
         place->size = desc->size;
@@ -8725,8 +8738,8 @@ typedef struct ignis__lookout {
 static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
 {
     lookout->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
-    return lookout->bell ||
-           ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no event: Windows error %lu", GetLastError());
+    return lookout->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                              "the system gives no event: Windows error %lu", GetLastError());
 }
 static void ignis__lookout_close(ignis__lookout *lookout)
 {
@@ -8944,7 +8957,7 @@ static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
     for (i = 0; ok && i < 2; i++)
         ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
              fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
-    return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
+    return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
 }
 static void ignis__lookout_close(ignis__lookout *lookout)
 {
@@ -9099,7 +9112,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     ignis__id_place *place;
     ignis__id id;
     char why[256];
-    place = ignis__collective_enter(call) && ignis__given(call, "id", out)
+    place = ignis__collective_enter(call) && ignis__check_not_null(call, "id", out)
                 ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place)
                 : NULL;
     if (!place)
@@ -9193,8 +9206,8 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
                           &until);
     *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     if (!ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
-        ignis__note(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to,
-                    trouble.why);
+        ignis__log(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to,
+                   trouble.why);
     ignis__mutex_unlock(&wire->send_lock);
     if (ignis__atomic_load(&wire->unsent))
         ignis__lookout_ring(&job->lookout); /* the watcher sends the rest */
@@ -9772,12 +9785,12 @@ static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 /*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
 static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char *out, size_t size)
 {
-    ignis__text text;
+    ignis__string_writer text;
     int i;
-    ignis__text_begin(&text, out, size);
+    ignis__string_begin(&text, out, size);
     for (i = 1; i < rendezvous->job->size; i++)
         if (!rendezvous->wires[i])
-            ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
+            ignis__string_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
 /*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each
@@ -9823,13 +9836,14 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     ignis__trouble trouble;
     int i, k;
     if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
-                             "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
-                             "makes one for each meeting");
+        return ignis__fail_false(
+            IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
+            "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
+            "makes one for each meeting");
     if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path,
                               ignis__place_secret(rendezvous->place)))
-        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
-                             rendezvous->address.path, trouble.why);
+        return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
+                                 rendezvous->address.path, trouble.why);
     while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 &&
            ignis__monotonic_ns() < rendezvous->deadline) {
         ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
@@ -9866,7 +9880,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
                                           sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
-        return ignis__refuse((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
+        return ignis__fail_false((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
     return !answer.refused;
 }
 
@@ -9895,7 +9909,7 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
                                    rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
         bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-        return ignis__refuse(
+        return ignis__fail_false(
             late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
             late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
                  : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
@@ -9915,8 +9929,8 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     for (k = 0; k < job->size; k++) {
         if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k],
                                        sizeof job->ranks[k], rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
-                                 rendezvous->address.path, trouble.why);
+            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
+                                     rendezvous->address.path, trouble.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
@@ -9947,8 +9961,8 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL,
                                                  job->secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
         if (!job->links[i].wire)
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                 "rank %d does not reach rank %d of its host: %s", job->rank, i, trouble.why);
+            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                     "rank %d does not reach rank %d of its host: %s", job->rank, i, trouble.why);
     }
     while (expected > 0 &&
            (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
@@ -9962,8 +9976,8 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         }
     }
     return expected == 0 ||
-           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                         "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
+           ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                             "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
 }
 
 /*  The lists of a job of several ranks, and what its watcher needs. */
@@ -9981,7 +9995,7 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     job->ready = ignis__condition_make(&job->changed);
     job->looks = job->ready;
     return job->ready ? ignis__lookout_open(call, &job->lookout)
-                      : ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
+                      : ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
 }
 
 /*  Where the ranks meet, and a listener for those of this host. */
@@ -10000,11 +10014,11 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
     if (*place->address)
         ignis__local_path(place->address, rendezvous->address.path);
     if (!ignis__random_bytes(&random, sizeof random))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
     if (!ignis__local_name(folder, self->rank, random, self->path, sizeof self->path))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
-                             "the folder %.300s has too long a path for sockets: at most %d bytes go into it", folder,
-                             (int)sizeof self->path - 24);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
+                                 "the folder %.300s has too long a path for sockets: at most %d bytes go into it",
+                                 folder, (int)sizeof self->path - 24);
     ignis__local_path(self->path, path);
     if ((rendezvous->listener =
              ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
@@ -10030,8 +10044,8 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
         }
     /* what others have said since waits for it */
     job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job);
-    return job->watched ||
-           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
+    return job->watched || ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                             "rank %d could not start a thread", job->rank);
 }
 
 /*  Meets the other ranks of a job of several. */
@@ -10076,7 +10090,7 @@ IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__pl
     job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
     ok = job->ranks &&
          ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
-          ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+          ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
     if (ok) {
         job->ranks[job->rank] = *self;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
@@ -10102,14 +10116,15 @@ IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint
                                         "ignis_comm_shrink"};
     const ignis__joint_failure *failure = &joint->failure;
     if (failure->reason == IGNIS__JOINT_LOST)
-        return ignis__refuse(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
+        return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
     if (failure->reason == IGNIS__JOINT_LATE)
-        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
-                             failure->rank);
+        return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
+                                 failure->rank);
     if (failure->theirs >> 28 == joint->print >> 28)
-        return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
-    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
-                         kinds[failure->theirs >> 28 & 3]);
+        return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out",
+                                 failure->rank);
+    return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
+                             kinds[failure->theirs >> 28 & 3]);
 }
 
 /* ===============================================================================================================
@@ -10459,8 +10474,9 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
             end++;
         }
         if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0)
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known", text);
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                     "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known",
+                                     text);
         *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
         text = *end ? end + 1 : end;
     }
@@ -10519,11 +10535,11 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     (void)ptr;
     ignis__nccl_leave(call, memory->nccl);
     if (memory->state && ignis__device_enter_to_give(call, memory->device, &binding)) {
-        ignis__memory_give(call, memory->device, memory->state);
+        ignis__memory_recycle(call, memory->device, memory->state);
         ignis__device_leave(&binding);
     }
     if (memory->record_piece)
-        (void)ignis__piece_give(call, memory->device, memory->record_piece);
+        (void)ignis__pinned_chunk_recycle(call, memory->device, memory->record_piece);
     ignis__comm_regions_drop(call, memory->regions);
     ignis__free(memory);
 }
@@ -10555,7 +10571,7 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
     ignis__mutex_unlock(&memory->regions->lock);
     ignis__storage_drop(call, comm->storage);
     ignis__job_drop(comm->job);
-    ignis__pool_give(&ignis__comms, comm);
+    ignis__pool_recycle(&ignis__comms, comm);
 }
 
 /*  The communicator of a handle, held; null, and reported, when there is none. */
@@ -10605,15 +10621,15 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     const char *text = ignis__env("IGNIS_COMM_TRANSPORT");
     int i;
     if (!(timeout > 0 && timeout <= 1e6))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
     if (desc->most_blocks < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more",
-                             desc->most_blocks);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more",
+                                 desc->most_blocks);
     if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
-                             "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
-                             (int)desc->transport);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                                 "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
+                                 (int)desc->transport);
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
     options->transport = desc->transport;
@@ -10624,8 +10640,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
             options->transport = (ignis_comm_transport)i;
     if (options->transport)
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                         "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+    return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                             "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
 }
 
 /*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions
@@ -10643,7 +10659,7 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
         if (!shared)
             ignis__comm_regions_drop(call, regions);
         ignis__free(memory);
-        ignis__pool_give(&ignis__comms, comm);
+        ignis__pool_recycle(&ignis__comms, comm);
         return NULL;
     }
     if (shared)
@@ -10673,7 +10689,7 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     ignis__comm_state *state;
     int i;
     bool ok;
-    memory->record_piece = ignis__piece_take(call, comm->device, (int64_t)sizeof *memory->record);
+    memory->record_piece = ignis__pinned_chunk_take(call, comm->device, (int64_t)sizeof *memory->record);
     memory->record = memory->record_piece ? (ignis__comm_record *)memory->record_piece->memory : NULL;
     memory->state =
         memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
@@ -10917,9 +10933,9 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
 {
     regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
     if (!regions->host[i])
-        return ignis__refuse(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
-                             "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i,
-                             (long long)regions->bytes, strerror(errno));
+        return ignis__fail_false(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i,
+                                 (long long)regions->bytes, strerror(errno));
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
                             (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
@@ -10941,8 +10957,8 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
         fds[0] = ignis__shared_make((size_t)regions->bytes);
         if (fds[0] >= 0)
             return ignis__staged_map(making->call, regions, comm->rank, fds[0]);
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
-                             (long long)regions->bytes, strerror(errno));
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
+                                 (long long)regions->bytes, strerror(errno));
     }
     if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
@@ -10967,7 +10983,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
-            return ignis__refuse(
+            return ignis__fail_false(
                 IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
                 (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
@@ -11062,9 +11078,9 @@ static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
             if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) ==
                 0)
                 continue;
-            return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                                 "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to,
-                                 comm->rank);
+            return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
+                                     "what rank %d wrote into the region of rank %d is not what rank %d reads", from,
+                                     to, comm->rank);
         }
     return true;
 }
@@ -11239,8 +11255,8 @@ IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *com
              ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
     comm->nccl_reason[strcspn(comm->nccl_reason, "\n")] = 0; /* the first line is enough */
     ignis__atomic_store(&comm->nccl_told, 1);
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size,
-                comm->nccl_reason);
+    ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size,
+               comm->nccl_reason);
     return true;
 }
 
@@ -11341,8 +11357,8 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
         ignis__making_report(&making);
     ignis__free(making.all);
     if (ok) {
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
-                    ignis__device_ordinal(comm->device), comm->reason);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
+                   ignis__device_ordinal(comm->device), comm->reason);
         handle.id = ignis__pool_publish(&ignis__comms, comm);
         return handle;
     }
@@ -11527,31 +11543,31 @@ static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nc
            (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
 }
 
-static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
+static void ignis__comm_fingerprint_write(ignis__string_writer *text, uint64_t print)
 {
     uint64_t kind = print >> 60, op = print >> 56 & 15, dtype = print >> 52 & 15;
-    ignis__text_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
+    ignis__string_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
     if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
-        ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
+        ignis__string_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
     if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
-        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)),
-                        ignis__dtypes[dtype].name);
+        ignis__string_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)),
+                          ignis__dtypes[dtype].name);
     if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
-        ignis__text_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
+        ignis__string_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
     if (print >> 51 & 1)
-        ignis__text_add(text, " by NCCL");
+        ignis__string_add(text, " by NCCL");
 }
 
 /*  Names another communicator that was used on the device at about the same time: each may have waited for
     what the other kept from beginning. */
-static void ignis__comm_other_write(ignis__text *text, const ignis__comm *comm)
+static void ignis__comm_other_write(ignis__string_writer *text, const ignis__comm *comm)
 {
     uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
     ignis__comm *other = (ignis__comm *)ignis__pool_hold(
         &ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
-        ignis__text_add(
+        ignis__string_add(
             text,
             "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations "
             "of both "
@@ -11568,35 +11584,36 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
     char sentence[896];
-    ignis__text text;
+    ignis__string_writer text;
     int peer;
     ignis_diagnostic what = ignis__comm_failure(comm, &peer);
-    ignis__text_begin(&text, sentence, sizeof sentence);
+    ignis__string_begin(&text, sentence, sizeof sentence);
     if (code == IGNIS__COMM_TIMEOUT)
-        ignis__text_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
-                        (double)comm->options.timeout_ns * 1e-9, record->reporter);
+        ignis__string_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
+                          (double)comm->options.timeout_ns * 1e-9, record->reporter);
     else if (code == IGNIS__COMM_MISMATCH) {
-        ignis__text_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
+        ignis__string_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
         ignis__comm_fingerprint_write(&text, record->theirs);
-        ignis__text_add(&text, ", rank %d for ", comm->rank);
+        ignis__string_add(&text, ", rank %d for ", comm->rank);
         ignis__comm_fingerprint_write(&text, record->mine);
     } else if (code == IGNIS__COMM_TWICE)
-        ignis__text_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams", peer);
+        ignis__string_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams",
+                          peer);
     else if (what == IGNIS_DIAG_NCCL_CALL) {
         int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
         const char *name = ignis__nccl.ncclGetErrorString(error);
-        ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way",
-                        name ? name : "unknown error", error);
+        ignis__string_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way",
+                          name ? name : "unknown error", error);
     } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
-        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer,
-                        (double)comm->options.timeout_ns * 1e-9);
+        ignis__string_add(&text, "rank %d did not come to an operation within %.3g s", peer,
+                          (double)comm->options.timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s",
-                        (double)comm->options.timeout_ns * 1e-9);
+        ignis__string_add(&text, "an operation of NCCL was not through after %.3g s",
+                          (double)comm->options.timeout_ns * 1e-9);
     else if (peer >= 0)
-        ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
+        ignis__string_add(&text, "rank %d died or gave the communicator up", peer);
     else
-        ignis__text_add(&text, "the communicator was aborted");
+        ignis__string_add(&text, "the communicator was aborted");
     if (what == IGNIS_DIAG_COMM_TIMEOUT)
         ignis__comm_other_write(&text, comm);
     if (diagnostic == IGNIS_DIAG_NONE)
@@ -11616,7 +11633,7 @@ static bool ignis__comm_works(const char *call, const ignis__comm *comm)
 /*  Whether a stream still exists, as far as Ignis was told. */
 static bool ignis__comm_stream_known(ignis__device *device, void *stream)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     if (stream == device->stream)
         return true;
     ignis__mutex_lock(&device->lock);
@@ -11850,10 +11867,10 @@ static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_
         return false;
     if (array->storage->device == comm->device)
         return true;
-    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                         "%s is on device %d, rank %d of the communicator on device %d", ignis__array_label(array).text,
-                         ignis__device_ordinal(array->storage->device), comm->rank,
-                         ignis__device_ordinal(comm->device));
+    return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                             "%s is on device %d, rank %d of the communicator on device %d",
+                             ignis__array_label(array).text, ignis__device_ordinal(array->storage->device), comm->rank,
+                             ignis__device_ordinal(comm->device));
 }
 
 static void ignis__comm_return(const char *call, const void *borrower, ignis__array *held)
@@ -11879,26 +11896,26 @@ static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__
         return true;
     if (kind == IGNIS__COMM_REDUCE_SCATTER && out == in + (ignis__address)(part * comm->rank))
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_OVERLAP, call,
-                         "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in, (long long)in_bytes,
-                         out, (long long)out_bytes);
+    return ignis__fail_false(IGNIS_DIAG_COMM_OVERLAP, call,
+                             "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in,
+                             (long long)in_bytes, out, (long long)out_bytes);
 }
 
 static bool ignis__comm_rank_check(const char *call, const ignis__comm *comm, const char *name, int rank, bool not_self)
 {
     if (rank >= 0 && rank < comm->size && !(not_self && rank == comm->rank))
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank,
-                         comm->size, not_self ? ", than this one" : "");
+    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name,
+                             rank, comm->size, not_self ? ", than this one" : "");
 }
 
 static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtype)
 {
     if ((unsigned)op >= IGNIS_OP_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d",
-                             (int)op, IGNIS_OP_COUNT - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d",
+                                 (int)op, IGNIS_OP_COUNT - 1);
     if (op == IGNIS_OP_AVG && ignis__dtype_is_int(dtype))
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_UNSUPPORTED, call,
             "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
             ignis__dtypes[dtype].name);
@@ -11915,23 +11932,23 @@ static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const 
     task->dtype = whole->dtype;
     task->count = whole->numel;
     if (in && out && in->dtype != out->dtype)
-        return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name,
-                             ignis__dtypes[out->dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name,
+                                 ignis__dtypes[out->dtype].name);
     if (task->kind == IGNIS__COMM_ALL_GATHER)
         wanted = in->numel * size;
     if (task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL) {
         if (in->numel % size != 0)
-            return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call,
-                                 "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
-                                 comm->size);
+            return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call,
+                                     "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
+                                     comm->size);
         task->count = in->numel / size;
         if (task->kind == IGNIS__COMM_REDUCE_SCATTER)
             wanted = task->count;
     }
     if (in && out && out->numel != wanted)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call,
-                             "in has %lld elements, so out needs %lld on %d ranks; it has %lld", (long long)in->numel,
-                             (long long)wanted, comm->size, (long long)out->numel);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call,
+                                 "in has %lld elements, so out needs %lld on %d ranks; it has %lld",
+                                 (long long)in->numel, (long long)wanted, comm->size, (long long)out->numel);
     return true;
 }
 
@@ -12148,16 +12165,16 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
 {
     int i, k, can;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS || count > ignis__device_total)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices", count,
-                             IGNIS_COMM_MAX_RANKS, ignis__device_total);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices",
+                                 count, IGNIS_COMM_MAX_RANKS, ignis__device_total);
     for (i = 0; i < count; i++) {
         if (!ignis__device_get(call, devices[i]))
             return false;
         for (k = 0; k < i; k++)
             if (devices[k] == devices[i])
-                return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                                     "device %d is that of rank %d and of rank %d; each rank needs its own", devices[i],
-                                     k, i);
+                return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                         "device %d is that of rank %d and of rank %d; each rank needs its own",
+                                         devices[i], k, i);
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
         for (k = 0; k < count; k++) {
@@ -12165,7 +12182,7 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
             if (!can && IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
                 return false;
             if (!can)
-                return ignis__refuse(
+                return ignis__fail_false(
                     IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
                     "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
                     devices[i], devices[k]);
@@ -12215,7 +12232,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, cons
     ignis__comm_options options;
     ignis_comm_desc defaults;
     memset(&defaults, 0, sizeof defaults);
-    if (!ignis__collective_enter(call) || !ignis__given(call, "comms", handles))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "comms", handles))
         return ignis__failed();
     for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
         first[i] = i;
@@ -12256,14 +12273,15 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     int i;
     bool ok = false;
     memset(siblings, 0, sizeof *siblings);
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "comms", comms) ||
-        !ignis__given(call, "out", out))
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
+        !ignis__check_not_null(call, "comms", comms) || !ignis__check_not_null(call, "out", out))
         return false;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count,
+                                 IGNIS_COMM_MAX_RANKS);
     if (out == comms)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "out is comms, whose handles are still needed; it has to be another array");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "out is comms, whose handles are still needed; it has to be another array");
     memset(out, 0, sizeof *out * (size_t)count);
     for (i = 0; i < count; i++) {
         if (some_missing && !comms[i].id)
@@ -12328,7 +12346,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms,
     bool ok;
     if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
         return ignis__failed();
-    ok = ignis__given(call, "colors", colors);
+    ok = ignis__check_not_null(call, "colors", colors);
     for (i = 0; i < count && ok; i++) {
         all[i].color = colors[siblings.place[i]];
         all[i].key = keys ? keys[siblings.place[i]] : 0;
@@ -12529,14 +12547,14 @@ static bool ignis__shrink_named(const char *call, const ignis__comm *parent, con
 {
     int i;
     if (count < 0 || (count > 0 && !ranks))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
-                             ranks ? "there" : "null");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
+                                 ranks ? "there" : "null");
     for (i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank)
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
-                                 ranks[i] == parent->rank ? "which is this rank; expected others"
-                                                          : "which is no rank of the communicator");
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
+                                     ranks[i] == parent->rank ? "which is this rank; expected others"
+                                                              : "which is no rank of the communicator");
         ignis__bit_set(gone, ranks[i]);
     }
     return true;
@@ -12618,7 +12636,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         return ignis__failed();
     if (ignis__capture_refuses(call) ||
         !(ignis__handle_kill(comm) ||
-          ignis__refuse(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
+          ignis__fail_false(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
         ignis__comm_drop(call, comm);
         return ignis__failed();
     }
@@ -12638,8 +12656,9 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
 {
     static const char call[] = "ignis_comm_query";
-    ignis__comm *comm =
-        ignis__collective_enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
+    ignis__comm *comm = ignis__collective_enter(call) && ignis__check_not_null(call, "info", info)
+                            ? ignis__comm_hold(call, handle)
+                            : NULL;
     if (!comm)
         return ignis__failed();
     memset(info, 0, sizeof *info);
@@ -12757,7 +12776,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     ignis__free(parallel->parameters);
     ignis__free(parallel->grads);
     ignis__free(parallel->buckets);
-    ignis__pool_give(&ignis__parallels, parallel);
+    ignis__pool_recycle(&ignis__parallels, parallel);
     return ok;
 }
 
@@ -12828,9 +12847,9 @@ static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const
     if (!busy && *joins)
         parallel->walk = walk;
     ignis__mutex_unlock(&parallel->slot.lock);
-    return !busy ||
-           ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
-                         "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy || ignis__fail_false(
+                        IGNIS_DIAG_PARALLEL_BUSY, call,
+                        "a backward of another thread is averaging the gradients of these parameters over the ranks");
 }
 
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
@@ -12891,15 +12910,16 @@ static bool ignis__parallel_check(const char *call, const ignis__parallel_state 
     ignis__standing standing = ignis__tensor_standing(tensor);
     int before = ignis__parallel_find(parallel, tensor);
     if (!standing.leaf || !standing.requires_grad)
-        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
-                             ignis__shape_write(&tensor->shape).text,
-                             standing.leaf ? "requires no gradient" : "is the result of an operation");
+        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
+                                 ignis__shape_write(&tensor->shape).text,
+                                 standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                             "parameter %d is on device %d, the communicator is on device %d", parallel->count,
-                             ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
-    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more",
-                                       parallel->count, ignis__shape_write(&tensor->shape).text, before);
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                                 ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
+    return before < 0 ||
+           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more",
+                             parallel->count, ignis__shape_write(&tensor->shape).text, before);
 }
 
 /*  Holds the parameters. */
@@ -12940,8 +12960,8 @@ static bool ignis__parallel_claim(const char *call, ignis__parallel_state *paral
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
     return taken < 0 ||
-           ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
-                         ignis__shape_write(&parallel->parameters[taken]->shape).text);
+           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already",
+                             taken, ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
 /*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there
@@ -13078,7 +13098,8 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
     ignis_comm_info info;
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "parameters", parameters))
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
+        !ignis__check_not_null(call, "parameters", parameters))
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
@@ -13138,7 +13159,8 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
 {
     static const char call[] = "ignis_parallel_query";
-    ignis__parallel_state *parallel = ignis__given(call, "info", info) ? ignis__parallel_hold(call, handle) : NULL;
+    ignis__parallel_state *parallel =
+        ignis__check_not_null(call, "info", info) ? ignis__parallel_hold(call, handle) : NULL;
     if (!parallel)
         return ignis__failed();
     memset(info, 0, sizeof *info);

@@ -55,15 +55,15 @@ IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const
 {
     const char *value = ignis__env(variable);
     char list[64];
-    ignis__text text;
+    ignis__string_writer text;
     int i;
     if (*choice < 0 || *choice >= count)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice, count - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice, count - 1);
     if (*choice != 0 || !value || !*value)
         return true;
-    ignis__text_begin(&text, list, sizeof list);
+    ignis__string_begin(&text, list, sizeof list);
     for (i = 0; i < count && strcmp(value, names[i]) != 0; i++)
-        ignis__text_add(&text, "%s%s", i == 0 ? "" : i == count - 1 ? " or " : ", ", names[i]);
+        ignis__string_add(&text, "%s%s", i == 0 ? "" : i == count - 1 ? " or " : ", ", names[i]);
     *choice = i;
     if (i == count)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "%s is \"%s\"; it is %s", variable, value, list);
@@ -75,8 +75,8 @@ IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library libr
     struct ignis__loaded *loaded = &ignis__libraries[library];
     memset(loaded, 0, sizeof *loaded);
     if (path && strlen(path) >= sizeof loaded->wanted)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the path of %s is longer than %d bytes", ignis__library_specs[library].title,
-                             (int)sizeof loaded->wanted - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the path of %s is longer than %d bytes", ignis__library_specs[library].title,
+                                 (int)sizeof loaded->wanted - 1);
     snprintf(loaded->wanted, sizeof loaded->wanted, "%s", path ? path : "");
     return true;
 }
@@ -86,7 +86,7 @@ static void (*ignis__collective_close)(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
 /*  Who claims an array, for the message of one that cannot be freed. */
-IGNIS__COLD static int ignis__claims_name(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__claims_name(ignis__string_writer *text, const ignis__array *array)
 {
     return ignis__tensors_claiming(text, array) + ignis__tape_claiming(text, array) + ignis__optimizers_claiming(text, array);
 }
@@ -273,7 +273,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__streams_leaked(call);
     ignis__pinned_leaked(call);
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;
     ignis__profile_close();
     for (i = 0; i < ignis__device_total; i++) {

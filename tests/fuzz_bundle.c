@@ -108,9 +108,9 @@ static int try_bundle(const unsigned char *bytes, size_t size)
     ignis__bundle bundle = IGNIS__ZERO;
     ignis_bundle_info info;
     char why[300], names[200];
-    ignis__text text;
+    ignis__string_writer text;
     int images = 0;
-    ignis__text_begin(&text, why, sizeof why);
+    ignis__string_begin(&text, why, sizeof why);
     if (!ignis__bundle_open(&bundle, bytes, size, &text)) {
         require(strlen(why) > 10, "a refusal has no reason");
         return -1;
@@ -120,7 +120,7 @@ static int try_bundle(const unsigned char *bytes, size_t size)
         void *image = NULL;
         if (entry.whole > 1 << 20) /* what lies about its size is unpacked to as much: slow, and nothing new */
             continue;
-        ignis__text_begin(&text, why, sizeof why);
+        ignis__string_begin(&text, why, sizeof why);
         if (ignis__bundle_unpack(&bundle, &entry, &image, &text) == IGNIS_DIAG_NONE) {
             require(ignis__image_fault(image, (size_t)entry.size) == NULL, "an image is none");
             images++;
@@ -130,9 +130,9 @@ static int try_bundle(const unsigned char *bytes, size_t size)
         (void)ignis__bundle_find(&bundle, entry.key, (int)random_below(130), INT32_MAX, &found);
     }
     memset(&info, 0, sizeof info);
-    ignis__text_begin(&text, names, sizeof names);
+    ignis__string_begin(&text, names, sizeof names);
     ignis__bundle_archs(&bundle, NULL, &text);
-    ignis__text_begin(&text, names, sizeof names);
+    ignis__string_begin(&text, names, sizeof names);
     ignis__bundle_count(&bundle, (int)random_below(130), &info, &text);
     ignis__blocks_drop(&bundle);
     require(info.programs <= (int)bundle.header.count, "there are more programs than entries");
@@ -227,13 +227,13 @@ static void records_fuzz(long iterations)
         size_t size = strlen(from) + 1;
         char *line = (char *)grow(NULL, size), reason[300];
         ignis__request *request = (ignis__request *)grow(NULL, sizeof *request);
-        ignis__text why;
+        ignis__string_writer why;
         memcpy(line, from, size);
         for (uint32_t n = random_below(4); n > 0; n--) {
             char *at = line + random_below((uint32_t)size - 1);
             *at = (char)(random_below(3) ? "0123456789,:\"\\ -x()+*"[random_below(20)] : *at ^ 1 << random_below(8));
         }
-        ignis__text_begin(&why, reason, sizeof reason);
+        ignis__string_begin(&why, reason, sizeof reason);
         if (ignis__request_read(line, request, &why)) {
             ignis__map_source other;
             taken++;

@@ -136,13 +136,13 @@ static struct {
 
 static void *alloc_again(size_t size, void *user_data)
 {
-    void *memory = size == sizeof(ignis__foreign_stream) ? stream_memory.spare : NULL;
+    void *memory = size == sizeof(ignis__user_stream) ? stream_memory.spare : NULL;
     (void)user_data;
     if (memory)
         stream_memory.spare = NULL;
     else
         memory = malloc(size);
-    if (size == sizeof(ignis__foreign_stream))
+    if (size == sizeof(ignis__user_stream))
         stream_memory.last = memory;
     return memory;
 }

@@ -206,7 +206,7 @@ TEST(wheels_of_every_python_are_tried)
     }
     memset(&search, 0, sizeof search);
     search.spec = &ignis__library_specs[IGNIS_LIBRARY_NVRTC];
-    ignis__text_begin(&search.tried, tried, sizeof tried);
+    ignis__string_begin(&search.tried, tried, sizeof tried);
     ignis__search_pythons(&search, root, below);
     CHECK(!search.library);
     for (i = 0; i < 3; i++) {

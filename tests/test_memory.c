@@ -141,7 +141,7 @@ TEST(pinned_bytes_are_counted)
 }
 
 /*  What Ignis reads files through is freed at once where there is one device. Where there are others, of which one may wait for this thread, it is kept
-    until the next file, or until it is asked for: see ignis__piece_give. */
+    until the next file, or until it is asked for: see ignis__pinned_chunk_recycle. */
 TEST(large_pieces_are_kept_where_devices_may_wait)
 {
     ignis__device *device;
@@ -151,27 +151,27 @@ TEST(large_pieces_are_kept_where_devices_may_wait)
     CHECK_OK(ignis_device_use(0));
     device = ignis__device_get("test", 0);
     REQUIRE(ignis__device_enter("test", device, &binding));
-    piece = ignis__piece_take("test", device, 3 * MIB);
+    piece = ignis__pinned_chunk_take("test", device, 3 * MIB);
     CHECK(piece && memory().pinned_bytes == 3 * MIB);
-    CHECK_OK(ignis__piece_give("test", device, piece));
+    CHECK_OK(ignis__pinned_chunk_recycle("test", device, piece));
     CHECK_INT(memory().pinned_bytes, 0);
-    piece = ignis__piece_take("test", device, 5000);
+    piece = ignis__pinned_chunk_take("test", device, 5000);
     CHECK(piece && piece->size == 8192);
-    CHECK_OK(ignis__piece_give("test", device, piece)); /* a small one stays */
-    again = ignis__piece_take("test", device, 8192);
+    CHECK_OK(ignis__pinned_chunk_recycle("test", device, piece)); /* a small one stays */
+    again = ignis__pinned_chunk_take("test", device, 8192);
     CHECK(again == piece);
-    CHECK_OK(ignis__piece_give("test", device, again));
+    CHECK_OK(ignis__pinned_chunk_recycle("test", device, again));
     ignis__device_leave(&binding);
     NEEDS_DEVICES(2);
     CHECK_OK(ignis_device_use(1));
     CHECK_OK(ignis_device_use(0));
     REQUIRE(ignis__device_enter("test", device, &binding));
-    piece = ignis__piece_take("test", device, 3 * MIB);
-    CHECK_OK(ignis__piece_give("test", device, piece));
+    piece = ignis__pinned_chunk_take("test", device, 3 * MIB);
+    CHECK_OK(ignis__pinned_chunk_recycle("test", device, piece));
     CHECK_INT(memory().pinned_bytes, 3 * MIB + 8192);
-    again = ignis__piece_take("test", device, 2 * MIB);
+    again = ignis__pinned_chunk_take("test", device, 2 * MIB);
     CHECK(again == piece);
-    CHECK_OK(ignis__piece_give("test", device, again));
+    CHECK_OK(ignis__pinned_chunk_recycle("test", device, again));
     ignis__device_leave(&binding);
     CHECK_INT(ignis_memory_trim(1), 0); /* has none */
     CHECK_INT(memory().pinned_bytes, 3 * MIB + 8192);

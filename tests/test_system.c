@@ -277,7 +277,7 @@ TEST(nvrtc_is_found_below_cuda_path_with_its_companion)
     setenv_wide("CUDA_PATH", test_path("toolkit"));
     memset(&search, 0, sizeof search);
     search.spec = &ignis__library_specs[IGNIS_LIBRARY_NVRTC];
-    ignis__text_begin(&search.tried, tried, sizeof tried);
+    ignis__string_begin(&search.tried, tried, sizeof tried);
     snprintf(from, sizeof from, "%s\\bin\\x64\\nvrtc64_130_0.dll", test_path("toolkit"));
     CHECK(ignis__search_try(&search, from));
     CHECK(FreeLibrary((HMODULE)search.library));

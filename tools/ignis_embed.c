@@ -373,13 +373,13 @@ static char *text_copy(const char *text, size_t length)
 static void request_add(ignis__program *program, int first, int last)
 {
     request *r, added;
-    ignis__text text;
+    ignis__string_writer text;
     memset(&added, 0, sizeof added);
     added.program = *program;
     added.first = first;
     added.last = last;
     ignis__program_key(program, added.key);
-    ignis__text_begin(&text, added.name, sizeof added.name);
+    ignis__string_begin(&text, added.name, sizeof added.name);
     ignis__program_write(&text, program);
     for (r = requests; r < requests + request_count; r++) {
         if (memcmp(r->key, added.key, sizeof r->key) == 0) { /* again, perhaps for others */
@@ -403,10 +403,10 @@ static void record_read(const char *path)
         ignis__request *asked = (ignis__request *)grow(NULL, sizeof *asked);
         ignis__map_source other;
         char reason[300];
-        ignis__text why;
+        ignis__string_writer why;
         end = line + strcspn(line, "\n");
         end += *end == '\n' ? (*end = 0, 1) : 0;
-        ignis__text_begin(&why, reason, sizeof reason);
+        ignis__string_begin(&why, reason, sizeof reason);
         if (!ignis__request_read(line, asked, &why))
             die("%s:%d: %s", path, number, reason);
         if (asked->source >= 0)
@@ -430,19 +430,19 @@ typedef struct target {
 static char *source_of_part(const ignis__program *program)
 {
     size_t length = strlen(program->source), size = length + 64;
-    ignis__text text;
+    ignis__string_writer text;
     char *source;
     for (int b = 0; b < IGNIS__BUILTIN_COUNT; b++)
         size += 3 * strlen(ignis__builtins[b].entry) + 60;
     source = (char *)grow(NULL, size);
-    ignis__text_begin(&text, source, size);
+    ignis__string_begin(&text, source, size);
     for (int b = 0; b < IGNIS__BUILTIN_COUNT && program->part; b++) {
         const char *entry = ignis__builtins[b].entry;
         if (ignis__sources[ignis__builtins[b].source].name == program->name &&
             strcmp(ignis__builtin_part((ignis__builtin)b), program->part) != 0)
-            ignis__text_add(&text, "#define %s %s(); template <int> __device__ void %s\n", entry, entry, entry);
+            ignis__string_add(&text, "#define %s %s(); template <int> __device__ void %s\n", entry, entry, entry);
     }
-    ignis__text_add(&text, program->part ? "#pragma nv_diag_suppress 177\n#line 1\n" : "#line 1\n"); /* what only the others use */
+    ignis__string_add(&text, program->part ? "#pragma nv_diag_suppress 177\n#line 1\n" : "#line 1\n"); /* what only the others use */
     memcpy(source + text.length, program->source, length + 1);
     return source;
 }
@@ -648,11 +648,11 @@ static void bundle_write(const char *path, const char *name, const unsigned char
 static void bundle_list(const char *path, const void *data, size_t size, bool all)
 {
     ignis__bundle bundle = IGNIS__ZERO;
-    ignis__text text;
+    ignis__string_writer text;
     char words[300], *archs[MAX_ARCHS];
     size_t stored[MAX_ARCHS] = {0}, raw[MAX_ARCHS] = {0};
     int count[MAX_ARCHS] = {0}, arch_count = 0;
-    ignis__text_begin(&text, words, sizeof words);
+    ignis__string_begin(&text, words, sizeof words);
     if (!ignis__bundle_open(&bundle, data, size, &text))
         die("%s is no bundle: %s", path, words);
     for (uint32_t i = 0; i < bundle.header.count; i++) {

@@ -29,12 +29,12 @@ typedef struct ignis__array {
     const void *borrower;  /* the call that has made its layer the owner until it ends; null: none */
     void *pinned;
     char tag[32];
-    ignis__blocks blocks; /* of a quantised weight, which is a row of u8 */
-    ignis__former former; /* the slot's array before this one */
+    ignis__blocks blocks;       /* of a quantised weight, which is a row of u8 */
+    ignis__tombstone tombstone; /* the slot's array before this one */
 } ignis__array;
 
 static ignis__pool ignis__arrays =
-    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, former));
+    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
 static uint64_t ignis__array_ids; /* given out so far, in this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
@@ -62,11 +62,11 @@ IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *arr
 static void ignis__array_destroy(const char *call, ignis__array *array)
 {
     if (array->pinned)
-        ignis__pinned_give(call, array->storage->device, array->pinned, ignis__array_bytes(array));
+        ignis__pinned_recycle(call, array->storage->device, array->pinned, ignis__array_bytes(array));
     ignis__storage_drop(call, array->storage);
     array->pinned = NULL;
     array->storage = NULL;
-    ignis__pool_give(&ignis__arrays, array);
+    ignis__pool_recycle(&ignis__arrays, array);
 }
 
 IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *array)
@@ -90,7 +90,7 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
     if (ignis__pool_live(array))
         return true;
     ignis__mutex_unlock(&array->slot.lock);
-    return ignis__refuse(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
+    return ignis__fail_false(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
 }
 
 static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
@@ -170,7 +170,7 @@ static void ignis__array_kill(ignis__array *array)
 {
     if (array->tracked_at_ns)
         ignis__track_freed(array);
-    ignis__former_write(&array->former, &array->slot, array->id, array->tag);
+    ignis__tombstone_write(&array->tombstone, &array->slot, array->id, array->tag);
     ignis__pool_kill(array);
     ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
 }
@@ -228,15 +228,15 @@ IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *
     if (!ignis__address_query(call, device, ptr, &type, &ordinal) || !ignis__address_range(call, device, ptr, &start, &range))
         return false;
     if (type == 0 || type == IGNIS__CU_MEMORY_HOST)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host",
-                             ptr);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host", ptr);
     if (ordinal != wanted)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d", ptr,
-                             ordinal, wanted);
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d",
+                                 ptr, ordinal, wanted);
     if (range && (uint64_t)size > start + range - at)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
-                             (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
+                                 (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
     return true;
 }
 
@@ -305,7 +305,7 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
 {
     static const char call[] = "ignis_array_create";
     ignis_array none = IGNIS__ZERO;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return none;
     return ignis__array_create(call, desc);
 }
@@ -356,7 +356,7 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 }
 
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
-static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
+static void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  Looks which of those are gone by now, before an array is refused, and waits for processes that are just being ended; set there, too. Both
     are set before an array counts an export, so they are read after its lock. */
@@ -395,8 +395,8 @@ IGNIS__ONE_COPY static ignis_status ignis__array_leave(const char *call, ignis__
 IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
 {
     char holders[512];
-    ignis__text text;
-    ignis__text_begin(&text, holders, sizeof holders);
+    ignis__string_writer text;
+    ignis__string_begin(&text, holders, sizeof holders);
     if (ignis__export_holders)
         ignis__export_holders(&text, array);
     return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s", ignis__array_label(array).text,
@@ -404,18 +404,18 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
 }
 
 /*  Writes who claims an array, each after a comma, and returns how many claims those are; the sections above put themselves here. */
-static int (*ignis__claim_holders)(ignis__text *text, const ignis__array *array);
+static int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  The array is held, and had references when it was locked. */
 IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
 {
     char holders[512];
-    ignis__text text;
+    ignis__string_writer text;
     int others;
-    ignis__text_begin(&text, holders, sizeof holders);
+    ignis__string_begin(&text, holders, sizeof holders);
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
-        ignis__text_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
+        ignis__string_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
     return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
@@ -479,7 +479,7 @@ IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *i
     uint64_t address;
     if (!array)
         return ignis__failed();
-    if (!ignis__given(call, "info", info))
+    if (!ignis__check_not_null(call, "info", info))
         return ignis__array_leave(call, array, false);
     storage = array->storage;
     address = ignis__atomic_load(&storage->address);
@@ -530,13 +530,13 @@ IGNIS_API int64_t ignis_array_size_bytes(ignis_array handle)
     return size;
 }
 
-IGNIS__COLD static void ignis__array_describe(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static void ignis__array_describe(ignis__string_writer *text, const ignis__array *array)
 {
-    ignis__text_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id,
-                    ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name, ignis__device_ordinal(array->storage->device),
-                    ignis__owner_name(array->owner), array->ref_count);
+    ignis__string_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id,
+                      ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
+                      ignis__device_ordinal(array->storage->device), ignis__owner_name(array->owner), array->ref_count);
     if (*array->tag)
-        ignis__text_add(text, ", '%s'", array->tag);
+        ignis__string_add(text, ", '%s'", array->tag);
 }
 
 IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capacity)
@@ -544,11 +544,11 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
     static const char call[] = "ignis_array_to_string";
     ignis__array *array;
     ignis__label label;
-    ignis__text text;
+    ignis__string_writer text;
     char none[1];
-    if (!ignis__enter(call) || (capacity && !ignis__given(call, "out", out)))
+    if (!ignis__enter(call) || (capacity && !ignis__check_not_null(call, "out", out)))
         return -1;
-    ignis__text_begin(&text, out ? out : none, capacity);
+    ignis__string_begin(&text, out ? out : none, capacity);
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (array) {
         ignis__mutex_lock(&array->slot.lock);
@@ -558,9 +558,9 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
     } else {
         label = ignis__label_stale(&ignis__arrays, handle.id);
         if (*label.text)
-            ignis__text_add(&text, "%s", label.text);
+            ignis__string_add(&text, "%s", label.text);
         else
-            ignis__text_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
+            ignis__string_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
     }
     return (int)text.length;
 }
@@ -569,8 +569,8 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
 IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
     char line[256];
-    ignis__text text;
-    ignis__text_begin(&text, line, sizeof line);
+    ignis__string_writer text;
+    ignis__string_begin(&text, line, sizeof line);
     ignis__array_describe(&text, array);
     ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line, (long long)ignis__array_bytes(array),
                        (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));

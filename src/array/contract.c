@@ -53,10 +53,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__
     ignis__array_unlock(array);
     if (owner == IGNIS_OWNER_IGNIS || again)
         return true;
-    return ignis__refuse(owner == by ? IGNIS_DIAG_DOUBLE_ACQUIRE : IGNIS_DIAG_OWNER_DIFFERS, call, "%s is owned by %s%s",
-                         ignis__array_label(array).text, ignis__owner_name(owner),
-                         owner == by ? " already: another thread's call works on it, or it was acquired"
-                                     : ", which has to release it first");
+    return ignis__fail_false(owner == by ? IGNIS_DIAG_DOUBLE_ACQUIRE : IGNIS_DIAG_OWNER_DIFFERS, call, "%s is owned by %s%s",
+                             ignis__array_label(array).text, ignis__owner_name(owner),
+                             owner == by ? " already: another thread's call works on it, or it was acquired"
+                                         : ", which has to release it first");
 }
 
 IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, const void *borrower)
@@ -78,8 +78,8 @@ IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by
         return ignis__failed();
     ok = ignis__owner_valid(call, by);
     if (ok && array->owner == by)
-        ok = ignis__refuse(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is already owned by %s: a double acquire", ignis__array_label(array).text,
-                           ignis__owner_name(by));
+        ok = ignis__fail_false(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is already owned by %s: a double acquire",
+                               ignis__array_label(array).text, ignis__owner_name(by));
     ok = ok && ignis__array_transfer(call, array, by) == IGNIS_OK;
     if (ok)
         ignis__track(array, false);
@@ -98,8 +98,8 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
         return ignis__failed();
     ok = ignis__owner_valid(call, by);
     if (ok && array->owner != by)
-        ok = ignis__refuse(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
-                           ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
+        ok = ignis__fail_false(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
+                               ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
     return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
 
@@ -112,8 +112,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handl
         return ignis__failed();
     ok = ignis__owner_valid(call, owner);
     if (ok && array->owner != owner)
-        ok = ignis__refuse(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s",
-                           ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(array->owner));
+        ok = ignis__fail_false(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s",
+                               ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(array->owner));
     return ignis__array_leave(call, array, ok);
 }
 
@@ -199,7 +199,7 @@ IGNIS__COLD IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, in
     ignis__slot *dead = NULL;
     ignis__array *array;
     uint64_t index = 0;
-    if (!ignis__enter(call) || !ignis__room_given(call, "entries", entries, capacity))
+    if (!ignis__enter(call) || !ignis__check_capacity(call, "entries", entries, capacity))
         return -1;
     while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         bool exported;

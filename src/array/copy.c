@@ -112,10 +112,10 @@ IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__arr
                                               int64_t count, int64_t needed, const char *unit)
 {
     if (count != needed)
-        return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld", ignis__array_label(array).text,
-                             ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name, (long long)needed, unit,
-                             (long long)count);
-    return needed == 0 || ignis__given(call, host_name, host);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld",
+                                 ignis__array_label(array).text, ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
+                                 (long long)needed, unit, (long long)count);
+    return needed == 0 || ignis__check_not_null(call, host_name, host);
 }
 
 IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)

@@ -37,15 +37,16 @@ static bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
     if (owner > IGNIS_OWNER_DEFAULT && owner < IGNIS_OWNER_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3", (int)owner);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3",
+                             (int)owner);
 }
 
 static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
 {
     if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d", (int)dtype,
-                         (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d", (int)dtype,
+                             (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
 /*  "[2, 3]" in a struct, so that a message can hold several. */
@@ -56,13 +57,13 @@ typedef struct ignis__shape_text {
 IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
 {
     ignis__shape_text out;
-    ignis__text text;
+    ignis__string_writer text;
     int i;
-    ignis__text_begin(&text, out.text, sizeof out.text);
-    ignis__text_add(&text, "[");
+    ignis__string_begin(&text, out.text, sizeof out.text);
+    ignis__string_add(&text, "[");
     for (i = 0; i < shape->ndim && i < IGNIS_MAX_DIMS; i++)
-        ignis__text_add(&text, "%s%lld", i ? ", " : "", (long long)shape->dim[i]);
-    ignis__text_add(&text, "]");
+        ignis__string_add(&text, "%s%lld", i ? ", " : "", (long long)shape->dim[i]);
+    ignis__string_add(&text, "]");
     return out;
 }
 
@@ -82,20 +83,20 @@ static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis
     bool empty = false, fits = true;
     int i;
     if (shape->ndim < 1 || shape->ndim > IGNIS_MAX_DIMS)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_RANK, call,
-                             "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element", IGNIS_MAX_DIMS,
-                             shape->ndim);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call,
+                                 "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element", IGNIS_MAX_DIMS,
+                                 shape->ndim);
     for (i = 0; i < shape->ndim; i++) {
         if (shape->dim[i] < 0)
-            return ignis__refuse(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i, ignis__shape_write(shape).text);
+            return ignis__fail_false(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i, ignis__shape_write(shape).text);
         if (shape->dim[i] == 0)
             empty = true;
         else
             fits = fits && ignis__multiply(product, shape->dim[i], &product);
     }
     if (!fits)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, call, "shape %s of %s has more bytes than 63 bits can count",
-                             ignis__shape_write(shape).text, ignis__dtypes[dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, call, "shape %s of %s has more bytes than 63 bits can count",
+                                 ignis__shape_write(shape).text, ignis__dtypes[dtype].name);
     *numel = empty ? 0 : product / ignis__dtypes[dtype].size;
     return true;
 }

@@ -4,7 +4,8 @@ IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *
     bool ok;
     if (!ignis__array_lock(call, array))
         return false;
-    ok = !array->pinned || ignis__refuse(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
+    ok = !array->pinned ||
+         ignis__fail_false(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
     if (ok)
         array->pinned = memory;
     ignis__array_unlock(array);
@@ -24,7 +25,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_pin(ignis_array handle)
     if (ignis__array_set_pinned(call, array, NULL) && array->numel > 0 && ignis__device_enter(call, device, &binding)) {
         pinned = ignis__pinned_take(call, device, ignis__array_bytes(array)); /* which may wait for the device: without the lock */
         if (pinned && !ignis__array_set_pinned(call, array, pinned)) {
-            (void)ignis__pinned_give(call, device, pinned, ignis__array_bytes(array));
+            (void)ignis__pinned_recycle(call, device, pinned, ignis__array_bytes(array));
             pinned = NULL;
         }
         ignis__device_leave(&binding);
@@ -56,7 +57,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
     }
     ignis__array_unlock(array);
     if (pinned)
-        ok = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array)) == IGNIS_OK;
+        ok = ignis__pinned_recycle(call, array->storage->device, pinned, ignis__array_bytes(array)) == IGNIS_OK;
     return ignis__array_end(call, array, ok);
 }
 

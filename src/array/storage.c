@@ -34,7 +34,7 @@ typedef struct ignis__storage {
 static void ignis__storage_written(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
-    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
     if (held)
         held->written = true;
     else if (!capture) /* else it is memory of the capture's own */
@@ -45,7 +45,7 @@ static void ignis__storage_written(ignis__storage *storage)
 static void ignis__storage_lent(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
-    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
     if (held)
         held->lent = true;
     else if (!capture)
@@ -157,10 +157,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__s
 }
 
 /*  Gives the memory of a storage without users back, behind all that used it. Where the device cannot be entered it stays out of use. */
-static void ignis__storage_give(const char *call, ignis__storage *storage)
+static void ignis__storage_recycle(const char *call, ignis__storage *storage)
 {
     ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
-    ignis__spare_event *last = NULL;
+    ignis__pooled_event *last = NULL;
     ignis__binding binding, other;
     bool entered = ignis__device_enter_to_give(call, storage->device, &binding);
     bool listed = ignis__atomic_load(&storage->listed) != 0; /* no other thread can see it if not */
@@ -185,12 +185,12 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     }
     if (entered) {
         if (storage->block) {
-            ignis__memory_give(call, storage->device, storage->block);
+            ignis__memory_recycle(call, storage->device, storage->block);
         } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
             if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
                 (void)ignis__device_finish(storage->device);
             if (last)
-                ignis__event_give(storage->device, last);
+                ignis__event_recycle(storage->device, last);
         }
         ignis__device_leave(&binding);
     }
@@ -204,7 +204,7 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
     if (storage->block || storage->release_fn)
-        ignis__storage_give(call, storage);
+        ignis__storage_recycle(call, storage);
     ignis__storage_destroy(storage);
 }
 
@@ -258,7 +258,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
         ignis__atomic_store(&storage->at_hand, (uintptr_t)storage->stream);
     ignis__mutex_unlock(&storage->lock);
     if (block) /* another thread was faster */
-        ignis__memory_give(call, storage->device, block);
+        ignis__memory_recycle(call, storage->device, block);
     if (forgotten)
         ignis__memory_forget_stream(storage->device, from);
     return ok;

@@ -33,7 +33,7 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         return ignis__failed();
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
-        ignis__foreign_stream *foreign, **link;
+        ignis__user_stream *foreign, **link;
         ignis__binding binding;
         uint64_t serial;
         bool entered, mine, ok;
@@ -66,7 +66,7 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
             ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
             foreign->forgotten = true;
             ignis__mutex_unlock(&foreign->lock);
-            ignis__foreign_drop(device, foreign);
+            ignis__user_stream_drop(device, foreign);
             if (!ok)
                 status = ignis__failed();
             if (entered && !ok)

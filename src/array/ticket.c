@@ -11,7 +11,7 @@ typedef struct ignis__transfer_part {
 typedef struct ignis__ticket {
     ignis__slot slot;
     ignis__device *device;
-    ignis__spare_event *done;    /* behind the work; null: there is nothing to wait for */
+    ignis__pooled_event *done;   /* behind the work; null: there is nothing to wait for */
     ignis__pinned *piece;        /* null: none is needed */
     ignis__transfer_part *parts; /* what the driver's thread has to do */
     void (*run)(void *context);  /* on a thread of its own, which is joined by who waits; null: there is none */
@@ -53,7 +53,7 @@ static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *devic
     ticket->context = context;
     if (ignis__thread_start(&ticket->thread, ignis__ticket_thread, ticket))
         return ticket;
-    ignis__pool_give(&ignis__tickets, ticket);
+    ignis__pool_recycle(&ignis__tickets, ticket);
     ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the system has no thread to compile on");
     return NULL;
 }
@@ -62,12 +62,12 @@ static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *devic
 static void ignis__ticket_destroy(ignis__ticket *ticket)
 {
     if (ticket->done)
-        ignis__event_give(ticket->device, ticket->done);
+        ignis__event_recycle(ticket->device, ticket->done);
     if (ticket->piece)
-        ignis__piece_keep(ticket->device, ticket->piece);
+        ignis__pinned_chunk_keep(ticket->device, ticket->piece);
     ignis__free(ticket->parts);
     free(ticket->record.message);
-    ignis__pool_give(&ignis__tickets, ticket);
+    ignis__pool_recycle(&ignis__tickets, ticket);
 }
 
 static void ignis__ticket_drop(ignis__ticket *ticket)
@@ -111,7 +111,7 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
     ticket->parts = (ignis__transfer_part *)ignis__alloc_for(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
     if (!ticket->parts)
         return false;
-    ticket->piece = ignis__piece_take(work->call, work->device, IGNIS__PIECE);
+    ticket->piece = ignis__pinned_chunk_take(work->call, work->device, IGNIS__PIECE);
     ok = ticket->piece != NULL;
     for (done = 0, part = ticket->parts; ok && done < count; done += part->count, part++) {
         ignis__address at = address + (uint64_t)(done * size);
@@ -176,7 +176,7 @@ IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
     bool ok;
     if (!ticket)
         return ignis__failed();
-    ok = ignis__given(call, "done", done);
+    ok = ignis__check_not_null(call, "done", done);
     if (ok) {
         *done = !ticket->run || ignis__atomic_load(&ticket->through);
         if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {

@@ -9,10 +9,10 @@ static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_
     from += (uint64_t)src->offset;
     if (to + (uint64_t)size <= from || from + from_size <= to || (to == from && (uint64_t)size == from_size))
         return true;
-    return ignis__refuse(IGNIS_DIAG_OVERLAP, call,
-                         "%s (%llu bytes at 0x%llx) is read while a part of it is written, as %lld bytes of %s at 0x%llx",
-                         ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
-                         ignis__array_label(dst).text, (unsigned long long)to);
+    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
+                             "%s (%llu bytes at 0x%llx) is read while a part of it is written, as %lld bytes of %s at 0x%llx",
+                             ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
+                             ignis__array_label(dst).text, (unsigned long long)to);
 }
 
 /*  Copies the bytes of src over those of dst from an offset on; both on one device. */
@@ -108,16 +108,16 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
     int i, open = -1;
     for (i = 0; i < shape->ndim && i < IGNIS_MAX_DIMS; i++) {
         if (shape->dim[i] == -1 && open >= 0)
-            return ignis__refuse(IGNIS_DIAG_SHAPE_DIM, call, "shape %s leaves more than one dimension open",
-                                 ignis__shape_write(shape).text);
+            return ignis__fail_false(IGNIS_DIAG_SHAPE_DIM, call, "shape %s leaves more than one dimension open",
+                                     ignis__shape_write(shape).text);
         if (shape->dim[i] == -1)
             open = i;
         else if (shape->dim[i] < 0 || !ignis__multiply(known, shape->dim[i], &known))
             return true; /* the check that follows says what is wrong */
     }
     if (open >= 0 && (known == 0 || numel % known != 0))
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
-                             ignis__shape_write(shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
+                                 ignis__shape_write(shape).text);
     if (open >= 0)
         shape->dim[open] = numel / known;
     return true;
@@ -149,22 +149,22 @@ IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__a
     int64_t rows = dst->shape.dim[0];
     *row_bytes = rows && dst->numel ? ignis__array_bytes(dst) / rows : 0;
     if (dst->dtype != src->dtype)
-        return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, src is %s", ignis__dtypes[dst->dtype].name,
-                             ignis__dtypes[src->dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, src is %s", ignis__dtypes[dst->dtype].name,
+                                 ignis__dtypes[src->dtype].name);
     if (dst->storage->device != src->storage->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, src is on device %d",
-                             ignis__device_ordinal(dst->storage->device), ignis__device_ordinal(src->storage->device));
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, src is on device %d",
+                                 ignis__device_ordinal(dst->storage->device), ignis__device_ordinal(src->storage->device));
     if (start_row < 0 || start_row > rows)
-        return ignis__refuse(IGNIS_DIAG_ROWS_OVERFLOW, call, "row %lld is outside dst %s", (long long)start_row,
-                             ignis__shape_write(&dst->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_ROWS_OVERFLOW, call, "row %lld is outside dst %s", (long long)start_row,
+                                 ignis__shape_write(&dst->shape).text);
     if (src->numel && (*row_bytes == 0 || ignis__array_bytes(src) % *row_bytes != 0))
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "src %s is not a whole number of rows of dst %s",
-                             ignis__shape_write(&src->shape).text, ignis__shape_write(&dst->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "src %s is not a whole number of rows of dst %s",
+                                 ignis__shape_write(&src->shape).text, ignis__shape_write(&dst->shape).text);
     if (src->numel && ignis__array_bytes(src) / *row_bytes > rows - start_row)
-        return ignis__refuse(IGNIS_DIAG_ROWS_OVERFLOW, call,
-                             "writing %lld bytes at row %lld (offset %lld) goes beyond the %lld bytes of dst %s",
-                             (long long)ignis__array_bytes(src), (long long)start_row, (long long)(start_row * *row_bytes),
-                             (long long)ignis__array_bytes(dst), ignis__shape_write(&dst->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_ROWS_OVERFLOW, call,
+                                 "writing %lld bytes at row %lld (offset %lld) goes beyond the %lld bytes of dst %s",
+                                 (long long)ignis__array_bytes(src), (long long)start_row, (long long)(start_row * *row_bytes),
+                                 (long long)ignis__array_bytes(dst), ignis__shape_write(&dst->shape).text);
     return true;
 }
 

@@ -29,17 +29,20 @@ static int ignis__dry_order(void *stream, void *event, unsigned flags) { return 
 static int ignis__dry_set(void *function, int attribute, int value) { return (void)function, (void)attribute, (void)value, 0; }
 
 /*  Calls that give a handle. */
-static int ignis__dry_give(void **handle) { return *handle = &ignis__dry, 0; }
+static int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
 static int ignis__dry_none(void **context) { return *context = NULL, 0; }
-static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_give(context); }
-static int ignis__dry_context_of(void *stream, void **context) { return (void)stream, ignis__dry_give(context); }
-static int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_give(event); }
-static int ignis__dry_module(void **module, const void *image) { return (void)image, ignis__dry_give(module); }
+static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_recycle(context); }
+static int ignis__dry_context_of(void *stream, void **context) { return (void)stream, ignis__dry_recycle(context); }
+static int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_recycle(event); }
+static int ignis__dry_module(void **module, const void *image) { return (void)image, ignis__dry_recycle(module); }
 static int ignis__dry_function(void **function, void *module, const char *name)
 {
-    return (void)module, (void)name, ignis__dry_give(function);
+    return (void)module, (void)name, ignis__dry_recycle(function);
 }
-static int ignis__dry_exec(void **exec, void *graph, unsigned long long flags) { return (void)graph, (void)flags, ignis__dry_give(exec); }
+static int ignis__dry_exec(void **exec, void *graph, unsigned long long flags)
+{
+    return (void)graph, (void)flags, ignis__dry_recycle(exec);
+}
 
 /*  Streams. */
 static int ignis__dry_stream_with(void **stream, unsigned flags, int priority)
@@ -59,7 +62,7 @@ static int ignis__dry_capture(void *stream, int mode) { return (void)mode, ignis
 static int ignis__dry_capture_end(void *stream, void **graph)
 {
     ignis__atomic_store((uint64_t *)stream, 0);
-    return ignis__dry_give(graph);
+    return ignis__dry_recycle(graph);
 }
 static int ignis__dry_elapsed(float *ms, void *first, void *last) { return (void)first, (void)last, *ms = 0, 0; }
 static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)

@@ -20,12 +20,12 @@ typedef struct ignis__record {
 } ignis__record;
 
 /*  A failure that ignis_status_begin has put aside. */
-typedef struct ignis__aside {
+typedef struct ignis__saved_failure {
     int depth; /* of which one */
     ignis__record record;
     char *latest_message;
-    struct ignis__aside *outer;
-} ignis__aside;
+    struct ignis__saved_failure *outer;
+} ignis__saved_failure;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
 typedef struct ignis__outer_call {
@@ -40,7 +40,7 @@ typedef struct ignis__thread {
     ignis_status latest;             /* of the last one, recorded or not */
     uint64_t failures;               /* so many were reported */
     char *latest_message;            /* from malloc; null: it is that of the first, or there was no memory for it */
-    ignis__aside *aside;             /* from malloc, the innermost one */
+    ignis__saved_failure *aside;     /* from malloc, the innermost one */
     int depth;                       /* ignis_status_begin calls that have not ended */
     int stuck;                       /* from this one on there was no memory to put the failure aside; 0: there was */
     const ignis__outer_call *inside; /* the innermost one */
@@ -82,7 +82,7 @@ static struct {
     ignis_logger logger;
 } ignis__global;
 
-IGNIS__COLD static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
+IGNIS__COLD static void ignis__log_write(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
 {
     static const char *const names[] = {"", "info", "warning", "error"};
     if (level == IGNIS_LOG_INFO && !ignis__global.verbose)
@@ -96,7 +96,7 @@ IGNIS__COLD static void ignis__log(ignis_log_level level, ignis_diagnostic diagn
 /*  What a message says, and below it a log of several lines, "" for none, with what came from outside as it is shown. A message that is longer
     loses its middle. */
 #define IGNIS__MESSAGE 4000
-IGNIS__COLD static void ignis__text_add_message(ignis__text *text, const char *message, const char *log)
+IGNIS__COLD static void ignis__string_add_message(ignis__string_writer *text, const char *message, const char *log)
 {
     size_t size = strlen(message), first = size, last = size;
     if (size > IGNIS__MESSAGE) {
@@ -105,28 +105,28 @@ IGNIS__COLD static void ignis__text_add_message(ignis__text *text, const char *m
         while (((unsigned char)message[last] & 0xC0) == 0x80)
             last++;
     }
-    ignis__text_add_shown(text, message, first, false);
+    ignis__string_add_escaped(text, message, first, false);
     if (last > first)
-        ignis__text_add(text, " ... %lld bytes ... ", (long long)(last - first));
-    ignis__text_add_shown(text, message + last, size - last, false);
-    ignis__text_add(text, "%s", *log ? "\n" : "");
-    ignis__text_add_shown(text, log, strlen(log), true);
+        ignis__string_add(text, " ... %lld bytes ... ", (long long)(last - first));
+    ignis__string_add_escaped(text, message + last, size - last, false);
+    ignis__string_add(text, "%s", *log ? "\n" : "");
+    ignis__string_add_escaped(text, log, strlen(log), true);
 }
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__note_log(ignis_log_level level, ignis_diagnostic diagnostic, const char *log, const char *format, ...)
+IGNIS__COLD static void ignis__log_message(ignis_log_level level, ignis_diagnostic diagnostic, const char *log, const char *format, ...)
 {
     char message[1024], shown[2048];
-    ignis__text text;
+    ignis__string_writer text;
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    ignis__text_begin(&text, shown, sizeof shown);
-    ignis__text_add_message(&text, message, log);
-    ignis__log(level, diagnostic, shown);
+    ignis__string_begin(&text, shown, sizeof shown);
+    ignis__string_add_message(&text, message, log);
+    ignis__log_write(level, diagnostic, shown);
 }
-#define ignis__note(level, diagnostic, ...) ignis__note_log(level, diagnostic, "", __VA_ARGS__)
+#define ignis__log(level, diagnostic, ...) ignis__log_message(level, diagnostic, "", __VA_ARGS__)
 
 /* clang-format off */
 static const struct {
@@ -162,7 +162,7 @@ static struct {
     ignis__thread *first;
 } ignis__threads = {IGNIS__MUTEX_INIT, NULL};
 
-static void ignis__thread_unlist(ignis__thread *thread)
+static void ignis__thread_unregister(ignis__thread *thread)
 {
     ignis__mutex_lock(&ignis__threads.lock);
     if (thread->before)
@@ -175,10 +175,10 @@ static void ignis__thread_unlist(ignis__thread *thread)
     ignis__mutex_unlock(&ignis__threads.lock);
 }
 
-static void ignis__aside_free(ignis__thread *thread)
+static void ignis__saved_failures_free(ignis__thread *thread)
 {
     while (thread->aside) {
-        ignis__aside *aside = thread->aside;
+        ignis__saved_failure *aside = thread->aside;
         thread->aside = aside->outer;
         free(aside->record.message);
         free(aside->latest_message);
@@ -199,11 +199,11 @@ IGNIS__COLD static void ignis__thread_exit(void *pointer)
     ignis__thread *thread = (ignis__thread *)pointer;
     bool forked = ignis__atomic_load(&ignis__global.forked) != 0;
     if (thread->listed && !forked)
-        ignis__thread_unlist(thread);
+        ignis__thread_unregister(thread);
     thread->ended = true;
     ignis__record_drop(thread);
     ignis__latest_drop(thread);
-    ignis__aside_free(thread);
+    ignis__saved_failures_free(thread);
     ignis__attached_free(thread);
     if (thread->tensors_end && !forked)
         thread->tensors_end();
@@ -212,7 +212,7 @@ IGNIS__COLD static void ignis__thread_exit(void *pointer)
 static void ignis__unload(void);
 
 /*  The calling thread keeps something from malloc. */
-IGNIS__COLD static void ignis__thread_watch(ignis__thread *thread)
+IGNIS__COLD static void ignis__thread_register(ignis__thread *thread)
 {
     if (thread->listed || ignis__atomic_load(&ignis__global.forked))
         return;
@@ -233,7 +233,7 @@ IGNIS__COLD static void ignis__thread_watch(ignis__thread *thread)
 static void ignis__messages_cut(ignis__thread *thread)
 {
     ignis__latest_drop(thread);
-    ignis__aside_free(thread);
+    ignis__saved_failures_free(thread);
     free(thread->record.message);
     thread->record.message = NULL;
     thread->record.log = "";

@@ -8,14 +8,14 @@ typedef struct ignis__json {
 IGNIS__PRINTF(2, 3)
 IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, ...)
 {
-    ignis__text text;
+    ignis__string_writer text;
     va_list args;
     if (json->fault[0])
         return false;
-    ignis__text_begin(&text, json->fault, sizeof json->fault);
-    ignis__text_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
+    ignis__string_begin(&text, json->fault, sizeof json->fault);
+    ignis__string_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
     va_start(args, format);
-    ignis__text_addv(&text, format, args);
+    ignis__string_addv(&text, format, args);
     va_end(args);
     return false;
 }

@@ -70,7 +70,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 
 static struct ignis__loaded {
     uint64_t loaded;   /* the api struct is filled */
-    uint64_t missing;  /* ignis__library_there has not found it */
+    uint64_t missing;  /* ignis__library_available has not found it */
     char path[1024];   /* what it was opened by */
     char wanted[1024]; /* ignis_desc's path, "" for a search */
     int version, found;
@@ -134,7 +134,7 @@ typedef struct ignis__search {
     const char *below; /* the folder of Pythons that is being listed */
     void *library;
     char path[1024];
-    ignis__text tried;
+    ignis__string_writer tried;
 } ignis__search;
 
 /*  Where the companion of a library is looked for: a folder, and the beginning of its name. */
@@ -174,10 +174,10 @@ IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *pat
         snprintf(search->path, sizeof search->path, "%s", path);
         return true;
     }
-    ignis__text_add(&search->tried, "%s  ", search->tried.length ? "\n" : ""); /* a line for each */
-    ignis__text_add_shown(&search->tried, path, strlen(path), false);
-    ignis__text_add(&search->tried, ": ");
-    ignis__text_add_shown(&search->tried, why, strlen(why), false);
+    ignis__string_add(&search->tried, "%s  ", search->tried.length ? "\n" : ""); /* a line for each */
+    ignis__string_add_escaped(&search->tried, path, strlen(path), false);
+    ignis__string_add(&search->tried, ": ");
+    ignis__string_add_escaped(&search->tried, why, strlen(why), false);
     return false;
 }
 
@@ -278,7 +278,7 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
     }
 #endif
     search.spec = spec;
-    ignis__text_begin(&search.tried, tried, sizeof tried);
+    ignis__string_begin(&search.tried, tried, sizeof tried);
     if (library->wanted[0]) /* a path that was asked for is the only one: another library would be a silent surprise */
         ignis__search_try(&search, library->wanted);
     else if (from_env && *from_env)
@@ -297,9 +297,9 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
         if (!function && symbol->required) {
             bool is_nccl = which == IGNIS_LIBRARY_NCCL;
             int needed = !is_nccl && symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
-            return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call,
-                                 "%s (%s) has no function %s; it is not that library, or older than %s %d.%d", spec->title, search.path,
-                                 symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
+            return ignis__fail_false(IGNIS_DIAG_LIBRARY_SYMBOL, call,
+                                     "%s (%s) has no function %s; it is not that library, or older than %s %d.%d", spec->title, search.path,
+                                     symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
         }
     }
     snprintf(library->path, sizeof library->path, "%s", search.path);
@@ -348,8 +348,8 @@ static bool ignis__library_load(const char *call, ignis_library which)
         if (ok) {
             ignis__library_read_version(which, library);
             ignis__atomic_store(&library->loaded, 1);
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title,
-                        library->path, library->version / 1000, library->version % 1000 / 10);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title,
+                       library->path, library->version / 1000, library->version % 1000 / 10);
         }
     }
     ignis__mutex_unlock(&ignis__loader_lock);
@@ -357,7 +357,7 @@ static bool ignis__library_load(const char *call, ignis_library which)
 }
 
 /*  Whether a library can be had. That it cannot is found out once, and the logger is told what follows from it. */
-IGNIS__MAYBE_UNUSED static bool ignis__library_there(const char *call, ignis_library which, const char *then)
+IGNIS__MAYBE_UNUSED static bool ignis__library_available(const char *call, ignis_library which, const char *then)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
     ignis__record before, failure;
@@ -371,7 +371,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__library_there(const char *call, ignis_lib
     found = ignis__library_load(call, which);
     ignis__quiet_end(&before, &failure, why, sizeof why);
     if (!found && ignis__atomic_add(&library->missing, 1) == 1)
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s. %s", call, then, why);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s. %s", call, then, why);
     return found;
 }
 

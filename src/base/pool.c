@@ -74,10 +74,10 @@ typedef struct ignis__slot {
 } ignis__slot;
 
 /*  What an item was that is freed by now, so that messages about its stale handle can name it. It stays until the slot's next item is freed. */
-typedef struct ignis__former {
+typedef struct ignis__tombstone {
     uint64_t handle, id;
     char name[32];
-} ignis__former;
+} ignis__tombstone;
 
 #define IGNIS__POOL_FIRST_PAGE 64u
 #define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 in all, but for 64 */
@@ -87,7 +87,7 @@ typedef struct ignis__pool {
     ignis__kind kind;
     const char *what;       /* an item is, in messages */
     ignis_diagnostic freed; /* of a stale handle */
-    size_t former;          /* where an item keeps its ignis__former; 0: it has none */
+    size_t tombstone;       /* where an item keeps its ignis__tombstone; 0: it has none */
     ignis__mutex lock;
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
@@ -98,9 +98,9 @@ typedef struct ignis__pool {
 static uint64_t ignis__pools; /* a list of those with pages: the address of the first */
 
 #define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
-#define IGNIS__POOL_NAMED(item, kind, what, freed, former)                             \
-    {                                                                                  \
-        sizeof(item), kind, what, freed, former, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
+#define IGNIS__POOL_NAMED(item, kind, what, freed, tombstone)                             \
+    {                                                                                     \
+        sizeof(item), kind, what, freed, tombstone, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
     }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
@@ -168,12 +168,12 @@ static void *ignis__pool_take(const char *call, ignis__pool *pool)
     return slot;
 }
 
-/*  The same, with zeros behind the slot, up to what the item keeps of its former one. */
+/*  The same, with zeros behind the slot, up to the tombstone of the item before it. */
 static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
     if (item)
-        memset(item + sizeof(ignis__slot), 0, (pool->former ? pool->former : pool->item_size) - sizeof(ignis__slot));
+        memset(item + sizeof(ignis__slot), 0, (pool->tombstone ? pool->tombstone : pool->item_size) - sizeof(ignis__slot));
     return item;
 }
 
@@ -197,7 +197,7 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
 static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
 
 /*  Makes the slot free for others; the item is taken apart already. */
-IGNIS__ONE_COPY static void ignis__pool_give(ignis__pool *pool, void *item)
+IGNIS__ONE_COPY static void ignis__pool_recycle(ignis__pool *pool, void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     if (ignis__atomic_load(&slot->state) >> 32 >= 0xFFFFFFFEu)
@@ -272,44 +272,44 @@ typedef struct ignis__label {
 IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
 {
     ignis__label out;
-    ignis__text text;
-    ignis__text_begin(&text, out.text, sizeof out.text);
-    ignis__text_add(&text, "%s", what);
+    ignis__string_writer text;
+    ignis__string_begin(&text, out.text, sizeof out.text);
+    ignis__string_add(&text, "%s", what);
     if (id)
-        ignis__text_add(&text, " #%llu", (unsigned long long)id);
+        ignis__string_add(&text, " #%llu", (unsigned long long)id);
     if (*name)
-        ignis__text_add(&text, " '%s'", name);
+        ignis__string_add(&text, " '%s'", name);
     return out;
 }
 
 /*  Writes down what an item is that is about to die; it is locked. */
-static void ignis__former_write(ignis__former *former, const ignis__slot *slot, uint64_t id, const char *name)
+static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slot *slot, uint64_t id, const char *name)
 {
     size_t length = strlen(name);
-    former->handle = slot->handle;
-    former->id = id;
-    length = length < sizeof former->name ? length : sizeof former->name - 1;
-    memcpy(former->name, name, length);
-    former->name[length] = 0;
+    tombstone->handle = slot->handle;
+    tombstone->id = id;
+    length = length < sizeof tombstone->name ? length : sizeof tombstone->name - 1;
+    memcpy(tombstone->name, name, length);
+    tombstone->name[length] = 0;
 }
 
 /*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
 IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
-    ignis__former former = IGNIS__ZERO;
+    ignis__tombstone tombstone = IGNIS__ZERO;
     ignis__label out = IGNIS__ZERO;
-    ignis__text text;
+    ignis__string_writer text;
     ignis__slot *slot;
-    if (!handle || !pool->former || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+    if (!handle || !pool->tombstone || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
         return out;
     slot = ignis__pool_slot(pool, index);
     ignis__mutex_lock(&slot->lock);
-    memcpy(&former, (const char *)slot + pool->former, sizeof former);
+    memcpy(&tombstone, (const char *)slot + pool->tombstone, sizeof tombstone);
     ignis__mutex_unlock(&slot->lock);
-    ignis__text_begin(&text, out.text, sizeof out.text);
-    if (former.handle == handle)
-        ignis__text_add(&text, "%s, freed", ignis__label_write(pool->what, former.id, former.name).text);
+    ignis__string_begin(&text, out.text, sizeof out.text);
+    if (tombstone.handle == handle)
+        ignis__string_add(&text, "%s, freed", ignis__label_write(pool->what, tombstone.id, tombstone.name).text);
     return out;
 }
 
@@ -369,5 +369,5 @@ IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic di
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    ignis__note(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
+    ignis__log(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
 }

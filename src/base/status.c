@@ -15,7 +15,7 @@ static ignis_status ignis__record_adopt(const ignis__record *record)
     ignis_status status = record->status;
     thread->latest = status;
     thread->failures += !thread->quiet;
-    ignis__thread_watch(thread);
+    ignis__thread_register(thread);
     if (thread->record.status == IGNIS_OK) {
         thread->record = *record;
         if (!thread->quiet)
@@ -77,21 +77,21 @@ IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer
 IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
 
 /*  Names the calls inside which a call has failed, the innermost first. */
-static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_call *outer, const char *call)
+static void ignis__string_add_outer_calls(ignis__string_writer *text, const ignis__outer_call *outer, const char *call)
 {
     const char *before = " (inside ";
     for (; outer; outer = outer->outer) {
         if (outer->rule)
-            ignis__text_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
+            ignis__string_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
         else if (outer->call != call) /* which was named just before */
-            ignis__text_add(text, "%s%s", before, outer->call);
+            ignis__string_add(text, "%s%s", before, outer->call);
         else
             continue;
         before = ", ";
         call = outer->call;
     }
     if (*before == ',')
-        ignis__text_add(text, ")");
+        ignis__string_add(text, ")");
 }
 
 /*  What a call ends with that gives something back: with the failure that came up meanwhile, if one did, although what was to end has ended. */
@@ -107,36 +107,36 @@ IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *fo
 {
     const char *log = cause.log ? cause.log : "";
     char *said = NULL, beginning[sizeof cause.text];
-    ignis__text text;
+    ignis__string_writer text;
     int round;
 
     cause.status = ignis__diagnostics[cause.diagnostic].status;
-    ignis__text_begin(&text, beginning, sizeof beginning);
+    ignis__string_begin(&text, beginning, sizeof beginning);
     for (round = 0; round < 2; round++) { /* the first round measures */
         va_list again;
         va_copy(again, args);
-        ignis__text_add(&text, "%s: ", cause.call);
-        ignis__text_addv(&text, format, again);
-        ignis__text_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
+        ignis__string_add(&text, "%s: ", cause.call);
+        ignis__string_addv(&text, format, again);
+        ignis__string_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
         va_end(again);
         if (round == 1 || text.length < sizeof beginning || (said = (char *)malloc(text.length + 1)) == NULL)
             break;
-        ignis__text_begin(&text, said, text.length + 1);
+        ignis__string_begin(&text, said, text.length + 1);
     }
-    ignis__text_begin(&text, cause.text, sizeof cause.text);
-    ignis__text_add_message(&text, said ? said : beginning, log);
+    ignis__string_begin(&text, cause.text, sizeof cause.text);
+    ignis__string_add_message(&text, said ? said : beginning, log);
     if (text.length >= sizeof cause.text || *log)
         cause.message = (char *)malloc(text.length + 1);
     if (cause.message) {
-        ignis__text_begin(&text, cause.message, text.length + 1);
-        ignis__text_add_message(&text, said ? said : beginning, log);
+        ignis__string_begin(&text, cause.message, text.length + 1);
+        ignis__string_add_message(&text, said ? said : beginning, log);
     }
     free(said);
     cause.log = cause.message && *log ? strchr(cause.message, '\n') + 1 : "";
     if (!cause.driver_name)
         cause.driver_name = "";
     if (!ignis__this_thread.quiet)
-        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
+        ignis__log_write(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
     return ignis__record_adopt(&cause);
 }
 
@@ -156,7 +156,7 @@ IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const c
 
 /*  Fails with a message, and is always false: what a check that refuses returns. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__refuse(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
+IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     va_list args;
@@ -207,7 +207,7 @@ IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *a
 }
 
 /*  Whether an argument that may not be null was given. */
-IGNIS__ONE_COPY static bool ignis__given(const char *call, const char *name, const void *argument)
+IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *name, const void *argument)
 {
     if (!argument)
         ignis__fail_null(call, name);
@@ -215,11 +215,11 @@ IGNIS__ONE_COPY static bool ignis__given(const char *call, const char *name, con
 }
 
 /*  Whether what a call fills has room for so many, which may be none. */
-static bool ignis__room_given(const char *call, const char *name, const void *out, int capacity)
+static bool ignis__check_capacity(const char *call, const char *name, const void *out, int capacity)
 {
     if (capacity < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
-    return capacity == 0 || ignis__given(call, name, out);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    return capacity == 0 || ignis__check_not_null(call, name, out);
 }
 
 /*  What the system has refused to do with a file just now. */
@@ -234,7 +234,7 @@ IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, co
 IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
 /*  Fails for what each call fails for until ignis_setup has succeeded: only the first goes to the log. */
-IGNIS__COLD static void ignis__refuse_once(ignis_diagnostic diagnostic, const char *call, const char *why)
+IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char *call, const char *why)
 {
     ignis__record cause = IGNIS__ZERO;
     if (ignis__atomic_add(&ignis__global.refused, 1) == 1) {
@@ -250,7 +250,7 @@ IGNIS__COLD static void ignis__refuse_once(ignis_diagnostic diagnostic, const ch
 }
 
 /*  Why Ignis cannot be called here. */
-IGNIS__COLD static void ignis__enter_refuse(const char *call)
+IGNIS__COLD static void ignis__enter_fail(const char *call)
 {
     if (ignis__this_thread.called_back)
         ignis__fail(
@@ -258,10 +258,10 @@ IGNIS__COLD static void ignis__enter_refuse(const char *call)
             "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can be "
             "called");
     else if (ignis__atomic_load(&ignis__global.forked))
-        ignis__refuse_once(IGNIS_DIAG_FORKED, call,
-                           "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
+        ignis__fail_once(IGNIS_DIAG_FORKED, call,
+                         "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
-        ignis__refuse_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
+        ignis__fail_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
     else /* most likely ignis_setup has failed and said why: one message is enough for all calls after it */
         ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
 }
@@ -271,7 +271,7 @@ static bool ignis__enter(const char *call)
 {
     if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
         return true;
-    ignis__enter_refuse(call);
+    ignis__enter_fail(call);
     return false;
 }
 
@@ -316,11 +316,11 @@ IGNIS__COLD IGNIS_API void ignis_status_clear(void)
 IGNIS__COLD IGNIS_API void ignis_status_begin(void)
 {
     ignis__thread *thread = &ignis__this_thread;
-    ignis__aside *aside;
+    ignis__saved_failure *aside;
     thread->depth++;
     if (thread->record.status == IGNIS_OK)
         return;
-    aside = (ignis__aside *)malloc(sizeof *aside);
+    aside = (ignis__saved_failure *)malloc(sizeof *aside);
     if (!aside) {
         thread->stuck = thread->stuck ? thread->stuck : thread->depth;
         return;
@@ -337,7 +337,7 @@ IGNIS__COLD IGNIS_API void ignis_status_begin(void)
 IGNIS__COLD IGNIS_API ignis_status ignis_status_end(void)
 {
     ignis__thread *thread = &ignis__this_thread;
-    ignis__aside *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
+    ignis__saved_failure *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
     ignis_status status = thread->record.status;
     if (thread->depth == 0)
         return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "there is no ignis_status_begin in this thread that has not ended");

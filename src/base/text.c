@@ -1,10 +1,10 @@
 /*  Text that grows at its end inside a fixed buffer; what does not fit is cut, and the text always ended. */
-typedef struct ignis__text {
+typedef struct ignis__string_writer {
     char *data;
     size_t capacity, length; /* length counts what would have been written, as snprintf does */
-} ignis__text;
+} ignis__string_writer;
 
-IGNIS__ONE_COPY static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
+IGNIS__ONE_COPY static void ignis__string_begin(ignis__string_writer *text, char *data, size_t capacity)
 {
     text->data = data;
     text->capacity = capacity;
@@ -14,7 +14,7 @@ IGNIS__ONE_COPY static void ignis__text_begin(ignis__text *text, char *data, siz
 }
 
 IGNIS__PRINTF(2, 0)
-IGNIS__COLD static void ignis__text_addv(ignis__text *text, const char *format, va_list args)
+IGNIS__COLD static void ignis__string_addv(ignis__string_writer *text, const char *format, va_list args)
 {
     size_t used = text->length < text->capacity ? text->length : text->capacity;
     int added = vsnprintf(used < text->capacity ? text->data + used : NULL, text->capacity - used, format, args);
@@ -23,11 +23,11 @@ IGNIS__COLD static void ignis__text_addv(ignis__text *text, const char *format, 
 }
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__text_add(ignis__text *text, const char *format, ...)
+IGNIS__COLD static void ignis__string_add(ignis__string_writer *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    ignis__text_addv(text, format, args);
+    ignis__string_addv(text, format, args);
     va_end(args);
 }
 
@@ -73,7 +73,7 @@ static size_t ignis__utf8_cut(const char *text, size_t limit)
 
 /*  Adds text that may come from outside, as it is shown: what a terminal obeys or hides, what ends a line and what is no UTF-8 is written as an
     escape. With `lines`, ends of lines and tabs stay. */
-IGNIS__COLD static void ignis__text_add_shown(ignis__text *text, const char *from, size_t size, bool lines)
+IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, const char *from, size_t size, bool lines)
 {
     static const char letters[] = "abtnvfr"; /* of the bytes from 7 on */
     size_t at = 0, plain = 0;
@@ -89,15 +89,15 @@ IGNIS__COLD static void ignis__text_add_shown(ignis__text *text, const char *fro
             at += (size_t)length;
             continue;
         }
-        ignis__text_add(text, "%.*s", (int)(at - plain), from + plain);
+        ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
         length = length ? length : 1;
         for (i = 0; i < length; i++) {
             if (byte[i] >= 7 && byte[i] < 14)
-                ignis__text_add(text, "\\%c", letters[byte[i] - 7]);
+                ignis__string_add(text, "\\%c", letters[byte[i] - 7]);
             else
-                ignis__text_add(text, "\\x%02x", (unsigned)byte[i]);
+                ignis__string_add(text, "\\x%02x", (unsigned)byte[i]);
         }
         plain = at += (size_t)length;
     }
-    ignis__text_add(text, "%.*s", (int)(at - plain), from + plain);
+    ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
 }

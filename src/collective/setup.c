@@ -42,6 +42,6 @@ static bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
            (!ignis__global.dry_run ||
-            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                          "this is a dry run, of one device in one process: nothing is shared in it"));
+            ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                              "this is a dry run, of one device in one process: nothing is shared in it"));
 }

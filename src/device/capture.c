@@ -3,13 +3,13 @@
    =============================================================================================================== */
 
 /*  Something that a graph needs as long as it lives, and what gives it up. */
-typedef struct ignis__held {
+typedef struct ignis__captured_item {
     void *item;
     void (*drop)(const char *call, void *item);
     bool written; /* a storage, by the graph */
     bool lent;    /* a storage, to a kernel of the caller in the graph */
-    struct ignis__held *next;
-} ignis__held;
+    struct ignis__captured_item *next;
+} ignis__captured_item;
 
 /*  How often a graph was launched. Outlives the graph, as arrays do that have their memory from it. */
 typedef struct ignis__replays {
@@ -34,7 +34,7 @@ typedef struct ignis__capture {
     uint64_t serial;             /* tells it from other captures */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
-    ignis__held *held;
+    ignis__captured_item *held;
     struct ignis__array *launches; /* counted by the graph itself, for random numbers; held, null where there are none */
 } ignis__capture;
 
@@ -75,9 +75,9 @@ IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
     return true;
 }
 
-static ignis__held *ignis__capture_find(const ignis__capture *capture, const void *item)
+static ignis__captured_item *ignis__capture_find(const ignis__capture *capture, const void *item)
 {
-    ignis__held *held = capture->held;
+    ignis__captured_item *held = capture->held;
     while (held && held->item != item)
         held = held->next;
     return held;
@@ -87,10 +87,10 @@ static ignis__held *ignis__capture_find(const ignis__capture *capture, const voi
 static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
                                 void (*drop)(const char *call, void *item))
 {
-    ignis__held *held;
+    ignis__captured_item *held;
     if (ignis__capture_find(capture, item))
         return true;
-    held = (ignis__held *)ignis__alloc_for(call, sizeof *held);
+    held = (ignis__captured_item *)ignis__alloc_for(call, sizeof *held);
     if (!held)
         return false;
     if (users)
@@ -121,7 +121,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
 IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
 {
     while (capture->held) {
-        ignis__held *held = capture->held;
+        ignis__captured_item *held = capture->held;
         capture->held = held->next;
         held->drop(call, held->item);
         ignis__free(held);

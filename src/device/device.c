@@ -66,20 +66,20 @@ typedef struct ignis__launch_config {
 } ignis__launch_config;
 
 /*  A stream that the caller brought, or has made by ignis_stream_create. */
-typedef struct ignis__foreign_stream {
+typedef struct ignis__user_stream {
     void *stream;
     bool created;
     uint64_t serial;   /* tells this stream from a later one at the same address */
     int holds;         /* its place in the list, and threads that are about to wait for it */
     ignis__mutex lock; /* held while a thread waits for it */
     bool forgotten;    /* by its owner, who may have destroyed it */
-    struct ignis__foreign_stream *next;
-} ignis__foreign_stream;
+    struct ignis__user_stream *next;
+} ignis__user_stream;
 
-typedef struct ignis__spare_event {
+typedef struct ignis__pooled_event {
     void *event;
-    struct ignis__spare_event *next;
-} ignis__spare_event;
+    struct ignis__pooled_event *next;
+} ignis__pooled_event;
 
 typedef struct ignis__device {
     uint64_t opened;
@@ -92,8 +92,8 @@ typedef struct ignis__device {
     void *stream; /* Ignis' own */
     ignis_device_info info;
     int clusters; /* whether blocks can come in clusters */
-    ignis__foreign_stream *foreign;
-    ignis__spare_event *events;
+    ignis__user_stream *foreign;
+    ignis__pooled_event *events;
     uint64_t no_dependents; /* own kernels come from PTX for devices that know no dependent launch, and do not wait */
 } ignis__device;
 
@@ -310,7 +310,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
     if (thread->forgets != forgets) {
         thread->forgets = forgets;
         for (i = 0; i < ignis__device_total; i++) {
-            ignis__foreign_stream *foreign;
+            ignis__user_stream *foreign;
             if (!thread->stream[i])
                 continue;
             ignis__mutex_lock(&ignis__devices[i].lock);
@@ -371,13 +371,13 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
     bool lost = ignis__devices_lost();
     (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
     while (device->events) {
-        ignis__spare_event *spare = device->events;
+        ignis__pooled_event *spare = device->events;
         device->events = spare->next;
         (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
         ignis__free(spare);
     }
     while (device->foreign) {
-        ignis__foreign_stream *foreign = device->foreign;
+        ignis__user_stream *foreign = device->foreign;
         device->foreign = foreign->next;
         if (foreign->created)
             (void)IGNIS__CUDA(cuStreamDestroy_v2, (foreign->stream));
@@ -409,7 +409,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
 {
     static const char call[] = "ignis_device_query";
     ignis__device *device;
-    if (!ignis__enter(call) || !ignis__given(call, "info", info))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "info", info))
         return ignis__failed();
     device = ignis__device_get(call, ordinal);
     if (!device)
@@ -425,7 +425,7 @@ IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
     static const char call[] = "ignis_device_find";
     char wanted[2 * 16 + 1] = "";
     int i;
-    if (!ignis__enter(call) || !ignis__given(call, "uuid and luid", uuid ? uuid : luid))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "uuid and luid", uuid ? uuid : luid))
         return -1;
     for (i = 0; i < ignis__device_total; i++) {
         const ignis_device_info *info = &ignis__devices[i].info;

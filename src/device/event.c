@@ -16,7 +16,7 @@ IGNIS__COLD IGNIS_API ignis_event ignis_event_create(void)
     ignis__device *device = ignis__device_current_enter(call, &binding);
     ignis__event *event = device ? (ignis__event *)ignis__pool_take_zeroed(call, &ignis__events) : NULL;
     if (event && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&event->event, IGNIS__CU_EVENT_DEFAULT))) {
-        ignis__pool_give(&ignis__events, event);
+        ignis__pool_recycle(&ignis__events, event);
     } else if (event) {
         event->device = device;
         handle.id = ignis__pool_publish(&ignis__events, event);
@@ -30,7 +30,7 @@ static void ignis__event_drop(ignis__event *event)
 {
     if (ignis__pool_drop(event)) {
         (void)IGNIS__CUDA(cuEventDestroy_v2, (event->event)); /* after a fault there is nothing more to say */
-        ignis__pool_give(&ignis__events, event);
+        ignis__pool_recycle(&ignis__events, event);
     }
 }
 
@@ -53,7 +53,7 @@ static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding
 }
 
 /*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY where work goes on. False: reported. */
-static bool ignis__event_ask(const char *call, ignis__event *event, int *error)
+static bool ignis__event_query(const char *call, ignis__event *event, int *error)
 {
     if (event->capture)
         return ignis__fail_captured(call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
@@ -102,7 +102,7 @@ IGNIS_API ignis_status ignis_event_query(ignis_event handle, bool *done)
     if (!event)
         return ignis__failed();
     ignis__mutex_lock(&event->slot.lock);
-    ok = ignis__given(call, "done", done) && ignis__event_ask(call, event, &error);
+    ok = ignis__check_not_null(call, "done", done) && ignis__event_query(call, event, &error);
     ignis__mutex_unlock(&event->slot.lock);
     if (done)
         *done = ok && error == 0;
@@ -119,7 +119,7 @@ IGNIS_API ignis_status ignis_event_wait(ignis_event handle)
     if (!event)
         return ignis__failed();
     ignis__mutex_lock(&event->slot.lock);
-    ok = ignis__event_ask(call, event, &error);
+    ok = ignis__event_query(call, event, &error);
     ignis__mutex_unlock(&event->slot.lock);
     if (ok && error != 0)
         ok = !IGNIS__CUDA_FAILED(call, event->device, cuEventSynchronize, (event->event));
@@ -135,7 +135,7 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
     float elapsed = 0;
     int i, error = 0;
     bool ok = true;
-    if (!ignis__enter(call) || !ignis__given(call, "ms", ms))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "ms", ms))
         return ignis__failed();
     for (i = 0; ok && i < 2; i++) {
         events[i] = ignis__event_enter(call, handles[i], &bindings[i]);
@@ -143,15 +143,15 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
         if (!ok)
             break;
         ignis__mutex_lock(&events[i]->slot.lock);
-        ok = ignis__event_ask(call, events[i], &error);
+        ok = ignis__event_query(call, events[i], &error);
         if (ok && (error != 0 || !events[i]->recorded))
-            ok = ignis__refuse(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
-                               error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
+            ok = ignis__fail_false(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
+                                   error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
         ignis__mutex_unlock(&events[i]->slot.lock);
     }
     if (ok && events[0]->device != events[1]->device)
-        ok = ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d",
-                           ignis__device_ordinal(events[0]->device), ignis__device_ordinal(events[1]->device));
+        ok = ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d",
+                               ignis__device_ordinal(events[0]->device), ignis__device_ordinal(events[1]->device));
     ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime, (&elapsed, events[0]->event, events[1]->event));
     for (i = 1; i >= 0; i--)
         if (events[i])

@@ -31,33 +31,33 @@ static void ignis__origin_now(ignis__origin *origin, const char *call)
 }
 
 /*  A row of what is counted. */
-typedef struct ignis__counted {
+typedef struct ignis__memory_row {
     ignis_memory_row row; /* its peak is that of the peak with the number... */
     uint64_t peaks;       /* ...and the live bytes where there was another one since */
-    struct ignis__counted *next;
-} ignis__counted;
+    struct ignis__memory_row *next;
+} ignis__memory_row;
 
 typedef struct ignis__block {
     ignis__address address;
     int64_t size;
-    ignis__origin origin;           /* of its last use; call is null when it is over */
-    ignis__counted *counted;        /* null: nobody counts */
-    struct ignis__cache_part *part; /* stream and size class it belongs to */
+    ignis__origin origin;             /* of its last use; call is null when it is over */
+    ignis__memory_row *counted;       /* null: nobody counts */
+    struct ignis__stream_cache *part; /* stream and size class it belongs to */
     bool used;
     struct ignis__block *below, *above;    /* neighbours in the segment */
     struct ignis__block *smaller, *larger; /* neighbours in the bin */
     struct ignis__block *next_segment;     /* of a segment's first block, which lives as long as the segment */
 } ignis__block;
 
-typedef struct ignis__cache_part {
+typedef struct ignis__stream_cache {
     void *stream;  /* or the capture whose memory this is */
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
     bool is_small;
-    struct ignis__cache_part *next;
+    struct ignis__stream_cache *next;
     ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
     ignis__block *bins[IGNIS__BINS];
-} ignis__cache_part;
+} ignis__stream_cache;
 
 /*  Pinned host memory: of the caller, or a piece through which Ignis copies. */
 typedef struct ignis__pinned {
@@ -70,12 +70,12 @@ typedef struct ignis__cache {
     ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
-    ignis__cache_part *parts;
+    ignis__stream_cache *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
     ignis_memory_info info;
-    ignis__counted *counted; /* with ignis_desc.trace_memory */
-    uint64_t peaks;          /* of live_bytes so far */
+    ignis__memory_row *counted; /* with ignis_desc.trace_memory */
+    uint64_t peaks;             /* of live_bytes so far */
 } ignis__cache;
 
 static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
@@ -115,7 +115,7 @@ static void ignis__bin_insert(ignis__block *block)
 static void ignis__bin_remove(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
-    ignis__cache_part *part = block->part;
+    ignis__stream_cache *part = block->part;
     if (block->smaller)
         block->smaller->larger = block->larger;
     else
@@ -127,7 +127,7 @@ static void ignis__bin_remove(ignis__block *block)
     block->smaller = block->larger = NULL;
 }
 
-static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size)
+static ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
 {
     int bin = ignis__bin_of(size), word = (bin + 1) / 64;
     ignis__block *block = part->bins[bin];
@@ -143,12 +143,12 @@ static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size
 }
 
 /*  The stream's part for a size class, made when it is new; null: out of host memory. */
-static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
+static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
 {
-    ignis__cache_part *part = cache->parts;
+    ignis__stream_cache *part = cache->parts;
     while (part && !(part->stream == stream && part->is_small == is_small))
         part = part->next;
-    if (!part && (part = (ignis__cache_part *)ignis__alloc(sizeof *part)) != NULL) {
+    if (!part && (part = (ignis__stream_cache *)ignis__alloc(sizeof *part)) != NULL) {
         part->stream = stream;
         part->captured = captured;
         part->is_small = is_small;
@@ -158,7 +158,7 @@ static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream
     return part;
 }
 
-static ignis__block *ignis__block_take(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
+static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address, int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -175,7 +175,7 @@ static ignis__block *ignis__block_take(ignis__cache *cache, ignis__cache_part *p
     return block;
 }
 
-static void ignis__block_give(ignis__cache *cache, ignis__block *block)
+static void ignis__block_recycle(ignis__cache *cache, ignis__block *block)
 {
     block->above = cache->spare_blocks;
     cache->spare_blocks = block;
@@ -189,7 +189,7 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
     block->above = above->above;
     if (block->above)
         block->above->below = block;
-    ignis__block_give(cache, above);
+    ignis__block_recycle(cache, above);
 }
 
 /*  Puts a block that became free into its bin, joined with free neighbours of the same stream. */
@@ -228,15 +228,15 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
 }
 
 /*  The row of an origin in a list, added if it is new; null: out of host memory. */
-IGNIS__COLD static ignis__counted *ignis__counted_find(ignis__counted **list, const ignis__origin *origin)
+IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row **list, const ignis__origin *origin)
 {
     const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
-    ignis__counted *counted = *list;
+    ignis__memory_row *counted = *list;
     while (counted &&
            !(counted->row.call == origin->call && counted->row.line == origin->line && strcmp(counted->row.inside, inside) == 0 &&
              strcmp(counted->row.tag, origin->tag) == 0 && strcmp(counted->row.file, file) == 0))
         counted = counted->next;
-    if (counted || (counted = (ignis__counted *)ignis__alloc(sizeof *counted)) == NULL)
+    if (counted || (counted = (ignis__memory_row *)ignis__alloc(sizeof *counted)) == NULL)
         return counted;
     memcpy(counted->row.tag, origin->tag, sizeof counted->row.tag);
     counted->row.call = origin->call;
@@ -248,23 +248,23 @@ IGNIS__COLD static ignis__counted *ignis__counted_find(ignis__counted **list, co
 }
 
 /*  What a row had at the peak is what it has, unless that was written down when it changed later. */
-static int64_t ignis__counted_peak(const ignis__cache *cache, const ignis__counted *counted)
+static int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted)
 {
     return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
 }
 
-IGNIS__COLD static void ignis__counted_add(ignis__cache *cache, ignis__counted *counted, int64_t bytes)
+IGNIS__COLD static void ignis__memory_row_add(ignis__cache *cache, ignis__memory_row *counted, int64_t bytes)
 {
-    counted->row.peak_bytes = ignis__counted_peak(cache, counted);
+    counted->row.peak_bytes = ignis__memory_rows_peak(cache, counted);
     counted->peaks = cache->peaks;
     counted->row.live_bytes += bytes;
     counted->row.live_blocks += bytes > 0 ? 1 : -1;
 }
 
-static void ignis__counted_free(ignis__counted **list)
+static void ignis__memory_rows_free(ignis__memory_row **list)
 {
     while (*list) {
-        ignis__counted *next = (*list)->next;
+        ignis__memory_row *next = (*list)->next;
         ignis__free(*list);
         *list = next;
     }
@@ -291,16 +291,16 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
 static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
 {
     block->origin = *origin;
-    block->counted = ignis__memory_traced ? ignis__counted_find(&cache->counted, origin) : NULL;
+    block->counted = ignis__memory_traced ? ignis__memory_row_find(&cache->counted, origin) : NULL;
     if (block->counted)
-        ignis__counted_add(cache, block->counted, block->size);
+        ignis__memory_row_add(cache, block->counted, block->size);
     ignis__memory_count(cache, block->size, 0);
 }
 
 static void ignis__block_end(ignis__cache *cache, ignis__block *block)
 {
     if (block->counted)
-        ignis__counted_add(cache, block->counted, -block->size);
+        ignis__memory_row_add(cache, block->counted, -block->size);
     ignis__memory_count(cache, -block->size, 0);
     block->counted = NULL;
     block->origin.call = NULL;

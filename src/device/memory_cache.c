@@ -1,7 +1,7 @@
 /*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
     may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
     time, as another thread may have forgotten its stream; null: out of host memory. */
-IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted,
+IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__stream_cache **part, int64_t size, int64_t wanted,
                                                      int *error)
 {
     void *stream = (*part)->stream;
@@ -12,7 +12,7 @@ IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis_
     ignis__mutex_unlock(&cache->lock);
     ignis__mutex_lock(&cache->asking);
     ignis__mutex_lock(&cache->lock);
-    *part = ignis__cache_part_of(cache, stream, captured, is_small);
+    *part = ignis__stream_cache_of(cache, stream, captured, is_small);
     if (*part && !ignis__memory_bypass)
         block = ignis__bin_best(*part, size);
     room = cache->info.limit - cache->info.reserved_bytes;
@@ -22,7 +22,7 @@ IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis_
         ignis__mutex_unlock(&cache->lock);
         *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
         ignis__mutex_lock(&cache->lock);
-        *part = ignis__cache_part_of(cache, stream, captured, is_small);
+        *part = ignis__stream_cache_of(cache, stream, captured, is_small);
         block = *part && *error == 0 ? ignis__block_take(cache, *part, address, wanted) : NULL;
         if (block) {
             block->next_segment = cache->segments;
@@ -50,7 +50,7 @@ static int64_t ignis__segment_size(int64_t size)
 }
 
 /*  Makes what a part has zeroed as free as any other block: of a graph that never ran, the words were not even zeroed. */
-static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
+static void ignis__zeroed_unuse(ignis__cache *cache, ignis__stream_cache *part)
 {
     while (part->zeroed) {
         ignis__block *block = part->zeroed;
@@ -64,7 +64,7 @@ static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
 IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
 {
     ignis__block **link = &cache->segments, *block, *taken = NULL;
-    ignis__cache_part *part;
+    ignis__stream_cache *part;
     for (part = cache->parts; part; part = part->next)
         if (!part->captured)
             ignis__zeroed_unuse(cache, part);
@@ -110,7 +110,7 @@ IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *de
             cache->info.driver_frees++;
             freed += first->size;
             ignis__memory_count(cache, 0, -first->size);
-            ignis__block_give(cache, first);
+            ignis__block_recycle(cache, first);
         } else {
             first->next_segment = cache->segments;
             cache->segments = first;
@@ -123,10 +123,10 @@ IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *de
 }
 
 /*  The best free block of another stream, after making `part`'s stream wait for what that stream still does with it. */
-IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part,
+IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
                                                     int64_t size)
 {
-    ignis__cache_part *other;
+    ignis__stream_cache *other;
     ignis__block *best = NULL;
     for (other = cache->parts; other; other = other->next) {
         ignis__block *block = other == part || other->captured ? NULL : ignis__bin_best(other, size);
@@ -143,8 +143,8 @@ IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__dev
 }
 
 /*  A free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up while it waits for the device. */
-static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part, int64_t size,
-                                        int *error)
+static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
+                                        int64_t size, int *error)
 {
     ignis__block *block = ignis__bin_best(part, size);
     void *stream = part->stream;
@@ -164,14 +164,14 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     ignis__mutex_unlock(&cache->lock);
     trimmed = ignis__cache_trim(call, device, cache) >= 0;
     ignis__mutex_lock(&cache->lock);
-    part = trimmed ? ignis__cache_part_of(cache, stream, false, is_small) : NULL;
+    part = trimmed ? ignis__stream_cache_of(cache, stream, false, is_small) : NULL;
     block = part ? ignis__bin_best(part, size) : NULL;
     return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
 IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
 {
-    const ignis__cache_part *part;
+    const ignis__stream_cache *part;
     int64_t largest = 0;
     int word;
     for (part = cache->parts; part; part = part->next) {
@@ -192,14 +192,14 @@ IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
 IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
 {
     ignis__label out;
-    ignis__text text;
-    ignis__text_begin(&text, out.text, sizeof out.text);
+    ignis__string_writer text;
+    ignis__string_begin(&text, out.text, sizeof out.text);
     if (bytes >= (int64_t)1 << 30)
-        ignis__text_add(&text, "%.2f GiB", (double)bytes / (double)(1 << 30));
+        ignis__string_add(&text, "%.2f GiB", (double)bytes / (double)(1 << 30));
     else if (bytes >= 1 << 20)
-        ignis__text_add(&text, "%.1f MiB", (double)bytes / (1 << 20));
+        ignis__string_add(&text, "%.1f MiB", (double)bytes / (1 << 20));
     else
-        ignis__text_add(&text, "%lld bytes", (long long)bytes);
+        ignis__string_add(&text, "%lld bytes", (long long)bytes);
     return out;
 }
 
@@ -228,7 +228,7 @@ static ignis__block *ignis__memory_take_for(const char *call, const ignis__origi
                                             int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis__cache_part *part;
+    ignis__stream_cache *part;
     ignis__block *block = NULL;
     int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
     ignis__capture *capture = ignis__capture_on(device);
@@ -236,7 +236,7 @@ static ignis__block *ignis__memory_take_for(const char *call, const ignis__origi
 
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
-    part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
+    part = ignis__stream_cache_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
     if (!part)
         error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
@@ -264,7 +264,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
 }
 
 /*  Gives memory back in the order of its stream. The device is entered. */
-static void ignis__memory_give(const char *call, ignis__device *device, ignis__block *block)
+static void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
@@ -281,11 +281,11 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
-    ignis__cache_part *part;
+    ignis__stream_cache *part;
     ignis__origin origin = IGNIS__ZERO;
     ignis__block *block;
     ignis__mutex_lock(&cache->lock);
-    part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, true);
+    part = ignis__stream_cache_of(cache, capture ? (void *)capture : stream, capture != NULL, true);
     block = part ? part->zeroed : NULL;
     if (block) {
         part->zeroed = block->larger;
@@ -300,16 +300,16 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
         return block;
     if (!IGNIS__CUDA_FAILED(call, device, cuMemsetD8Async, (block->address, 0, 8, stream)))
         return block;
-    ignis__memory_give(call, device, block);
+    ignis__memory_recycle(call, device, block);
     return NULL;
 }
 
-/*  Gives the word back after its kernels were queued. One that may not be 0 is for ignis__memory_give. */
-IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, ignis__device *device, ignis__block *block)
+/*  Gives the word back after its kernels were queued. One that may not be 0 is for ignis__memory_recycle. */
+IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     if (ignis__memory_bypass) {
-        ignis__memory_give(call, device, block);
+        ignis__memory_recycle(call, device, block);
         return;
     }
     ignis__mutex_lock(&cache->lock);
@@ -319,7 +319,7 @@ IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, igni
     ignis__mutex_unlock(&cache->lock);
 }
 
-static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from, ignis__cache_part *into)
+static void ignis__stream_cache_merge(ignis__cache *cache, ignis__stream_cache *from, ignis__stream_cache *into)
 {
     ignis__block *first, *block;
     ignis__zeroed_unuse(cache, from);
@@ -340,15 +340,15 @@ static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from
 IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis__cache_part **link = &cache->parts;
+    ignis__stream_cache **link = &cache->parts;
     ignis__mutex_lock(&cache->trimming); /* what it has taken out of the cache may come back to its part */
     ignis__mutex_lock(&cache->lock);
     while (*link) {
-        ignis__cache_part *part = *link, *own = cache->parts;
+        ignis__stream_cache *part = *link, *own = cache->parts;
         while (own && !(own->stream == device->stream && !own->captured && own->is_small == part->is_small))
             own = own->next;
         if (part->stream == stream && own) {
-            ignis__cache_part_merge(cache, part, own);
+            ignis__stream_cache_merge(cache, part, own);
             *link = part->next;
             ignis__free(part);
             continue;
@@ -393,7 +393,7 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
             (void)IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (first->address));
         while (block) {
             ignis__block *above = block->above;
-            ignis__block_give(cache, block);
+            ignis__block_recycle(cache, block);
             block = above;
         }
     }
@@ -409,11 +409,11 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         ignis__free(pinned);
     }
     while (cache->parts) {
-        ignis__cache_part *part = cache->parts;
+        ignis__stream_cache *part = cache->parts;
         cache->parts = part->next;
         ignis__free(part);
     }
-    ignis__counted_free(&cache->counted);
+    ignis__memory_rows_free(&cache->counted);
 }
 
 /*  What the driver knows of an address: the type of memory, 0 where it knows none (pageable host memory), and its device. */

@@ -33,7 +33,7 @@ static ignis_status ignis__pinned_end(const char *call, ignis__device *device, v
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__pinned_give(const char *call, ignis__device *device, void *memory, int64_t size)
+static ignis_status ignis__pinned_recycle(const char *call, ignis__device *device, void *memory, int64_t size)
 {
     ignis__atomic_add(&ignis__pinned_bytes, (uint64_t)-size);
     return ignis__pinned_end(call, device, memory);
@@ -63,9 +63,9 @@ static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, igni
 }
 
 /*  A piece of pinned memory that Ignis uses for a while, with room for so many bytes: the smallest spare one that has, or a new one.
-    ignis__piece_give gives it back, or ignis__piece_keep when nothing uses it any more. */
+    ignis__pinned_chunk_recycle gives it back, or ignis__pinned_chunk_keep when nothing uses it any more. */
 #define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
-static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device, int64_t size)
+static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *device, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__pinned *piece = NULL, **link, **best = NULL;
@@ -85,31 +85,31 @@ static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device,
 }
 
 /*  Gives a piece back that nothing uses any more. */
-static void ignis__piece_keep(ignis__device *device, ignis__pinned *piece)
+static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece)
 {
     ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
 }
 
 /*  Waits for the device, then keeps a piece, or frees it where it is large. But CUDA waits for all devices to free it, one of which may wait for what
     this thread has yet to begin, if both are ranks of this process: where there are others, it is kept. */
-IGNIS__MAYBE_UNUSED static ignis_status ignis__piece_give(const char *call, ignis__device *device, ignis__pinned *piece)
+IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device, ignis__pinned *piece)
 {
     ignis_status status;
     int opened = 0, i;
     for (i = 0; i < ignis__device_total; i++)
         opened += ignis__atomic_load(&ignis__devices[i].opened) != 0;
     if (piece->size > IGNIS__PIECE && opened <= 1) {
-        status = ignis__pinned_give(call, device, piece->memory, piece->size);
+        status = ignis__pinned_recycle(call, device, piece->memory, piece->size);
         ignis__free(piece);
         return status;
     }
     status = ignis__pinned_end(call, device, NULL);
-    ignis__piece_keep(device, piece);
+    ignis__pinned_chunk_keep(device, piece);
     return status;
 }
 
 /*  Frees the large ones of a device's spare pieces. */
-IGNIS__COLD static bool ignis__pieces_trim(const char *call, ignis__device *device, ignis__cache *cache)
+IGNIS__COLD static bool ignis__pinned_chunks_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__pinned *taken = NULL, *piece, **link;
     bool ok = true;
@@ -126,7 +126,7 @@ IGNIS__COLD static bool ignis__pieces_trim(const char *call, ignis__device *devi
     ignis__mutex_unlock(&cache->lock);
     while ((piece = taken) != NULL) {
         taken = piece->next;
-        ok = ignis__pinned_give(call, device, piece->memory, piece->size) == IGNIS_OK && ok;
+        ok = ignis__pinned_recycle(call, device, piece->memory, piece->size) == IGNIS_OK && ok;
         ignis__free(piece);
     }
     return ok;
@@ -179,7 +179,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
     }
     if (!pinned)
         return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already", memory);
-    status = ignis__pinned_give(call, &ignis__devices[i - 1], memory, pinned->size);
+    status = ignis__pinned_recycle(call, &ignis__devices[i - 1], memory, pinned->size);
     ignis__free(pinned);
     return status;
 }

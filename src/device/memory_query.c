@@ -6,7 +6,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_
     ignis__binding binding;
     size_t available = 0, total = 0;
     bool ok;
-    if (!ignis__enter(call) || !ignis__given(call, "info", info))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "info", info))
         return ignis__failed();
     device = ignis__device_get(call, ordinal);
     if (!device || !ignis__device_enter(call, device, &binding))
@@ -34,7 +34,7 @@ IGNIS__COLD static int ignis__row_order(const void *a, const void *b)
 /*  All rows of a device in a block of memory, in order; null, and reported, without memory. */
 IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
 {
-    ignis__counted *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
+    ignis__memory_row *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
     ignis__block *first, *block;
     ignis_memory_row *rows = NULL;
     bool ok = true;
@@ -44,7 +44,7 @@ IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__c
         for (block = first; ok && block; block = block->above) {
             if (!block->used || !block->origin.call)
                 continue;
-            counted = ignis__counted_find(&list, &block->origin);
+            counted = ignis__memory_row_find(&list, &block->origin);
             ok = counted != NULL;
             if (ok) {
                 counted->row.live_bytes += block->size;
@@ -57,10 +57,10 @@ IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__c
     rows = ok ? (ignis_memory_row *)ignis__alloc((size_t)(*count + 1) * sizeof *rows) : NULL;
     for (counted = *from, *count = 0; rows && counted; counted = counted->next) {
         rows[*count] = counted->row;
-        rows[(*count)++].peak_bytes = ignis__memory_traced ? ignis__counted_peak(cache, counted) : 0;
+        rows[(*count)++].peak_bytes = ignis__memory_traced ? ignis__memory_rows_peak(cache, counted) : 0;
     }
     ignis__mutex_unlock(&cache->lock);
-    ignis__counted_free(&list);
+    ignis__memory_rows_free(&list);
     if (rows)
         qsort(rows, (size_t)*count, sizeof *rows, ignis__row_order);
     else
@@ -74,7 +74,7 @@ IGNIS__COLD IGNIS_API int ignis_memory_rows(int ordinal, ignis_memory_row *rows,
     ignis_memory_row *made;
     ignis__device *device;
     int count = 0;
-    if (!ignis__enter(call) || !ignis__room_given(call, "rows", rows, capacity))
+    if (!ignis__enter(call) || !ignis__check_capacity(call, "rows", rows, capacity))
         return -1;
     device = ignis__device_get(call, ordinal);
     made = device ? ignis__rows_make(call, &ignis__caches[ordinal], &count) : NULL;
@@ -100,7 +100,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
         return -1;
     cache = &ignis__caches[ordinal];
     freed = ignis__cache_trim(call, device, cache);
-    if (!ignis__pieces_trim(call, device, cache))
+    if (!ignis__pinned_chunks_trim(call, device, cache))
         freed = -1;
     ignis__device_leave(&binding);
     return freed;

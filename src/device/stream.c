@@ -5,7 +5,7 @@
 /*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
 IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     const ignis__capture *capture;
     uint64_t serial = 0;
     void *context = NULL;
@@ -38,7 +38,7 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
     for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
         ;
     if (!foreign) {
-        foreign = (ignis__foreign_stream *)ignis__alloc(sizeof *foreign);
+        foreign = (ignis__user_stream *)ignis__alloc(sizeof *foreign);
         if (foreign) {
             ignis__mutex_init(&foreign->lock);
             foreign->stream = stream;
@@ -57,7 +57,7 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
 }
 
 /*  Keeps an event of the device for the next one who needs one. */
-IGNIS__ONE_COPY static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
+IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__pooled_event *spare)
 {
     ignis__mutex_lock(&device->lock);
     spare->next = device->events;
@@ -65,10 +65,10 @@ IGNIS__ONE_COPY static void ignis__event_give(ignis__device *device, ignis__spar
     ignis__mutex_unlock(&device->lock);
 }
 
-/*  An event behind what is queued on a stream now; null on failure. ignis__event_give takes it back. */
-static ignis__spare_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
+/*  An event behind what is queued on a stream now; null on failure. ignis__event_recycle takes it back. */
+static ignis__pooled_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
 {
-    ignis__spare_event *spare;
+    ignis__pooled_event *spare;
     ignis__binding binding;
     if (!ignis__device_enter(call, device, &binding))
         return NULL;
@@ -78,14 +78,14 @@ static ignis__spare_event *ignis__event_record(const char *call, ignis__device *
         device->events = spare->next;
     ignis__mutex_unlock(&device->lock);
     if (!spare) {
-        spare = (ignis__spare_event *)ignis__alloc_for(call, sizeof *spare);
+        spare = (ignis__pooled_event *)ignis__alloc_for(call, sizeof *spare);
         if (spare && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&spare->event, IGNIS__CU_EVENT_DISABLE_TIMING))) {
             ignis__free(spare);
             spare = NULL;
         }
     }
     if (spare && IGNIS__CUDA_FAILED(call, device, cuEventRecord, (spare->event, stream))) {
-        ignis__event_give(device, spare);
+        ignis__event_recycle(device, spare);
         spare = NULL;
     }
     ignis__device_leave(&binding);
@@ -95,7 +95,7 @@ static ignis__spare_event *ignis__event_record(const char *call, ignis__device *
 /*  Makes `later` wait for what is queued on `earlier` now. The streams may be of different devices. */
 static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
 {
-    ignis__spare_event *spare;
+    ignis__pooled_event *spare;
     ignis__binding binding;
     bool ok;
     if (earlier_device == later_device && earlier == later)
@@ -107,14 +107,14 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
         ignis__device_leave(&binding);
     }
     if (spare)
-        ignis__event_give(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
+        ignis__event_recycle(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
     return ok;
 }
 
 /*  The stream of the caller that comes next after `serial`, held; null: there is none. */
-static ignis__foreign_stream *ignis__foreign_next(ignis__device *device, uint64_t serial)
+static ignis__user_stream *ignis__user_stream_next(ignis__device *device, uint64_t serial)
 {
-    ignis__foreign_stream *foreign, *next = NULL;
+    ignis__user_stream *foreign, *next = NULL;
     ignis__mutex_lock(&device->lock);
     for (foreign = device->foreign; foreign; foreign = foreign->next)
         if (foreign->serial > serial && (!next || foreign->serial < next->serial))
@@ -126,9 +126,9 @@ static ignis__foreign_stream *ignis__foreign_next(ignis__device *device, uint64_
 }
 
 /*  What is known of a stream of the caller, held; null: it is none. */
-static ignis__foreign_stream *ignis__foreign_hold(ignis__device *device, const void *stream)
+static ignis__user_stream *ignis__user_stream_hold(ignis__device *device, const void *stream)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     ignis__mutex_lock(&device->lock);
     for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
         ;
@@ -138,7 +138,7 @@ static ignis__foreign_stream *ignis__foreign_hold(ignis__device *device, const v
     return foreign;
 }
 
-static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *foreign)
+static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *foreign)
 {
     bool last;
     ignis__mutex_lock(&device->lock);
@@ -152,13 +152,13 @@ static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *fo
     thread that waits for the stream is waited for, as its wait would spoil the capture. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
 {
-    ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
+    ignis__user_stream *foreign = ignis__user_stream_next(device, serial - 1);
     bool ok;
     IGNIS_ASSERT(foreign && foreign->serial == serial);
     ignis__mutex_lock(&foreign->lock);
     ok = ignis__stream_order(call, device, from, device, foreign->stream);
     ignis__mutex_unlock(&foreign->lock);
-    ignis__foreign_drop(device, foreign);
+    ignis__user_stream_drop(device, foreign);
     return ok;
 }
 
@@ -173,7 +173,7 @@ static int ignis__stream_finish(void *stream)
     each known stream that no capture has drawn in. Returns the first error; the work is through also then, unless the devices are lost. */
 IGNIS__COLD static int ignis__device_finish(ignis__device *device)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     uint64_t serial = 0;
     int first = IGNIS__CU_CAPTURE_UNSUPPORTED, error;
     ignis__rwlock_read(&device->waiting);
@@ -186,13 +186,13 @@ IGNIS__COLD static int ignis__device_finish(ignis__device *device)
         first = 0;
     error = ignis__stream_finish(device->stream);
     first = first ? first : error;
-    while ((foreign = ignis__foreign_next(device, serial)) != NULL) {
+    while ((foreign = ignis__user_stream_next(device, serial)) != NULL) {
         ignis__mutex_lock(&foreign->lock);
         error = foreign->forgotten ? 0 : ignis__stream_finish(foreign->stream);
         ignis__mutex_unlock(&foreign->lock);
         first = first ? first : error;
         serial = foreign->serial;
-        ignis__foreign_drop(device, foreign);
+        ignis__user_stream_drop(device, foreign);
     }
     return first;
 }
@@ -240,7 +240,7 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     static const char call[] = "ignis_stream_create";
     void *stream = NULL;
     int priority = desc ? desc->priority : 0; /* the driver's are the other way round */
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     uint64_t serial;
     ignis__binding binding;
     ignis__device *device = ignis__device_current_enter(call, &binding);
@@ -249,10 +249,10 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreateWithPriority,
                             (&stream, IGNIS__CU_STREAM_NON_BLOCKING, priority < -INT_MAX ? INT_MAX : -priority))) {
         serial = ignis__stream_adopt(call, device, stream);
-        foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+        foreign = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
         if (foreign) {
             foreign->created = true;
-            ignis__foreign_drop(device, foreign);
+            ignis__user_stream_drop(device, foreign);
         } else {
             (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
             stream = NULL;
@@ -265,7 +265,7 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
 /*  Names those that ignis_device_close frees. */
 IGNIS__COLD static void ignis__streams_leaked(const char *call)
 {
-    const ignis__foreign_stream *foreign;
+    const ignis__user_stream *foreign;
     int i;
     for (i = 0; i < ignis__device_total; i++)
         for (foreign = ignis__devices[i].foreign; foreign; foreign = foreign->next)
@@ -276,7 +276,7 @@ IGNIS__COLD static void ignis__streams_leaked(const char *call)
 static bool ignis__stream_known(ignis__device *device, const void *stream)
 {
     const ignis__capture *capture = ignis__capture_on(device);
-    const ignis__foreign_stream *foreign;
+    const ignis__user_stream *foreign;
     if (!ignis__atomic_load(&device->opened))
         return false;
     if (stream == device->stream || (capture && stream == capture->stream))
@@ -323,14 +323,14 @@ static bool ignis__stream_captured(const char *call, ignis__device *device, void
 
 IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
 {
-    return ignis__refuse(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
+    return ignis__fail_false(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
 }
 
 /*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that
     waits for the stream is waited for, as its wait would spoil the capture. */
 static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     uint64_t serial;
     bool joined, ok;
     if (!ignis__stream_captured(call, device, stream, &joined))
@@ -344,30 +344,30 @@ static bool ignis__stream_await(const char *call, ignis__device *device, void *s
                                     "what is to be waited for is captured: only other streams of the caller, on the capture's device and "
                                     "at the hand of its thread, join a capture");
     serial = ignis__stream_adopt(call, device, stream);
-    foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+    foreign = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
     if (!foreign)
         return false;
     ignis__mutex_lock(&foreign->lock);
     ok = !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
     ignis__mutex_unlock(&foreign->lock);
-    ignis__foreign_drop(device, foreign);
+    ignis__user_stream_drop(device, foreign);
     return ok;
 }
 
 IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
 {
     static const char call[] = "ignis_stream_query";
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     ignis__device *device;
     ignis__binding binding;
     bool captured, ok = false;
     int error;
-    if (!ignis__enter(call) || !ignis__given(call, "done", done))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "done", done))
         return ignis__failed();
     device = ignis__stream_enter(call, &stream, &binding);
     if (!device)
         return ignis__failed();
-    foreign = ignis__foreign_hold(device, stream);
+    foreign = ignis__user_stream_hold(device, stream);
     if (foreign &&
         !ignis__mutex_try(&foreign->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
         *done = false;
@@ -383,7 +383,7 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
             ignis__mutex_unlock(&foreign->lock);
     }
     if (foreign)
-        ignis__foreign_drop(device, foreign);
+        ignis__user_stream_drop(device, foreign);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -392,7 +392,7 @@ IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
 {
     static const char call[] = "ignis_stream_wait";
     ignis__device *earlier = NULL, *later;
-    ignis__spare_event *spare = NULL;
+    ignis__pooled_event *spare = NULL;
     ignis__binding binding;
     bool captured = false, ok;
     later = ignis__stream_enter(call, &stream, &binding);
@@ -408,11 +408,11 @@ IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
     ignis__device_leave(&binding);
     if (!spare || !ignis__device_enter(call, later, &binding)) {
         if (spare)
-            ignis__event_give(earlier, spare);
+            ignis__event_recycle(earlier, spare);
         return ok && !spare ? IGNIS_OK : ignis__failed();
     }
     ok = ignis__stream_await(call, later, stream, spare->event, captured);
     ignis__device_leave(&binding);
-    ignis__event_give(earlier, spare);
+    ignis__event_recycle(earlier, spare);
     return ok ? IGNIS_OK : ignis__failed();
 }

@@ -37,8 +37,8 @@ static struct {
         void *event; /* recorded when the host's clock was at ns */
         int64_t ns;
     } base[IGNIS_MAX_DEVICES];
-    struct ignis__named *named[64]; /* names of functions, always kept */
-    ignis_profile_row *rows;        /* of the last one that has ended */
+    struct ignis__named_function *named[64]; /* names of functions, always kept */
+    ignis_profile_row *rows;                 /* of the last one that has ended */
     int row_count;
 } ignis__profile;
 
@@ -47,20 +47,20 @@ static ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
 static bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
 
 /*  The names of kernels, by their functions. */
-typedef struct ignis__named {
+typedef struct ignis__named_function {
     void *function;
     char name[72];
-    struct ignis__named *next;
-} ignis__named;
+    struct ignis__named_function *next;
+} ignis__named_function;
 
 /*  Without memory a function has no name. */
 IGNIS__COLD static void ignis__function_name(void *function, const char *name)
 {
-    ignis__named **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
+    ignis__named_function **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
     ignis__mutex_lock(&ignis__profile_lock);
     for (named = *list; named && named->function != function; named = named->next)
         ;
-    if (!named && (named = (ignis__named *)ignis__alloc(sizeof *named)) != NULL) {
+    if (!named && (named = (ignis__named_function *)ignis__alloc(sizeof *named)) != NULL) {
         named->function = function;
         named->next = *list;
         *list = named;
@@ -165,7 +165,7 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
                                            void *stream, void *function, const char *name)
 {
     ignis__thread *thread = &ignis__this_thread;
-    const ignis__named *named;
+    const ignis__named_function *named;
     bool ok;
     if (ignis__capture_on(device)) {
         thread->bytes = thread->flops = 0;

@@ -51,12 +51,12 @@ IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, c
     if (!ignis__enter(call) || ignis__capture_refuses(call))
         return false;
     if (count < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    if (!ignis__given(call, "path", path) ||
-        (count > 0 && (!ignis__given(call, "names", names) || !ignis__given(call, "tensors", tensors))))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (!ignis__check_not_null(call, "path", path) ||
+        (count > 0 && (!ignis__check_not_null(call, "names", names) || !ignis__check_not_null(call, "tensors", tensors))))
         return false;
     for (i = 0; i < count; i++)
         if (!names[i])
-            return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, call, "names[%d] of %d is null", i, count);
+            return ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, call, "names[%d] of %d is null", i, count);
     return true;
 }

@@ -39,7 +39,7 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
     if (load->descriptor < 0) {
         if (!ignis__path_is_special(path))
             return ignis__file_fail(call, path, "opened");
-        return ignis__refuse(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
     }
     size = load->size < 8 ? load->size : 8;
     if (ignis__load_read(call, load, 0, first, size)) {
@@ -76,13 +76,13 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
 {
     const ignis__stored *item = ignis__stored_find(file, name);
     char known[512];
-    ignis__text text;
+    ignis__string_writer text;
     int i;
     if (item)
         return item;
-    ignis__text_begin(&text, known, sizeof known);
+    ignis__string_begin(&text, known, sizeof known);
     for (i = 0; i < file->count && i < 5; i++)
-        ignis__text_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->items[i].name).text);
+        ignis__string_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->items[i].name).text);
     ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no tensor %s; it has %d%s%s", path, ignis__name_write(name).text, file->count,
                 known, file->count > 5 ? ", ..." : "");
     return NULL;
@@ -137,7 +137,7 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
 /*  Copies from the file, and waits. While one part is copied to the device the next is read. */
 static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, const ignis__stored *item)
 {
-    ignis__spare_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
+    ignis__pooled_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
     int64_t size = ignis__array_bytes(array), begin = load->file.data + item->begin, done, part;
@@ -151,7 +151,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
         part = size - done < load->part ? size - done : load->part;
         if (copied[piece]) {
             ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[piece]->event));
-            ignis__event_give(work.device, copied[piece]);
+            ignis__event_recycle(work.device, copied[piece]);
         }
         copied[piece] = NULL;
         ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from, part / to * from);
@@ -162,7 +162,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
     }
     for (piece = 0; piece < 2; piece++)
         if (copied[piece])
-            ignis__event_give(work.device, copied[piece]);
+            ignis__event_recycle(work.device, copied[piece]);
     ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) && ok;
     ignis__work_end(&work);
     return ok;
@@ -186,14 +186,14 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
     if (!device)
         return false;
     load->part = largest < IGNIS__CONVERT_CHUNK ? largest : IGNIS__CONVERT_CHUNK;
-    piece = ignis__piece_take(call, device, 2 * load->part);
+    piece = ignis__pinned_chunk_take(call, device, 2 * load->part);
     ignis__device_leave(&binding);
     if (!piece)
         return false;
     load->staging = (char *)piece->memory;
     for (i = 0; ok && i < count; i++)
         ok = ignis__load_array(call, load, lent[i].array, lent[i].item);
-    if (ignis__piece_give(call, device, piece) != IGNIS_OK)
+    if (ignis__pinned_chunk_recycle(call, device, piece) != IGNIS_OK)
         ok = false;
     return ok;
 }
@@ -248,7 +248,7 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
     static const char call[] = "ignis_storage_list";
     ignis__load load;
     int i, count;
-    if (!ignis__enter(call) || !ignis__given(call, "path", path) || !ignis__room_given(call, "entries", entries, capacity) ||
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) || !ignis__check_capacity(call, "entries", entries, capacity) ||
         !ignis__load_open(call, path, &load))
         return -1;
     count = load.file.count;

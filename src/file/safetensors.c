@@ -286,24 +286,24 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
 /* --- the header: written --------------------------------------------------------------------------------------------- */
 
 /*  A string of JSON. Bytes that are no UTF-8, as a path may have, become '?'. */
-static void ignis__json_write_string(ignis__text *text, const char *string)
+static void ignis__json_write_string(ignis__string_writer *text, const char *string)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
     const char *known;
     size_t left = strlen(string);
     int length;
-    ignis__text_add(text, "\"");
+    ignis__string_add(text, "\"");
     for (; left > 0; string += length, left -= (size_t)length) {
         length = ignis__utf8_length(string, left);
         if ((known = strchr(plain, *string)) != NULL)
-            ignis__text_add(text, "\\%c", escaped[known - plain]);
+            ignis__string_add(text, "\\%c", escaped[known - plain]);
         else if ((unsigned char)*string < ' ')
-            ignis__text_add(text, "\\u%04x", (unsigned)(unsigned char)*string);
+            ignis__string_add(text, "\\u%04x", (unsigned)(unsigned char)*string);
         else
-            ignis__text_add(text, "%.*s", length ? length : 1, length ? string : "?");
+            ignis__string_add(text, "%.*s", length ? length : 1, length ? string : "?");
         length = length ? length : 1;
     }
-    ignis__text_add(text, "\"");
+    ignis__string_add(text, "\"");
 }
 
 /*  Gives every item its place, as the reference does: by alignment, then by name. False: they do not fit 63 bits together. */
@@ -327,21 +327,21 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
                                                    size_t capacity)
 {
-    ignis__text text;
+    ignis__string_writer text;
     int i, k;
-    ignis__text_begin(&text, header, capacity);
-    ignis__text_add(&text, metadata ? "{\"__metadata__\":%s" : "{", metadata);
+    ignis__string_begin(&text, header, capacity);
+    ignis__string_add(&text, metadata ? "{\"__metadata__\":%s" : "{", metadata);
     for (i = 0; i < count; i++) {
         if (i || metadata)
-            ignis__text_add(&text, ",");
+            ignis__string_add(&text, ",");
         ignis__json_write_string(&text, items[i].name);
-        ignis__text_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
+        ignis__string_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
         for (k = 0; k < items[i].shape.ndim; k++)
-            ignis__text_add(&text, "%s%lld", k ? "," : "", (long long)items[i].shape.dim[k]);
-        ignis__text_add(&text, "],\"data_offsets\":[%lld,%lld]}", (long long)items[i].begin, (long long)items[i].end);
+            ignis__string_add(&text, "%s%lld", k ? "," : "", (long long)items[i].shape.dim[k]);
+        ignis__string_add(&text, "],\"data_offsets\":[%lld,%lld]}", (long long)items[i].begin, (long long)items[i].end);
     }
-    ignis__text_add(&text, "}");
+    ignis__string_add(&text, "}");
     while (text.length % 8)
-        ignis__text_add(&text, " ");
+        ignis__string_add(&text, " ");
     return text.length;
 }

@@ -12,8 +12,8 @@ static bool ignis__save_items(const char *call, const char *const *names, ignis_
     int i;
     for (i = 0; i < count; i++) {
         if (!ignis__utf8_valid(names[i]) || strcmp(names[i], "__metadata__") == 0)
-            return ignis__refuse(IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
-                                 *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
+            return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
+                                     *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
         items[i].name = names[i];
         items[i].index = i;
         items[i].shape = lent[i].array->shape;
@@ -44,8 +44,8 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     bool ok;
     int i;
     if (size > IGNIS__HEADER_LIMIT)
-        return ignis__refuse(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, of which a header holds %d", count,
-                             (long long)size, IGNIS__HEADER_LIMIT);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, of which a header holds %d", count,
+                                 (long long)size, IGNIS__HEADER_LIMIT);
     header = (char *)ignis__alloc_for(call, size + 1);
     if (!header)
         return false;
@@ -91,7 +91,7 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
     r->call = call;
     r->path = path;
     if (ignis__path_is_special(path))
-        return ignis__refuse(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
     r->target = ignis__file_target(path, &loop);
     r->part = r->target ? ignis__file_part_path(r->target) : NULL;
     replaces = r->target && ignis__file_info(r->target, &size, &time); /* which may be less open than a new one */

@@ -14,8 +14,8 @@ static bool ignis__map_apart(const char *call, const ignis__array *dst, const ig
         return false;
     if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel || !src->numel)
         return true;
-    return ignis__refuse(IGNIS_DIAG_OVERLAP, call, "%s is spread over the result, which is written to the same memory",
-                         ignis__array_label(src).text);
+    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "%s is spread over the result, which is written to the same memory",
+                             ignis__array_label(src).text);
 }
 
 /*  Holds results, then inputs that are arrays, enters their device, and makes a formula ready; on failure nothing is held. */
@@ -74,16 +74,16 @@ static ignis_status ignis__map_into(const char *call, int count, const ignis_arr
     for (k = 0, ok = true; k < count && ok; k++) {
         run.out[k] = arrays[k]->dtype;
         if (numel != arrays[k]->numel)
-            ok = ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s",
-                               count > 1 ? ignis__array_label(arrays[k]).text : "dst", ignis__shape_write(&arrays[k]->shape).text,
-                               ignis__shape_write(&run.shape).text);
+            ok = ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s",
+                                   count > 1 ? ignis__array_label(arrays[k]).text : "dst", ignis__shape_write(&arrays[k]->shape).text,
+                                   ignis__shape_write(&run.shape).text);
         ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
         for (i = count; i < held && ok; i++)
             ok = ignis__map_apart(call, arrays[k], arrays[i]);
         for (i = 0; i < k && ok; i++) {
             ok = ignis__array_apart(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
             if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset)
-                ok = ignis__refuse(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
+                ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
         }
     }
     ok = ok && ignis__map_launch(&work, &run);
@@ -103,8 +103,8 @@ static bool ignis__map_results(const char *call, int count, const void *results)
     if (!ignis__enter(call))
         return false;
     if (count < 1 || count > IGNIS_MAX_INPUTS)
-        return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count, IGNIS_MAX_INPUTS);
-    return ignis__given(call, "results", results);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count, IGNIS_MAX_INPUTS);
+    return ignis__check_not_null(call, "results", results);
 }
 
 IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs)
@@ -143,7 +143,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
         ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
         if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset && arrays[0]->numel != 0)
-            ok = ignis__refuse(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
+            ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
     }
     if (ok && numel == 0)
         ok = arrays[0]->numel == 0 || (ignis__map_reduce_none(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));

@@ -17,12 +17,12 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
                 ignis__map_names(formula->names, names, &k, count);
                 for (k = 0; !run->input[k]; k++)
                     ;
-                return ignis__refuse(IGNIS_DIAG_SPREAD_SHAPE, call,
-                                     "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
-                                     "%.*s is %s",
-                                     (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text,
-                                     (long long)run->shape.dim[d], d, (int)names[k].length, names[k].text,
-                                     ignis__shape_write(run->input[k]).text);
+                return ignis__fail_false(IGNIS_DIAG_SPREAD_SHAPE, call,
+                                         "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
+                                         "%.*s is %s",
+                                         (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text,
+                                         (long long)run->shape.dim[d], d, (int)names[k].length, names[k].text,
+                                         ignis__shape_write(run->input[k]).text);
             }
             run->shape.dim[d] = run->input[i]->dim[d - lacking];
         }
@@ -80,8 +80,8 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 {
     uint32_t ago = (ignis__values.made - (uint32_t)handle) & (uint32_t)IGNIS__SLOT_MASK;
     if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES)
-        return ignis__refuse(IGNIS_DIAG_FORMULA, call,
-                             "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+        return ignis__fail_false(IGNIS_DIAG_FORMULA, call,
+                                 "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
     *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
     return true;
 }
@@ -93,10 +93,10 @@ static bool ignis__map_begin(const char *call, const char *formula, const char *
     int i;
     *held = 0;
     memset(run, 0, sizeof *run);
-    if (!ignis__enter(call) || !ignis__given(call, "formula", formula) || !ignis__given(call, "inputs.names", names))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "formula", formula) || !ignis__check_not_null(call, "inputs.names", names))
         return false;
     if (count < 1 || count > IGNIS_MAX_INPUTS)
-        return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
     for (i = 0; i < count; i++) {
         if (!ignis__value_is(handles[i])) {
             at[*held] = i;
@@ -122,7 +122,7 @@ static bool ignis__map_prepare(const ignis__work *work, const char *formula, con
     if (!run->formula || !ignis__map_shape(call, run->formula, run))
         return false;
     if (run->formula->result_count != results)
-        return ignis__refuse(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
+        return ignis__fail_false(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
     run->used = ((uint32_t)1 << count) - 1;
     run->factor = 1;
     run->outs = results;

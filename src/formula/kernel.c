@@ -150,7 +150,7 @@ IGNIS__COLD static bool ignis__map_source_make(const char *call, const ignis__fo
 }
 
 /*  "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
     long count, integers, place, number;
@@ -166,13 +166,13 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     count = word[0] ? strtol(word[0], NULL, 10) : 0;
     integers = word[1] ? strtol(word[1], NULL, 10) : -1;
     if (!word[2] || count < 1 || count > IGNIS_MAX_INPUTS || integers < 0 || integers >> count)
-        return ignis__reason(why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
+        return ignis__explain(why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
     memset(numbers, 0, sizeof numbers);
     for (at = word[2]; *at; at = end + (*end == ',')) {
         place = strtol(at, &end, 10);
         number = *end == ':' ? strtol(end + 1, &end, 10) : -1;
         if (place < 0 || place >= IGNIS__MAP_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
-            return ignis__reason(why, "the numbers of a formula's kernel are none at '%.20s'", at);
+            return ignis__explain(why, "the numbers of a formula's kernel are none at '%.20s'", at);
         numbers[place] = (uint16_t)number;
     }
     memcpy(&spec, numbers, sizeof spec);
@@ -180,15 +180,15 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     formula = ignis__formula_get("the formula", text, names, (int)count, (uint32_t)integers);
     ignis__quiet_end(&before, &failure, reason, sizeof reason);
     if (!formula)
-        return ignis__reason(why, "%s", reason);
+        return ignis__explain(why, "%s", reason);
     if (!ignis__map_spec_valid(formula, &spec))
-        return ignis__reason(why, "the numbers of a formula's kernel are those of none");
+        return ignis__explain(why, "the numbers of a formula's kernel are those of none");
     request->formula = formula;
     memcpy(request->spec, numbers, sizeof numbers);
     if (spec.rank == IGNIS__MAP_ANY_RANK) /* of a bundle alone: this one and others of its kind */
         return true;
     if (!ignis__map_source_make("a record", formula, &spec, &made))
-        return ignis__reason(why, "out of memory");
+        return ignis__explain(why, "out of memory");
     ignis__free(made.line.data);
     for (i = 0; i < made.program.option_count; i++)
         request->options[i] = made.program.options[i];
@@ -283,7 +283,7 @@ static const ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__d
     int turn;
     if (kernel)
         return kernel;
-    if (!ignis__the_bundle.data || ignis__compiler_there(call))
+    if (!ignis__the_bundle.data || ignis__compiler_available(call))
         return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
     kernel = ignis__map_kernel_load(call, device, formula, spec, true, &failed);
     if (kernel || failed)

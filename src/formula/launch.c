@@ -44,7 +44,7 @@ static bool ignis__map_there(const char *call, const ignis__device *device, cons
     ignis__map_source made;
     ignis__map_spec spec;
     bool there;
-    if (!ignis__the_bundle.data || ignis__compiler_there(call))
+    if (!ignis__the_bundle.data || ignis__compiler_available(call))
         return true;
     ignis__map_spec_begin(run, &spec);
     if (ignis__map_kernel_find(device, run->formula, &spec))
@@ -115,8 +115,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (i = 0; i < indices; i++) {
         d = (int)run->formula->term[terms[i]].number;
         if (d < -run->shape.ndim || d >= run->shape.ndim)
-            return ignis__refuse(IGNIS_DIAG_DIM_RANGE, work->call, "index(%d) is outside of the result, %s", d,
-                                 ignis__shape_write(&run->shape).text);
+            return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "index(%d) is outside of the result, %s", d,
+                                     ignis__shape_write(&run->shape).text);
     }
     if (run->formula->randoms && !ignis__random_step(work, run->random.launches, &launches))
         return false;
@@ -195,8 +195,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     }
     full = numel / spec.pack;
     if (((w.spreads && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
-                             ignis__shape_write(&run->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
+                                 ignis__shape_write(&run->shape).text);
     blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
     if (spec.mode) {
         blocks = ignis__map_split(work, &spec, &s, shared);
@@ -204,8 +204,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         block[0] = spec.mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
     }
     if (blocks > INT32_MAX)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
-                             ignis__shape_write(&run->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
+                                 ignis__shape_write(&run->shape).text);
     if (spec.parts) {
         memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
         if (!memory)
@@ -258,6 +258,6 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         ok = ignis__launch_as(work, kernel->finish, grid, block, 0, params, false, false);
     }
     if (memory)
-        ignis__memory_give(work->call, work->device, memory);
+        ignis__memory_recycle(work->call, work->device, memory);
     return ok;
 }

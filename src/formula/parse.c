@@ -197,11 +197,11 @@ static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
 IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, size_t length)
 {
     char names[300] = "";
-    ignis__text text;
+    ignis__string_writer text;
     int i;
-    ignis__text_begin(&text, names, sizeof names);
+    ignis__string_begin(&text, names, sizeof names);
     for (i = r->name_first; i < r->name_count; i++)
-        ignis__text_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
+        ignis__string_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
     return ignis__map_fault(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start, names);
 }
 

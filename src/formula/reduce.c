@@ -54,8 +54,8 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     if (!ignis__map_reduces_apart(run, false))
         return ignis__map_launch(work, run);
     if (whole)
-        return ignis__refuse(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
-                             run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
+        return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
+                                 run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
         if (found && !is && shape.dim[d] > 1)
@@ -73,7 +73,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     last.address[0] = run->to[0] = memory->address;
     run->to_shape = &shape;
     ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
-    ignis__memory_give(work->call, work->device, memory);
+    ignis__memory_recycle(work->call, work->device, memory);
     return ok;
 }
 
@@ -90,7 +90,7 @@ static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && !ignis__map_reduces_wide((int)reducer))
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
                                                  : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
@@ -101,6 +101,6 @@ static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d", (int)reducer,
-                         (int)IGNIS_REDUCE_COUNT - 1);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d", (int)reducer,
+                             (int)IGNIS_REDUCE_COUNT - 1);
 }

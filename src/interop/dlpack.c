@@ -11,19 +11,19 @@ static const struct {
                             {0, 64, IGNIS_I64}, {1, 8, IGNIS_U8},    {6, 8, IGNIS_U8},   {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
 
 /*  What is lent: the struct that the other side has, and the view that keeps the memory. From malloc, as it may outlive ignis_shutdown. */
-typedef struct ignis__lent_out {
+typedef struct ignis__dlpack_export {
     union {
         ignis_dlpack plain;
         ignis_dlpack_versioned versioned;
     } managed;
     int64_t shape[IGNIS_MAX_DIMS], strides[IGNIS_MAX_DIMS];
     ignis_array view;
-} ignis__lent_out;
+} ignis__dlpack_export;
 
 /*  Frees the view, unless ignis_shutdown has. The other side may call this wherever it likes, and it has no way to fail. */
 IGNIS__COLD static void ignis__dlpack_give_back(void *context)
 {
-    ignis__lent_out *lent = (ignis__lent_out *)context;
+    ignis__dlpack_export *lent = (ignis__dlpack_export *)context;
     bool here = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
     ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, lent->view.id) : NULL;
     if (array) {
@@ -41,7 +41,7 @@ IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
 {
     if (major == 0 || major == 1)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
+    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
 }
 
 /*  Lets `later` wait for `earlier` on a device that is entered; null is nobody. */
@@ -52,7 +52,7 @@ IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *dev
 }
 
 /*  Describes the memory at an address. */
-IGNIS__COLD static void *ignis__dlpack_describe(ignis__lent_out *lent, const ignis__array *array, ignis__address address, int major)
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, const ignis__array *array, ignis__address address, int major)
 {
     ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
     int64_t stride = 1;
@@ -88,7 +88,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
 {
     static const char call[] = "ignis_array_to_dlpack";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis__lent_out *lent = NULL;
+    ignis__dlpack_export *lent = NULL;
     ignis__address address = 0;
     ignis__work work;
     uint64_t base;
@@ -98,7 +98,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
     if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) && ignis__work_begin(call, array->storage->device, &work)) {
         if (ignis__work_address(&work, array, &address) && ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
             (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
-            lent = (ignis__lent_out *)calloc(1, sizeof *lent);
+            lent = (ignis__dlpack_export *)calloc(1, sizeof *lent);
             if (!lent)
                 ignis__fail_host_memory(call, sizeof *lent);
         }
@@ -140,20 +140,21 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
     memset(desc, 0, sizeof *desc);
     if (tensor->device_type != IGNIS__DLPACK_CUDA)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                             "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
-                             (int)tensor->device_type);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
+                                 (int)tensor->device_type);
     if (!ignis__device_get(call, tensor->device_id))
         return false;
     desc->device = tensor->device_id ? tensor->device_id : IGNIS_DEVICE_0;
     while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
         ;
     if (at < 0 || tensor->lanes != 1)
-        return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
-                             tensor->code, tensor->bits, tensor->lanes);
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
+                                 tensor->code, tensor->bits, tensor->lanes);
     desc->dtype = ignis__dlpack_dtypes[at].dtype;
     if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
-        return ignis__refuse(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim, IGNIS_MAX_DIMS);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim,
+                                 IGNIS_MAX_DIMS);
     desc->shape.ndim = tensor->ndim > 0 ? tensor->ndim : 1;
     desc->shape.dim[0] = 1;
     for (i = 0; i < tensor->ndim; i++)
@@ -163,15 +164,15 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     /* without elements there are no places that strides could tell */
     for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0; i--) {
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
-            return ignis__refuse(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
-                                 (long long)tensor->strides[i], (long long)stride);
+            return ignis__fail_false(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous",
+                                     i, (long long)tensor->strides[i], (long long)stride);
         stride *= tensor->shape[i] > 1 ? tensor->shape[i] : 1;
     }
     desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
     desc->tag = "dlpack";
     if (*numel > 0 && (uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
-                             ignis__dtypes[desc->dtype].size);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
+                                 ignis__dtypes[desc->dtype].size);
     return true;
 }
 
@@ -184,7 +185,7 @@ IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *manage
     void (*give_back)(void *ptr, void *managed) = major ? ignis__dlpack_return_versioned : ignis__dlpack_return;
     ignis__work work;
     bool ok;
-    if (numel > 0 && !ignis__given(call, "managed.tensor.data", desc->ptr))
+    if (numel > 0 && !ignis__check_not_null(call, "managed.tensor.data", desc->ptr))
         return none;
     if (numel == 0) {
         desc->ptr = NULL;
@@ -211,7 +212,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
     int64_t numel;
     if (!ignis__enter(call) || !ignis__dlpack_major(call, major) || ignis__capture_refuses(call))
         return none;
-    if (!ignis__given(call, "managed", managed))
+    if (!ignis__check_not_null(call, "managed", managed))
         return none;
     if (major && versioned->major != 1) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1", (unsigned)versioned->major,

@@ -76,8 +76,8 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
 {
     if (there)
         return !ignis__capture_refuses(call);
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
-                         ignis__global.dry_run ? "in a dry run there is no graphics API" : "it works with no graphics API");
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
+                             ignis__global.dry_run ? "in a dry run there is no graphics API" : "it works with no graphics API");
 }
 #define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
 
@@ -92,13 +92,13 @@ IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__ext
                                               const void *handle)
 {
     if (type < 1 || type >= count)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name, kinds[count - 1].name,
-                             count - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name,
+                                 kinds[count - 1].name, count - 1);
     if (kinds[type].windows != IGNIS__WINDOWS)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "desc.type is %s, which %s", kinds[type].name,
-                             IGNIS__WINDOWS ? "Windows does not have" : "only Windows has");
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "desc.type is %s, which %s", kinds[type].name,
+                                 IGNIS__WINDOWS ? "Windows does not have" : "only Windows has");
     if (kinds[type].windows ? handle == NULL : fd < 0)
-        return ignis__refuse(IGNIS_DIAG_EXTERNAL_HANDLE, call, kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd);
+        return ignis__fail_false(IGNIS_DIAG_EXTERNAL_HANDLE, call, kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd);
     return true;
 }
 
@@ -186,16 +186,16 @@ IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_exter
     element = ignis__dtypes[dtype].size;
     *bytes = numel * element;
     if (desc->size < 1)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.size is %lld; it is the bytes of the whole memory object",
-                             (long long)desc->size);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.size is %lld; it is the bytes of the whole memory object",
+                                 (long long)desc->size);
     if (desc->offset < 0 || desc->offset % element != 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.offset is %lld, not a multiple of the %lld bytes of an element",
-                             (long long)desc->offset, (long long)element);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.offset is %lld, not a multiple of the %lld bytes of an element",
+                                 (long long)desc->offset, (long long)element);
     if (desc->offset > desc->size || *bytes > desc->size - desc->offset)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld", (long long)*bytes,
-                             (long long)desc->offset, (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset),
-                             (long long)desc->size);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld",
+                                 (long long)*bytes, (long long)desc->offset,
+                                 (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset), (long long)desc->size);
     return true;
 }
 
@@ -228,7 +228,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
     ignis__binding binding;
     int64_t bytes = 0;
     bool taken = false;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return none;
     if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd, desc->handle) ||
         !ignis__external_fits(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||

@@ -3,7 +3,7 @@
 /*  The last use of a fence on a stream. */
 typedef struct ignis__fence_use {
     void *stream;
-    ignis__spare_event *event; /* behind it */
+    ignis__pooled_event *event; /* behind it */
     struct ignis__fence_use *next;
 } ignis__fence_use;
 
@@ -27,7 +27,7 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
     ignis__binding binding;
     ignis__fence *fence;
     int error = -1;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return result;
     if (!ignis__external_check(call, ignis__fence_kinds, IGNIS_FENCE_TYPE_COUNT, (int)desc->type, desc->fd, desc->handle) ||
         !IGNIS__GRAPHICS_CAN(call, cuImportExternalSemaphore) || !IGNIS__GRAPHICS_CAN(call, cuSignalExternalSemaphoresAsync) ||
@@ -50,7 +50,7 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
         fence->device = device;
         result.id = ignis__pool_publish(&ignis__fences, fence);
     } else if (fence) {
-        ignis__pool_give(&ignis__fences, fence);
+        ignis__pool_recycle(&ignis__fences, fence);
     }
     return result;
 }
@@ -59,24 +59,24 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
 static bool ignis__fence_mark(const char *call, ignis__fence *fence, void *stream)
 {
     ignis__fence_use **link = &fence->uses, *use;
-    ignis__spare_event *event = ignis__event_record(call, fence->device, stream);
+    ignis__pooled_event *event = ignis__event_record(call, fence->device, stream);
     if (!event)
         return false;
     while ((use = *link) != NULL && use->stream != stream) {
         if (IGNIS__CUDA(cuEventQuery, (use->event->event)) == 0) {
             *link = use->next;
-            ignis__event_give(fence->device, use->event);
+            ignis__event_recycle(fence->device, use->event);
             ignis__free(use);
         } else {
             link = &use->next;
         }
     }
     if (use) {
-        ignis__event_give(fence->device, use->event);
+        ignis__event_recycle(fence->device, use->event);
     } else {
         use = (ignis__fence_use *)ignis__alloc_for(call, sizeof *use);
         if (!use) {
-            ignis__event_give(fence->device, event);
+            ignis__event_recycle(fence->device, event);
             return false;
         }
         use->stream = stream;
@@ -100,7 +100,7 @@ static void ignis__fence_drop(const char *call, ignis__fence *fence)
         fence->uses = use->next;
         if (entered && IGNIS__CUDA(cuEventSynchronize, (use->event->event)) != 0)
             fence->unmarked = true;
-        ignis__event_give(fence->device, use->event);
+        ignis__event_recycle(fence->device, use->event);
         ignis__free(use);
     }
     if (entered) {
@@ -109,7 +109,7 @@ static void ignis__fence_drop(const char *call, ignis__fence *fence)
         (void)IGNIS__CUDA(cuDestroyExternalSemaphore, (fence->semaphore));
         ignis__device_leave(&binding);
     }
-    ignis__pool_give(&ignis__fences, fence);
+    ignis__pool_recycle(&ignis__fences, fence);
 }
 
 /*  Queues a wait for a value, or that it is set. */
@@ -138,8 +138,9 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
                                                  "it before ignis_graph_launch");
     ignis__mutex_lock(&fence->slot.lock);
     if (ok && raises && value <= fence->signaled)
-        ok = ignis__refuse(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s", (unsigned long long)value,
-                           (unsigned long long)fence->signaled, fence->signaled ? "was to be set to before" : "has at first");
+        ok = ignis__fail_false(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s",
+                               (unsigned long long)value, (unsigned long long)fence->signaled,
+                               fence->signaled ? "was to be set to before" : "has at first");
     if (ok && raises)
         ok = !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
     else if (ok)

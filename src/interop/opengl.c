@@ -50,7 +50,7 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
         buffer->name = name;
         result.id = ignis__pool_publish(&ignis__gl_buffers, buffer);
     } else {
-        ignis__pool_give(&ignis__gl_buffers, buffer);
+        ignis__pool_recycle(&ignis__gl_buffers, buffer);
     }
     return result;
 }
@@ -58,7 +58,7 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
 static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
 {
     if (ignis__pool_drop(buffer))
-        ignis__pool_give(&ignis__gl_buffers, buffer);
+        ignis__pool_recycle(&ignis__gl_buffers, buffer);
 }
 
 /*  The buffer of a handle, held, locked, its device entered; null, and reported: not. ends: gives something up, which goes on after a fault. */

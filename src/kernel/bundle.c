@@ -71,17 +71,17 @@ static uint64_t ignis__sources_hash(void)
 
 /*  Adds a reason to a text, and is always false. */
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static bool ignis__reason(ignis__text *why, const char *format, ...)
+IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    ignis__text_addv(why, format, args);
+    ignis__string_addv(why, format, args);
     va_end(args);
     return false;
 }
 
 /*  Looks at everything but the images. False: it is no bundle, `why` says the reason. */
-IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__text *why)
+IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__string_writer *why)
 {
     ignis__bundle_header *header = &bundle->header;
     const unsigned char *bytes = (const unsigned char *)data;
@@ -89,21 +89,21 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     uint64_t texts, checksum;
     uint32_t i;
     if (size < sizeof *header)
-        return ignis__reason(why, "it has %llu bytes, %d are the least", (unsigned long long)size, (int)sizeof *header);
+        return ignis__explain(why, "it has %llu bytes, %d are the least", (unsigned long long)size, (int)sizeof *header);
     memcpy(header, data, sizeof *header);
     texts = sizeof *header + (uint64_t)header->count * sizeof(ignis__bundle_entry);
     if (memcmp(header->magic, ignis__bundle_magic, sizeof header->magic) != 0)
-        return ignis__reason(why, "it does not begin with %.8s", ignis__bundle_magic);
+        return ignis__explain(why, "it does not begin with %.8s", ignis__bundle_magic);
     if (header->size != size)
-        return ignis__reason(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size,
-                             (unsigned long long)header->size);
+        return ignis__explain(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size,
+                              (unsigned long long)header->size);
     if (header->blocks > size || texts >= header->blocks || bytes[header->blocks - 1] != 0)
-        return ignis__reason(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
-                             (unsigned long long)header->blocks, (unsigned long long)size);
+        return ignis__explain(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
+                              (unsigned long long)header->blocks, (unsigned long long)size);
     checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->blocks - behind);
     if (checksum != header->checksum)
-        return ignis__reason(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
-                             (unsigned long long)header->checksum);
+        return ignis__explain(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
+                              (unsigned long long)header->checksum);
     bundle->data = bytes;
     for (i = 0; i < header->count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
@@ -112,10 +112,10 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         if (!named || entry.offset < header->blocks || entry.offset > size || entry.stored > size - entry.offset ||
             entry.stored > entry.whole || entry.whole > IGNIS__BUNDLE_IMAGE || entry.at >= entry.whole ||
             entry.size >= entry.whole - entry.at || !memchr("\0afp", entry.kind, 4)) {
-            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
-                            (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
-                            (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
-                            (unsigned long long)entry.at, (int)entry.kind);
+            ignis__string_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
+                              (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                              (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
+                              (unsigned long long)entry.at, (int)entry.kind);
             bundle->data = NULL;
             return false;
         }
@@ -230,7 +230,7 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
 
 /*  The block of an entry, unpacked; the lock is held. When it is damaged, `why` says how. */
 IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
-                                                     ignis__text *why)
+                                                     ignis__string_writer *why)
 {
     const unsigned char *stored = bundle->data + entry->offset;
     ignis__bundle_block *block = bundle->blocks;
@@ -244,8 +244,9 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
         return IGNIS_DIAG_NONE;
     checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
     if (checksum != entry->checksum) {
-        ignis__text_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx", (unsigned long long)entry->stored,
-                        (unsigned long long)entry->offset, (unsigned long long)checksum, (unsigned long long)entry->checksum);
+        ignis__string_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx",
+                          (unsigned long long)entry->stored, (unsigned long long)entry->offset, (unsigned long long)checksum,
+                          (unsigned long long)entry->checksum);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
     block = (ignis__bundle_block *)ignis__alloc(sizeof *block);
@@ -265,8 +266,8 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
         whole = ignis__unpack(unpacker, block->bytes, (size_t)entry->whole, stored, (size_t)entry->stored);
     ignis__free(unpacker);
     if (!whole) {
-        ignis__text_add(why, "%llu bytes at %llu cannot be unpacked to %llu", (unsigned long long)entry->stored,
-                        (unsigned long long)entry->offset, (unsigned long long)entry->whole);
+        ignis__string_add(why, "%llu bytes at %llu cannot be unpacked to %llu", (unsigned long long)entry->stored,
+                          (unsigned long long)entry->offset, (unsigned long long)entry->whole);
         ignis__free(block->bytes);
         ignis__free(block);
         return IGNIS_DIAG_BUNDLE_FORMAT;
@@ -280,7 +281,7 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
 
 /*  The image of an entry, with a zero behind it, which lives until the blocks are dropped. When it is damaged, `why` says how. */
 IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
-                                                         ignis__text *why)
+                                                         ignis__string_writer *why)
 {
     ignis__bundle_block *block;
     ignis_diagnostic wrong;
@@ -294,8 +295,8 @@ IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, 
         why_not = "its block is another one";
     why_not = why_not ? why_not : ignis__image_fault(block->bytes + entry->at, (size_t)entry->size);
     if (why_not) {
-        ignis__text_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
-                        (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
+        ignis__string_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
+                          (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
     *unpacked = block->bytes + entry->at;
@@ -342,7 +343,7 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
 }
 
 /*  "75 80 90a ptx75", from the oldest on. */
-IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__text *text)
+IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__string_writer *text)
 {
     int last = 0, next;
     do {
@@ -358,10 +359,10 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
             }
         }
         if (next)
-            ignis__text_add(text, "%s%s%d%s", last ? " " : "", of_next.kind == 'p' ? "ptx" : "", of_next.arch,
-                            of_next.kind == 'a'   ? "a"
-                            : of_next.kind == 'f' ? "f"
-                                                  : "");
+            ignis__string_add(text, "%s%s%d%s", last ? " " : "", of_next.kind == 'p' ? "ptx" : "", of_next.arch,
+                              of_next.kind == 'a'   ? "a"
+                              : of_next.kind == 'f' ? "f"
+                                                    : "");
         last = next;
     } while (next);
 }
@@ -373,13 +374,13 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
     const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "there is no NVRTC";
     char name[400], archs[128], line[480] = "";
     int first, last, capability = ignis__capability(&device->info);
-    ignis__text text;
+    ignis__string_writer text;
     uint64_t key[2];
     ignis__program_range(program, &first, &last);
     ignis__program_key(program, key);
-    ignis__text_begin(&text, name, sizeof name);
+    ignis__string_begin(&text, name, sizeof name);
     ignis__program_write(&text, program);
-    ignis__text_begin(&text, archs, sizeof archs);
+    ignis__string_begin(&text, archs, sizeof archs);
     if (bundle->data)
         ignis__bundle_archs(bundle, key, &text);
     if (ignis__program_is_own(program))
@@ -410,11 +411,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
 }
 
 /*  Whether what is in no bundle and no cache is compiled. */
-static bool ignis__compiler_there(const char *call)
+static bool ignis__compiler_available(const char *call)
 {
     return !ignis__compile_never &&
            (!ignis__the_bundle.data ||
-            ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
+            ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
 }
 
 /*  Whether the bundle has a program for a device. */
@@ -434,7 +435,7 @@ IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__pr
 {
     char arch[32];
     bool is_ptx;
-    if (!ignis__compiler_there(call))
+    if (!ignis__compiler_available(call))
         return ignis__program_missing(call, program, device);
     return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
            ignis__image_compile(call, program, arch, is_ptx, image);

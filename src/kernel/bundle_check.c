@@ -17,13 +17,14 @@ IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc
     char line[32], why[160];
     ignis__requests.broken = false;
     if (strlen(path) >= sizeof ignis__requests.path)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the path of the record is longer than %d bytes",
-                             (int)sizeof ignis__requests.path - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the path of the record is longer than %d bytes",
+                                 (int)sizeof ignis__requests.path - 1);
     snprintf(ignis__requests.path, sizeof ignis__requests.path, "%s", path);
     snprintf(line, sizeof line, "ignis %d\n", IGNIS_VERSION);
     ignis__requests.from_environment = !desc->record;
     if (*path && !ignis__line_append(path, line, !desc->record, why, sizeof why))
-        return ignis__refuse(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s", desc->record ? "" : "IGNIS_RECORD: ", path, why);
+        return ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s", desc->record ? "" : "IGNIS_RECORD: ", path,
+                                 why);
     return true;
 }
 
@@ -34,23 +35,25 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
     const void *data = desc->bundle;
     size_t size = desc->bundle_size;
     char why[300] = "";
-    ignis__text text;
+    ignis__string_writer text;
     if (desc->bundle && desc->bundle_path)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle");
     if (!data && (!path || !*path))
         return true;
     snprintf(bundle->from, sizeof bundle->from, "%s", data ? "ignis_desc.bundle" : path);
     if (!data && (data = bundle->memory = ignis__file_read_as(path, &size, desc->bundle_path ? NULL : why, sizeof why)) == NULL)
-        return *why ? ignis__refuse(IGNIS_DIAG_BUNDLE_IO, call, "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path, why)
+        return *why ? ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path,
+                                        why)
                     : ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "read") == IGNIS_OK;
-    ignis__text_begin(&text, why, sizeof why);
+    ignis__string_begin(&text, why, sizeof why);
     if (!ignis__bundle_open(bundle, data, size, &text))
-        return ignis__refuse(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is damaged, or no bundle: %s", bundle->from, why);
+        return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is damaged, or no bundle: %s", bundle->from, why);
     return true;
 }
 
 /*  Counts the programs of a bundle for a device, and names those without an image for it. */
-IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info, ignis__text *missing)
+IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info,
+                                            ignis__string_writer *missing)
 {
     ignis__bundle_entry found;
     uint32_t i, k;
@@ -68,7 +71,7 @@ IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int cap
             info->usable++;
         } else if (capability >= entry.first && capability <= entry.last) {
             if (info->missing++ < 4)
-                ignis__text_add(missing, "%s%s", info->missing == 1 ? "" : "; ", ignis__bundle_text(bundle, &entry));
+                ignis__string_add(missing, "%s%s", info->missing == 1 ? "" : "; ", ignis__bundle_text(bundle, &entry));
         }
     }
 }
@@ -83,7 +86,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     ignis_diagnostic wrong = IGNIS_DIAG_NONE;
     int capability, damaged = 0;
     char faults[700], missing[500];
-    ignis__text text, names;
+    ignis__string_writer text, names;
     uint32_t i;
     if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL || !ignis__device_know(call, device))
         return ignis__failed();
@@ -94,25 +97,26 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     info->version = (int)bundle->header.version;
     info->bytes = (int64_t)bundle->header.size;
     info->images = (int)bundle->header.count;
-    ignis__text_begin(&names, info->architectures, sizeof info->architectures);
+    ignis__string_begin(&names, info->architectures, sizeof info->architectures);
     ignis__bundle_archs(bundle, NULL, &names);
-    ignis__text_begin(&names, missing, sizeof missing);
+    ignis__string_begin(&names, missing, sizeof missing);
     capability = ignis__capability(&device->info);
     ignis__bundle_count(bundle, capability, info, &names);
-    ignis__text_begin(&text, faults, sizeof faults);
+    ignis__string_begin(&text, faults, sizeof faults);
     looked_at = *bundle;
     looked_at.blocks = NULL; /* what is for other devices is not kept */
     for (i = 0; i < bundle->header.count && wrong != IGNIS_DIAG_HOST_MEMORY; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         char why[256];
-        ignis__text reason;
+        ignis__string_writer reason;
         void *image = NULL;
-        ignis__text_begin(&reason, why, sizeof why);
+        ignis__string_begin(&reason, why, sizeof why);
         wrong = ignis__bundle_unpack(&looked_at, &entry, &image, &reason);
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
             ignis__fail_host_memory(call, (size_t)entry.whole);
         else if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
-            ignis__text_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch, why);
+            ignis__string_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch,
+                              why);
     }
     ignis__blocks_drop(&looked_at);
     if (wrong == IGNIS_DIAG_HOST_MEMORY)

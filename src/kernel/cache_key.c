@@ -236,9 +236,9 @@ IGNIS__COLD static uint64_t ignis__program_included(const ignis__program *progra
 
 static bool ignis__compile_never; /* ignis_desc.compile */
 
-IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_there(const char *call)
+IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_available(const char *call)
 {
-    return ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
+    return ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
 }
 
 /*  The exact version of NVRTC; of one that is not there, the one that has last written to the kernel cache; 0: there was none. */
@@ -248,7 +248,7 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     char path[1024], why[160] = "", *text;
     uint64_t release;
     size_t size = 0;
-    if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) || ignis__nvrtc_there(call)))
+    if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) || ignis__nvrtc_available(call)))
         return nvrtc->release;
     ignis__mutex_lock(&ignis__kernels_state.lock);
     if (!ignis__kernels_state.last_read && ignis__kernels_state.cache_dir[0]) {

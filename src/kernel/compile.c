@@ -27,10 +27,11 @@ IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device
         if (known[i] <= wanted && known[i] > best)
             best = known[i];
     if (!best)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                             "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer", device->info.device,
-                             device->info.compute_major, device->info.compute_minor, ignis__libraries[IGNIS_LIBRARY_NVRTC].version / 1000,
-                             ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10, known[0] % 10);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer", device->info.device,
+                                 device->info.compute_major, device->info.compute_minor,
+                                 ignis__libraries[IGNIS_LIBRARY_NVRTC].version / 1000,
+                                 ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10, known[0] % 10);
     *is_ptx = best != wanted;
     snprintf(arch, size, "-arch=%s_%d%s", *is_ptx ? "compute" : "sm", best, !*is_ptx && best >= 90 ? "a" : "");
     return true;
@@ -86,7 +87,8 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
         log[strlen(log) - 1] = 0;
     if (error == 0) {
         if (log && *log)
-            ignis__note_log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log, "%s: the compiler has remarks on %s:", call, program->name);
+            ignis__log_message(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log, "%s: the compiler has remarks on %s:", call,
+                               program->name);
         ignis__free(log);
         return IGNIS_OK;
     }
@@ -158,18 +160,18 @@ IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__progra
     size_t size = 1, length;
     bool ok = is_ptx ? IGNIS__NVRTC_OK(call, nvrtcGetPTXSize, (handle, &image->size))
                      : IGNIS__NVRTC_OK(call, nvrtcGetCUBINSize, (handle, &image->size));
-    ignis__text names;
+    ignis__string_writer names;
     int round, i;
     for (round = 0; ok && round < 2; round++) { /* the first one measures */
         if (round == 1 && (image->memory = (char *)ignis__alloc_for(call, size + image->size)) == NULL)
             return false;
-        ignis__text_begin(&names, image->memory, round == 1 ? size : 0);
+        ignis__string_begin(&names, image->memory, round == 1 ? size : 0);
         list = program->entry;
         for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
             char *entry = ignis__entry_copy(call, program->entry, i);
             ok = entry && IGNIS__NVRTC_OK(call, nvrtcGetLoweredName, (handle, entry, &lowered));
             if (ok)
-                ignis__text_add(&names, "%s%s", i == 0 ? "" : ";", lowered);
+                ignis__string_add(&names, "%s%s", i == 0 ? "" : ";", lowered);
             ignis__free(entry);
         }
         size = names.length + 1;
@@ -190,7 +192,7 @@ typedef struct ignis__headers {
 } ignis__headers;
 
 /*  The text behind its byte order mark, which NVRTC does not skip. */
-static const char *ignis__without_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
+static const char *ignis__skip_byte_order_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
 
 static void ignis__headers_free(ignis__headers *headers)
 {
@@ -220,7 +222,7 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     }
     for (i = 0; ok && i < program->header_count; i++) {
         headers->names[headers->count] = program->headers[i].name;
-        headers->texts[headers->count++] = ignis__without_mark(program->headers[i].text);
+        headers->texts[headers->count++] = ignis__skip_byte_order_mark(program->headers[i].text);
     }
     if (!ok) {
         ignis__headers_free(headers);
@@ -243,8 +245,9 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     if (!ignis__headers_gather(call, program, &headers))
         return false;
     count = ignis__options_gather(program, arch, options);
-    ok = IGNIS__NVRTC_OK(call, nvrtcCreateProgram,
-                         (&handle, ignis__without_mark(program->source), program->name, headers.count, headers.texts, headers.names));
+    ok = IGNIS__NVRTC_OK(
+        call, nvrtcCreateProgram,
+        (&handle, ignis__skip_byte_order_mark(program->source), program->name, headers.count, headers.texts, headers.names));
     list = program->entry;
     for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
         char *entry = ignis__entry_copy(call, program->entry, i);

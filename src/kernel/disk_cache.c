@@ -25,10 +25,10 @@ IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, co
     ignis__kernels_state.cache_broken = true;
     ignis__mutex_unlock(&ignis__kernels_state.lock);
     if (!warned)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CACHE_IO,
-                    "%s: cannot %s %s%s%s; kernels are compiled again in every process. ignis_desc.cache_dir or "
-                    "IGNIS_CACHE_DIR names another folder, \"off\" none",
-                    call, what, path, *why ? ": " : "", why);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CACHE_IO,
+                   "%s: cannot %s %s%s%s; kernels are compiled again in every process. ignis_desc.cache_dir or "
+                   "IGNIS_CACHE_DIR names another folder, \"off\" none",
+                   call, what, path, *why ? ": " : "", why);
 }
 
 /*  Reads a file of the cache. One that others own or may write to is left alone: it could be anybody's program. */
@@ -131,7 +131,7 @@ IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *i
         ignis__file_touch(path); /* the least recently used file is the first to go */
         return true;
     }
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is made again", call, path);
+    ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is made again", call, path);
     ignis__free(file);
     return false;
 }

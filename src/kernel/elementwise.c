@@ -11,7 +11,8 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     if (numel == 0)
         return true;
     if (blocks > INT32_MAX)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%lld elements are more than one launch can cover", (long long)numel);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%lld elements are more than one launch can cover",
+                                 (long long)numel);
     grid[0] = (unsigned)blocks;
     function = ignis__builtin_get(work->call, work->device, builtin, dtype);
     return function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
@@ -39,24 +40,25 @@ static bool ignis__same_numel(const char *call, const ignis__array *dst, const i
 {
     if (dst->numel == src->numel)
         return true;
-    return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst %s has %lld elements, %s %s has %lld", ignis__shape_write(&dst->shape).text,
-                         (long long)dst->numel, name, ignis__shape_write(&src->shape).text, (long long)src->numel);
+    return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst %s has %lld elements, %s %s has %lld",
+                             ignis__shape_write(&dst->shape).text, (long long)dst->numel, name, ignis__shape_write(&src->shape).text,
+                             (long long)src->numel);
 }
 
 static bool ignis__same_dtype(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
     if (dst->dtype == src->dtype)
         return true;
-    return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name, name,
-                         ignis__dtypes[src->dtype].name);
+    return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name, name,
+                             ignis__dtypes[src->dtype].name);
 }
 
 static bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
     if (dst->storage->device == src->storage->device)
         return true;
-    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, %s is on device %d",
-                         ignis__device_ordinal(dst->storage->device), name, ignis__device_ordinal(src->storage->device));
+    return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, %s is on device %d",
+                             ignis__device_ordinal(dst->storage->device), name, ignis__device_ordinal(src->storage->device));
 }
 
 /*  Converts on one device. */

@@ -37,7 +37,7 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec); /* where the device cannot be entered, too */
     if (entered)
         ignis__device_leave(&binding);
-    ignis__pool_give(&ignis__graphs, graph);
+    ignis__pool_recycle(&ignis__graphs, graph);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_graph_begin(void)
@@ -110,7 +110,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_launch";
     ignis__graph *graph = ignis__graph_hold(call, handle);
-    const ignis__held *held;
+    const ignis__captured_item *held;
     ignis__work work;
     ignis__device *device;
     ignis__traced item;

@@ -52,9 +52,9 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
     }
     launch->arrays[launch->array_count++] = array;
     if (array->storage->device != work->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, %s, is on device %d, the kernel runs on device %d", index,
-                             ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
-                             ignis__device_ordinal(work->device));
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, %s, is on device %d, the kernel runs on device %d",
+                                 index, ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
+                                 ignis__device_ordinal(work->device));
     launch->params[index] = &launch->addresses[index];
     if (!ignis__work_address(work, array, &launch->addresses[index]))
         return false;
@@ -68,17 +68,17 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel_code
     int i;
     launch->array_count = 0;
     if (count < 0 || count > IGNIS__MAX_PARAMS || (code->params >= 0 && count != code->params))
-        return ignis__refuse(IGNIS_DIAG_ARG_COUNT, work->call, "kernel %s has %d parameters, the call gives %d arguments", code->entry,
-                             code->params >= 0 ? code->params : IGNIS__MAX_PARAMS, count);
+        return ignis__fail_false(IGNIS_DIAG_ARG_COUNT, work->call, "kernel %s has %d parameters, the call gives %d arguments", code->entry,
+                                 code->params >= 0 ? code->params : IGNIS__MAX_PARAMS, count);
     for (i = 0; i < count; i++) {
         if (args[i].type < IGNIS_ARG_ARRAY || args[i].type > IGNIS_ARG_BYTES)
-            return ignis__refuse(IGNIS_DIAG_BAD_ENUM, work->call, "argument %d has type %d; make it with an ignis_arg_ function", i,
-                                 (int)args[i].type);
+            return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, work->call, "argument %d has type %d; make it with an ignis_arg_ function", i,
+                                     (int)args[i].type);
         if (code->params >= 0 && ignis__arg_size(&args[i]) != code->param_size[i])
-            return ignis__refuse(IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i,
-                                 code->entry, (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
+            return ignis__fail_false(IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i,
+                                     code->entry, (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
         if (args[i].type == IGNIS_ARG_BYTES && !args[i].value.bytes)
-            return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, work->call, "argument %d has no bytes", i);
+            return ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, work->call, "argument %d has no bytes", i);
         /* The driver only reads parameters; its prototype has no const. */
         if (args[i].type == IGNIS_ARG_BYTES)
             launch->params[i] = (void *)(uintptr_t)args[i].value.bytes;
@@ -97,16 +97,17 @@ IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, co
     int64_t wanted = (int64_t)grid[0] * grid[1] * grid[2], room;
     int blocks = 0;
     if (!ignis__cuda.cuLaunchKernelEx)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, work->call, "cooperative launches need a driver of CUDA 12.3 or newer");
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, work->call, "cooperative launches need a driver of CUDA 12.3 or newer");
     if (!ignis__kernel_resident(work->call, work->device, code, threads, launch->shared_bytes, &blocks))
         return false;
     room = (int64_t)blocks * work->device->info.multiprocessors;
     return wanted <= room ||
-           ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call,
-                         "a cooperative launch of %lld blocks of %d threads: kernel %s has room for %lld on device %d, %d on each of its "
-                         "%d multiprocessors (ignis_kernel_occupancy)",
-                         (long long)wanted, threads, code->entry, (long long)room, work->device->info.device, blocks,
-                         work->device->info.multiprocessors);
+           ignis__fail_false(
+               IGNIS_DIAG_LAUNCH_SIZE, work->call,
+               "a cooperative launch of %lld blocks of %d threads: kernel %s has room for %lld on device %d, %d on each of its "
+               "%d multiprocessors (ignis_kernel_occupancy)",
+               (long long)wanted, threads, code->entry, (long long)room, work->device->info.device, blocks,
+               work->device->info.multiprocessors);
 }
 
 /*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed. */
@@ -121,11 +122,11 @@ static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_cod
         int64_t blocks = launch->grid[i] == 0 && i > 0 ? 1 : launch->grid[i];
         int size = launch->block[i] == 0 && i > 0 ? 1 : launch->block[i];
         if (blocks < 0 || blocks > grid_limit[i])
-            return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call, "grid[%d] is %lld, outside 0 to %lld", i, (long long)launch->grid[i],
-                                 (long long)grid_limit[i]);
+            return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, work->call, "grid[%d] is %lld, outside 0 to %lld", i,
+                                     (long long)launch->grid[i], (long long)grid_limit[i]);
         if (size < 1 || size > block_limit[i])
-            return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, work->call, "block[%d] is %d, outside 1 to %d", i, launch->block[i],
-                                 block_limit[i]);
+            return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, work->call, "block[%d] is %d, outside 1 to %d", i, launch->block[i],
+                                     block_limit[i]);
         grid[i] = (unsigned)blocks;
         block[i] = (unsigned)size;
         threads *= size;
@@ -143,8 +144,9 @@ static bool ignis__launch_as(const ignis__work *work, void *function, const unsi
     unsigned count = 0;
     bool traced, ok;
     if ((int64_t)shared > work->device->info.shared_per_block)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %u bytes of shared memory in a block, device %d has %d",
-                             shared, work->device->info.device, work->device->info.shared_per_block);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, work->call,
+                                 "the kernel needs %u bytes of shared memory in a block, device %d has %d", shared,
+                                 work->device->info.device, work->device->info.shared_per_block);
     traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_KERNEL, work->call, work->device, work->stream, function, NULL);
     dependent = dependent && ignis__cuda.cuLaunchKernelEx && work->device->info.compute_major >= 9;
     if (dependent || together) {

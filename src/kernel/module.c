@@ -155,10 +155,10 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         ignis__image image = IGNIS__ZERO;
         ignis_diagnostic wrong;
         char why[256];
-        ignis__text text;
+        ignis__string_writer text;
         if (included != 0 && included != entry.included)
             continue; /* the files are there, and are others now */
-        ignis__text_begin(&text, why, sizeof why);
+        ignis__string_begin(&text, why, sizeof why);
         wrong = ignis__bundle_unpack(bundle, &entry, &image.data, &text);
         image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
         *failed = wrong != IGNIS_DIAG_NONE;
@@ -172,8 +172,8 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         else if (error == 0 || !ignis__image_is_foreign(error))
             *failed = error == 0 || ignis__cuda_fail(call, device, "cuModuleLoadData", error) != IGNIS_OK;
         else
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
-                        (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
+                       (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
         if (unit->module)
             return true;
     }

@@ -8,7 +8,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
     bool ok = false;
     if (!kernel)
         return ignis__failed();
-    if (ignis__given(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
+    if (ignis__check_not_null(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
         code = ignis__kernel_code_of(call, device, kernel);
         ok = code && !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
              !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
@@ -31,12 +31,12 @@ static bool ignis__block_check(const char *call, const ignis__device *device, co
 {
     int64_t shared_limit = device->info.shared_per_block - code->static_shared;
     if (threads > code->max_threads)
-        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call, "a block of %lld threads is more than the %d that kernel %s can have",
-                             (long long)threads, code->max_threads, code->entry);
+        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call, "a block of %lld threads is more than the %d that kernel %s can have",
+                                 (long long)threads, code->max_threads, code->entry);
     if (shared_bytes < 0 || shared_bytes > shared_limit)
-        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call,
-                             "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
-                             (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
+        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call,
+                                 "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
+                                 (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
     return true;
 }
 
@@ -53,7 +53,7 @@ IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device 
 {
     int threads = block, warp = device->info.warp_size, blocks;
     if (block < 0)
-        return ignis__refuse(IGNIS_DIAG_LAUNCH_SIZE, call, "block is %d, below 0", block);
+        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call, "block is %d, below 0", block);
     if (!ignis__block_check(call, device, code, block, shared_bytes))
         return false;
     out->block = block;
@@ -82,7 +82,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, i
     bool ok = false;
     if (!kernel)
         return ignis__failed();
-    if (ignis__given(call, "out", out) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
+    if (ignis__check_not_null(call, "out", out) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
         code = ignis__kernel_code_of(call, device, kernel);
         ok = code && ignis__kernel_occupancy(call, device, code, block, shared_bytes, out);
         ignis__device_leave(&binding);

@@ -46,49 +46,49 @@ static void ignis__program_range(const ignis__program *program, int *first, int 
 }
 
 /*  A program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
-IGNIS__COLD static void ignis__program_write(ignis__text *text, const ignis__program *program)
+IGNIS__COLD static void ignis__program_write(ignis__string_writer *text, const ignis__program *program)
 {
     const char *which = program->part ? program->part : program->entry;
     int i;
     if (program->formula) {
-        ignis__text_add(text, "the formula '%s'", program->formula);
+        ignis__string_add(text, "the formula '%s'", program->formula);
         return;
     }
-    ignis__text_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
+    ignis__string_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
     for (i = 0; i < program->option_count; i++)
-        ignis__text_add(text, " %s", program->options[i]);
+        ignis__string_add(text, " %s", program->options[i]);
 }
 
-IGNIS__COLD static void ignis__request_quote(ignis__text *text, const char *word)
+IGNIS__COLD static void ignis__request_quote(ignis__string_writer *text, const char *word)
 {
-    ignis__text_add(text, " \"");
+    ignis__string_add(text, " \"");
     while (*word) {
         size_t plain = strcspn(word, "\"\\\r\n");
-        ignis__text_add(text, "%.*s", (int)plain, word);
+        ignis__string_add(text, "%.*s", (int)plain, word);
         word += plain;
         if (*word)
-            ignis__text_add(text, "\\%c", *word == '\n' ? 'n' : *word == '\r' ? 'r' : *word);
+            ignis__string_add(text, "\\%c", *word == '\n' ? 'n' : *word == '\r' ? 'r' : *word);
         word += *word != 0;
     }
-    ignis__text_add(text, "\"");
+    ignis__string_add(text, "\"");
 }
 
-IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__program *program, int first, int last)
+IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const ignis__program *program, int first, int last)
 {
     int i;
     if (program->line) {
-        ignis__text_add(text, "%s\n", program->line);
+        ignis__string_add(text, "%s\n", program->line);
         return;
     }
-    ignis__text_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
+    ignis__string_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
     if (ignis__program_is_own(program)) {
-        ignis__text_add(text, " ");
+        ignis__string_add(text, " ");
         ignis__program_write(text, program);
     } else {
         ignis__request_quote(text, program->name);
         ignis__request_quote(text, program->entry ? program->entry : "");
         ignis__request_quote(text, program->source);
-        ignis__text_add(text, " %d", program->option_count);
+        ignis__string_add(text, " %d", program->option_count);
         for (i = 0; i < program->option_count; i++)
             ignis__request_quote(text, program->options[i]);
         for (i = 0; i < program->header_count; i++) {
@@ -96,7 +96,7 @@ IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__pro
             ignis__request_quote(text, program->headers[i].text);
         }
     }
-    ignis__text_add(text, "\n");
+    ignis__string_add(text, "\n");
 }
 
 /*  Adds a line to a file: one write, so that lines of several processes stay whole. A link is not followed; is_private: nor is a file written that
@@ -140,14 +140,14 @@ IGNIS__COLD static bool ignis__request_is_new(uint64_t hash)
 
 IGNIS__COLD static void ignis__request_add(const ignis__program *program, int first, int last)
 {
-    ignis__text text;
+    ignis__string_writer text;
     char *line = NULL, why[160] = "out of memory";
     size_t size = 0;
     int turn;
     if (!ignis__requests.path[0])
         return;
     for (turn = 0; turn < 2; turn++) { /* the first measures */
-        ignis__text_begin(&text, line, size);
+        ignis__string_begin(&text, line, size);
         ignis__request_write(&text, program, first, last);
         if (turn == 0 && (line = (char *)ignis__alloc(size = text.length + 1)) == NULL)
             break;
@@ -157,7 +157,7 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
         (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) &&
          !ignis__line_append(ignis__requests.path, line, ignis__requests.from_environment, why, sizeof why) && !ignis__requests.broken)) {
         ignis__requests.broken = true;
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name, ignis__requests.path, why);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name, ignis__requests.path, why);
     }
     ignis__mutex_unlock(&ignis__requests.lock);
     ignis__free(line);

@@ -24,12 +24,12 @@ static void ignis__request_free(ignis__request *request)
 
 /*  Reads the line of a formula, which comes in >>map. */
 #ifndef IGNIS_NO_TENSORS
-static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why);
+static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
 #else
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     (void)line, (void)request, (void)whole;
-    return ignis__reason(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
+    return ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
 }
 #endif
 
@@ -59,7 +59,7 @@ IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
 }
 
 /*  The source, part and options of a line. */
-IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
     char *word = ignis__request_word(&line, whole);
@@ -67,9 +67,9 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
     while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
         source++;
     if (!word || source == IGNIS__SOURCE_COUNT)
-        return ignis__reason(why, "Ignis has no source %s", word ? word : "");
+        return ignis__explain(why, "Ignis has no source %s", word ? word : "");
     if (!ignis__sources[source].lines)
-        return ignis__reason(why, "%s is of the operations of tensors, which IGNIS_NO_TENSORS leaves out", word);
+        return ignis__explain(why, "%s is of the operations of tensors, which IGNIS_NO_TENSORS leaves out", word);
     request->source = source;
     program->name = ignis__sources[source].name;
     program->source = "";
@@ -79,50 +79,50 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
                (ignis__builtins[builtin].source != source || strcmp(ignis__builtin_part((ignis__builtin)builtin), word) != 0))
             builtin++;
         if (builtin == IGNIS__BUILTIN_COUNT)
-            return ignis__reason(why, "%s of Ignis has no part %s", program->name, word);
+            return ignis__explain(why, "%s of Ignis has no part %s", program->name, word);
         program->part = word;
         word = ignis__request_word(&line, whole);
     }
     for (; word; word = ignis__request_word(&line, whole)) {
         if (program->option_count == IGNIS__MAX_OPTIONS)
-            return ignis__reason(why, "there are more than %d options", IGNIS__MAX_OPTIONS);
+            return ignis__explain(why, "there are more than %d options", IGNIS__MAX_OPTIONS);
         request->options[program->option_count++] = word;
     }
     return true;
 }
 
 /*  A program with all of its text. */
-IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
     char *name = ignis__request_word(&line, whole), *entry = ignis__request_word(&line, whole);
     char *source = ignis__request_word(&line, whole), *word = ignis__request_word(&line, whole);
     long options = word ? strtol(word, NULL, 10) : -1;
     if (options < 0 || options > IGNIS__MAX_OPTIONS)
-        return ignis__reason(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
+        return ignis__explain(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
     program->name = name;
     program->entry = *entry ? entry : NULL;
     program->source = source;
     for (; options > 0 && (word = ignis__request_word(&line, whole)) != NULL; options--)
         request->options[program->option_count++] = word;
     if (options > 0)
-        return ignis__reason(why, "there are fewer options than the line says");
+        return ignis__explain(why, "there are fewer options than the line says");
     request->headers =
         (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) * sizeof *request->headers); /* two words in quotes each */
     if (!request->headers)
-        return ignis__reason(why, "out of memory");
+        return ignis__explain(why, "out of memory");
     while ((word = ignis__request_word(&line, whole)) != NULL) {
         request->headers[program->header_count].name = word;
         request->headers[program->header_count++].text = word = ignis__request_word(&line, whole);
         if (!word)
-            return ignis__reason(why, "a header has no text");
+            return ignis__explain(why, "a header has no text");
     }
     program->headers = request->headers;
     return true;
 }
 
 /*  Reads a line, which it changes, and which the request then points to. False: it is none, `why` says the reason. */
-IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__text *why)
+IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;
     char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end = word;
@@ -134,14 +134,14 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     if (whole && strcmp(word, "ignis") == 0) {
         if (range && atoi(range) == IGNIS_VERSION)
             return true;
-        return ignis__reason(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
+        return ignis__explain(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
     }
     request->first = range ? (int)strtol(range, &end, 10) : -1;
     request->last = range && *end == '-' ? (int)strtol(end + 1, &end, 10) : -1;
     if (!whole)
         ;
     else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
-        ignis__text_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+        ignis__string_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
     else if (strcmp(word, "own") == 0)
         read = ignis__request_read_own(line, request, &whole, why);
     else if (strcmp(word, "kernel") == 0)
@@ -149,10 +149,10 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     else if (strcmp(word, "formula") == 0)
         read = ignis__request_read_formula(line, request, &whole, why);
     else
-        ignis__text_add(why, "'%s' is not ignis, own, formula or kernel", word);
+        ignis__string_add(why, "'%s' is not ignis, own, formula or kernel", word);
     if (!whole) {
-        ignis__text_begin(why, why->data, why->capacity);
-        ignis__text_add(why, "a word has no quote at its end");
+        ignis__string_begin(why, why->data, why->capacity);
+        ignis__string_add(why, "a word has no quote at its end");
     }
     if (read && whole)
         return true;

@@ -30,8 +30,9 @@ IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_ker
     bool ok = false;
     if (!kernel)
         return ignis__failed();
-    if (ignis__given(call, "name", name) && ignis__given(call, "data", data ? data : out) && !ignis__capture_refuses(call) &&
-        (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL && ignis__work_begin(call, device, &work)) {
+    if (ignis__check_not_null(call, "name", name) && ignis__check_not_null(call, "data", data ? data : out) &&
+        !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL &&
+        ignis__work_begin(call, device, &work)) {
         ok = ignis__symbol_copy(&work, ignis__kernel_newest(kernel), name, data, out, size);
         ignis__work_end(&work);
     }

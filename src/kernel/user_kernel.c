@@ -28,11 +28,11 @@ typedef struct ignis__kernel {
     struct ignis__kernel
         *older;               /* what that has replaced, in the same way. All live as long as the handle's, so that launches need no lock */
     uint64_t reloads, reload; /* asked for of this one so far; the number of the one that has made it */
-    ignis__former former;
+    ignis__tombstone tombstone;
 } ignis__kernel;
 
 static ignis__pool ignis__kernels =
-    IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, former));
+    IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
 
 static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
@@ -79,7 +79,7 @@ IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *k
         ignis__free(version);
     }
     ignis__kernel_unload(call, kernel);
-    ignis__pool_give(&ignis__kernels, kernel);
+    ignis__pool_recycle(&ignis__kernels, kernel);
     if (shares && ignis__pool_drop(shares))
         ignis__kernel_destroy(call, shares); /* which shares nobody's */
 }
@@ -127,12 +127,12 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
         missing = error == IGNIS__CU_NOT_FOUND || error == IGNIS__CU_INVALID_VALUE; /* of an empty name it says that */
     }
     if (missing && index >= 0)
-        ok = ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "%s has no __global__ function (or not exactly one) that is called '%s'",
-                           program->program.image ? "desc.image" : program->program.name, code->entry);
+        ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "%s has no __global__ function (or not exactly one) that is called '%s'",
+                               program->program.image ? "desc.image" : program->program.name, code->entry);
     else if (missing)
-        ok = ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call,
-                           "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or make it extern \"C\"",
-                           program->entry, code->entry, program->entry, code->entry);
+        ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call,
+                               "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or make it extern \"C\"",
+                               program->entry, code->entry, program->entry, code->entry);
     ok = ok && ignis__kernel_read(call, device, unit, name, code);
     if (ok)
         ignis__function_name(code->function, code->entry); /* as the caller has written it */
@@ -231,7 +231,7 @@ IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const igni
     const char *list = desc->entry, *name;
     size_t length = 0;
     int i, same;
-    if (!ignis__given(call, "desc.entry", desc->entry))
+    if (!ignis__check_not_null(call, "desc.entry", desc->entry))
         return false;
     for (i = 0; (name = ignis__entry_next(&list, &length)) != NULL && length > 0; i++) {
         char *copy = ignis__entry_copy(call, desc->entry, i);
@@ -240,10 +240,10 @@ IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const igni
         same = ignis__entry_index(desc->entry, copy);
         ignis__free(copy);
         if (same != i)
-            return ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice", desc->entry);
+            return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice", desc->entry);
     }
     if (i == 0 || name)
-        return ignis__refuse(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing", desc->entry);
+        return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing", desc->entry);
     return true;
 }
 
@@ -253,8 +253,8 @@ IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_
     const char *wrong;
     char *copy;
     if (desc->source || desc->option_count || desc->header_count)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.image is set, and desc.source, options or headers are; it is one or the other");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.image is set, and desc.source, options or headers are; it is one or the other");
     if (!ignis__kernel_entries_check(call, desc))
         return false;
     copy = desc->image_size < IGNIS__BUNDLE_IMAGE ? (char *)ignis__alloc(desc->image_size + 1) : NULL;
@@ -289,24 +289,24 @@ IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis
 IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
-    if (!ignis__given(call, "desc", desc))
+    if (!ignis__check_not_null(call, "desc", desc))
         return false;
     if (desc->image)
         return ignis__kernel_image_check(call, desc);
-    if (!ignis__given(call, "desc.source", desc->source) || !ignis__kernel_entries_check(call, desc))
+    if (!ignis__check_not_null(call, "desc.source", desc->source) || !ignis__kernel_entries_check(call, desc))
         return false;
     if (desc->option_count < 0 || desc->option_count > IGNIS__MAX_OPTIONS)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count,
-                             IGNIS__MAX_OPTIONS);
-    if (desc->option_count > 0 && !ignis__given(call, "desc.options", desc->options))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count,
+                                 IGNIS__MAX_OPTIONS);
+    if (desc->option_count > 0 && !ignis__check_not_null(call, "desc.options", desc->options))
         return false;
     if (desc->header_count < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.header_count is %d, below 0", desc->header_count);
-    if (desc->header_count > 0 && !ignis__given(call, "desc.headers", desc->headers))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.header_count is %d, below 0", desc->header_count);
+    if (desc->header_count > 0 && !ignis__check_not_null(call, "desc.headers", desc->headers))
         return false;
     for (i = 0; i < desc->option_count; i++)
         if (!desc->options[i])
-            return ignis__refuse(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i);
+            return ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i);
     for (i = 0; i < desc->header_count; i++)
         if (!ignis__kernel_header_check(call, desc, i))
             return false;
@@ -381,7 +381,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
         return handle;
     kernel = (ignis__kernel *)ignis__pool_take_zeroed(call, &ignis__kernels);
     if (kernel && !ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {
-        ignis__pool_give(&ignis__kernels, kernel);
+        ignis__pool_recycle(&ignis__kernels, kernel);
     } else if (kernel) {
         kernel->file = ignis__this_thread.file;
         kernel->line = ignis__this_thread.line;
@@ -421,7 +421,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel handle, const
     ignis__device *device;
     if (!kernel)
         return result;
-    if (ignis__given(call, "entry", entry) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
+    if (ignis__check_not_null(call, "entry", entry) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
         made = ignis__kernel_make_entry(call, kernel, entry);
         if (made && ignis__kernel_code_of(call, device, made))
             result.id = ignis__pool_publish(&ignis__kernels, made);
@@ -436,7 +436,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel handle, const
 IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
 {
     ignis__mutex_lock(&kernel->slot.lock);
-    ignis__former_write(&kernel->former, &kernel->slot, 0, kernel->entry);
+    ignis__tombstone_write(&kernel->tombstone, &kernel->slot, 0, kernel->entry);
     ignis__mutex_unlock(&kernel->slot.lock);
     return ignis__handle_kill(kernel);
 }

@@ -111,7 +111,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
         return IGNIS_ERROR_NOT_SETUP;
     if (count < 0)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    if (count > 0 && !ignis__given(call, "descs", descs))
+    if (count > 0 && !ignis__check_not_null(call, "descs", descs))
         return ignis__failed();
     for (i = 0; i < count; i++)
         if (!ignis__kernel_desc_check(call, &descs[i]))
@@ -175,7 +175,7 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
 {
     char *line, *end, reason[300];
     int lines = 1;
-    ignis__text why;
+    ignis__string_writer why;
     for (line = warmup->text; (line = strchr(line, '\n')) != NULL; line++)
         lines++;
     warmup->requests = (ignis__request *)ignis__alloc_for(warmup->call, (size_t)lines * sizeof *warmup->requests);
@@ -188,10 +188,10 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
         if (end)
             *end++ = 0;
         lines++;
-        ignis__text_begin(&why, reason, sizeof reason);
+        ignis__string_begin(&why, reason, sizeof reason);
         if (!ignis__request_read(line, request, &why))
-            return ignis__refuse(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path,
-                                 reason);
+            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path,
+                                     reason);
         request->line = lines;
         if (ignis__warmup_takes(warmup, request))
             warmup->count++;
@@ -210,7 +210,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     ignis__device *device;
     ignis__binding binding;
     size_t size;
-    if (!ignis__enter(call) || !ignis__given(call, "path", path))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path))
         return result;
     device = ignis__device_current_enter(call, &binding);
     if (!device)

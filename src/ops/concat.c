@@ -104,7 +104,7 @@ static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors,
 {
     ignis_tensor few[IGNIS__OP_INPUTS], result;
     int used = 1, at;
-    if (!ignis__enter(call) || !ignis__given(call, "tensors", tensors))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "tensors", tensors))
         return ignis__no_tensor();
     if (count < 1) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 1", count);

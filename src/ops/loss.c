@@ -6,7 +6,8 @@ static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
         return false;
     if (reduction >= IGNIS_REDUCTION_MEAN && reduction < IGNIS_REDUCTION_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2",
+                             (int)reduction);
 }
 
 /*  Losses of elements. */

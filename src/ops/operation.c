@@ -264,9 +264,9 @@ static ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
     if (op->zeroed && op->ok)
-        ignis__memory_give_zeroed(call, op->work.device, op->zeroed);
+        ignis__memory_recycle_zeroed(call, op->work.device, op->zeroed);
     else if (op->zeroed)
-        ignis__memory_give(call, op->work.device, op->zeroed);
+        ignis__memory_recycle(call, op->work.device, op->zeroed);
     ignis__op_unmake(op, 0);
     ignis__op_drop_inputs(op);
     ignis__work_end(&op->work);

@@ -97,7 +97,7 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     ignis_tensor_info info;
     int64_t start = 0, size;
     int i;
-    if (!ignis__enter(call) || !ignis__given(call, "parts", parts))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "parts", parts))
         return ignis__failed();
     if (count < 1)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 1", count);

@@ -141,7 +141,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_snapshot(const char *path)
     ignis__snapshot *shots;
     int i, count = 0;
     bool ok = true;
-    if (!ignis__enter(call) || !ignis__given(call, "path", path))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path))
         return ignis__failed();
     shots = (ignis__snapshot *)ignis__alloc_for(call, sizeof *shots * (size_t)(ignis__device_total + 1));
     if (!shots)

@@ -350,7 +350,7 @@ IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capaci
 {
     static const char call[] = "ignis_profile_rows";
     int count;
-    if (!ignis__enter(call) || !ignis__room_given(call, "rows", rows, capacity))
+    if (!ignis__enter(call) || !ignis__check_capacity(call, "rows", rows, capacity))
         return -1;
     ignis__mutex_lock(&ignis__profile_ends);
     count = ignis__profile.row_count;
@@ -369,7 +369,7 @@ IGNIS__COLD static void ignis__profile_close(void)
     ignis__free(ignis__profile.rows);
     for (i = 0; i < IGNIS__COUNT(ignis__profile.named); i++) {
         while (ignis__profile.named[i]) {
-            ignis__named *next = ignis__profile.named[i]->next;
+            ignis__named_function *next = ignis__profile.named[i]->next;
             ignis__free(ignis__profile.named[i]);
             ignis__profile.named[i] = next;
         }

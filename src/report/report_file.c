@@ -62,5 +62,5 @@ IGNIS__COLD static bool ignis__report_close(const char *call, const char *path, 
     bool failed = ferror(file) != 0;
     if (fclose(file) == 0 && !failed)
         return true;
-    return ignis__refuse(IGNIS_DIAG_REPORT_IO, call, "cannot write to %s: the report is not whole", path);
+    return ignis__fail_false(IGNIS_DIAG_REPORT_IO, call, "cannot write to %s: the report is not whole", path);
 }

@@ -1,31 +1,31 @@
 /* --- the tape as a picture --------------------------------------------------------------------------------------------------- */
 
-IGNIS__COLD static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
+IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const ignis__tensor *tensor)
 {
-    ignis__text_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
+    ignis__string_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
 }
 
 /*  Draws an entry, and marks those that its inputs come from. */
-static void ignis__dot_node(ignis__text *text, const ignis__node *node)
+static void ignis__dot_node(ignis__string_writer *text, const ignis__node *node)
 {
     int64_t bytes = 0;
     int i;
     for (i = 0; i < node->saved_count; i++)
         bytes += ignis__array_bytes(node->saved[i]);
-    ignis__text_add(text, "  n%p [shape=box label=\"%s\\n", (const void *)node, node->name);
+    ignis__string_add(text, "  n%p [shape=box label=\"%s\\n", (const void *)node, node->name);
     ignis__dot_tensor(text, node->output);
-    ignis__text_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
+    ignis__string_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
     for (i = 0; i < node->input_count; i++) {
         ignis__tensor *input = node->inputs[i];
         ignis__standing standing = ignis__tensor_standing(input);
         if (standing.node && standing.tape == node->tape) {
             standing.node->drawn = true;
-            ignis__text_add(text, "  n%p -> n%p;\n", (const void *)standing.node, (const void *)node);
+            ignis__string_add(text, "  n%p -> n%p;\n", (const void *)standing.node, (const void *)node);
             continue;
         }
-        ignis__text_add(text, "  t%p [label=\"%s\\n", (const void *)input, node->needed[i] ? "leaf" : "constant");
+        ignis__string_add(text, "  t%p [label=\"%s\\n", (const void *)input, node->needed[i] ? "leaf" : "constant");
         ignis__dot_tensor(text, input);
-        ignis__text_add(text, "\"];\n  t%p -> n%p;\n", (const void *)input, (const void *)node);
+        ignis__string_add(text, "\"];\n  t%p -> n%p;\n", (const void *)input, (const void *)node);
     }
 }
 
@@ -35,21 +35,21 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     ignis__standing standing;
     ignis__node *node, *before;
-    ignis__text text;
+    ignis__string_writer text;
     char none[1];
     bool ok;
     if (!tensor)
         return -1;
     standing = ignis__tensor_standing(tensor);
-    ok = !capacity || ignis__given(call, "out", out);
+    ok = !capacity || ignis__check_not_null(call, "out", out);
     if (ok && standing.node && standing.tape != ignis__tensor_thread_now()->tape)
-        ok = ignis__refuse(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+        ok = ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
     if (!ok) {
         ignis__tensor_drop(call, tensor);
         return -1;
     }
-    ignis__text_begin(&text, out ? out : none, capacity);
-    ignis__text_add(&text, "digraph tape {\n");
+    ignis__string_begin(&text, out ? out : none, capacity);
+    ignis__string_add(&text, "digraph tape {\n");
     node = standing.node;
     if (node) {
         node->drawn = true;
@@ -62,7 +62,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
         before = ignis__node_before(node->tape, node, 0);
         ignis__tensor_drop(call, node->output);
     }
-    ignis__text_add(&text, "}\n");
+    ignis__string_add(&text, "}\n");
     ignis__tensor_drop(call, tensor);
     return (int64_t)text.length;
 }

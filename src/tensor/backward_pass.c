@@ -158,7 +158,7 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
             continue;
         if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
             snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_SAVED_CHANGED, walk->call,
             "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it was written to since (version %llu, "
             "recorded at %llu); write after the backward, or to a copy",

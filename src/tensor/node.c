@@ -113,7 +113,7 @@ static void ignis__tensors_end(void)
 static void ignis__tensors_at_exit(void)
 {
     ignis__this_thread.tensors_end = ignis__tensors_end;
-    ignis__thread_watch(&ignis__this_thread);
+    ignis__thread_register(&ignis__this_thread);
 }
 
 static void ignis__node_unlink(ignis__node *node)
@@ -169,7 +169,7 @@ static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
             ignis__node_unlink(tensor->node);
             ignis__node_destroy(call, tensor->node, &dead);
         }
-        ignis__pool_give(&ignis__tensors, tensor);
+        ignis__pool_recycle(&ignis__tensors, tensor);
     }
 }
 

@@ -110,28 +110,28 @@ IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out,
 {
     static const char call[] = "ignis_tensor_to_string";
     ignis__tensor *tensor;
-    ignis__text text;
+    ignis__string_writer text;
     char none[1];
-    if (!ignis__enter(call) || (capacity && !ignis__given(call, "out", out)))
+    if (!ignis__enter(call) || (capacity && !ignis__check_not_null(call, "out", out)))
         return -1;
-    ignis__text_begin(&text, out ? out : none, capacity);
+    ignis__string_begin(&text, out ? out : none, capacity);
     tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
     if (tensor) {
         ignis__mutex_lock(&tensor->slot.lock);
-        ignis__text_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name,
-                        ignis__device_ordinal(tensor->device));
+        ignis__string_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name,
+                          ignis__device_ordinal(tensor->device));
         if (tensor->node)
-            ignis__text_add(&text, ", result of %s", tensor->node->name);
+            ignis__string_add(&text, ", result of %s", tensor->node->name);
         else
-            ignis__text_add(&text, ", %s", tensor->leaf ? "leaf" : "result of an operation that was released");
+            ignis__string_add(&text, ", %s", tensor->leaf ? "leaf" : "result of an operation that was released");
         if (tensor->leaf && tensor->requires_grad)
-            ignis__text_add(&text, ", requires a gradient");
+            ignis__string_add(&text, ", requires a gradient");
         if (tensor->data && *tensor->data->tag)
-            ignis__text_add(&text, ", '%s'", tensor->data->tag);
+            ignis__string_add(&text, ", '%s'", tensor->data->tag);
         ignis__mutex_unlock(&tensor->slot.lock);
         ignis__tensor_drop(call, tensor);
     } else {
-        ignis__text_add(&text, "tensor handle 0x%llx (freed)", (unsigned long long)handle.id);
+        ignis__string_add(&text, "tensor handle 0x%llx (freed)", (unsigned long long)handle.id);
     }
     return (int)text.length;
 }

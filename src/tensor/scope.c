@@ -46,12 +46,12 @@ static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
         return false;
     thread = ignis__tensor_thread_now();
     if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id)
-        return ignis__refuse(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
-                             thread->scope_count);
+        return ignis__fail_false(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
+                                 thread->scope_count);
     if (thread->scope_count == thread->scope_floor) {
         thread->unbalanced = true;
-        return ignis__refuse(IGNIS_DIAG_SCOPE_ORDER, call,
-                             "the scope was begun before the function that is running now, which cannot end it");
+        return ignis__fail_false(IGNIS_DIAG_SCOPE_ORDER, call,
+                                 "the scope was begun before the function that is running now, which cannot end it");
     }
     ignis__scope_pop(call, keep);
     return true;
@@ -110,7 +110,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
 }
 
 /*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
-IGNIS__COLD static int ignis__tensors_claiming(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tensors_claiming(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
@@ -122,7 +122,8 @@ IGNIS__COLD static int ignis__tensors_claiming(ignis__text *text, const ignis__a
         is_grad = tensor->grad == array;
         ignis__mutex_unlock(&tensor->slot.lock);
         if (is_data || is_grad)
-            ignis__text_add(text, ", it is the %s of a tensor %s", is_data ? "data" : "gradient", ignis__shape_write(&tensor->shape).text);
+            ignis__string_add(text, ", it is the %s of a tensor %s", is_data ? "data" : "gradient",
+                              ignis__shape_write(&tensor->shape).text);
         count += is_data + is_grad;
         ignis__tensor_drop("ignis_array_free", tensor);
     }

@@ -241,7 +241,7 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
         inputs[held] = ignis__tensor_hold(call, handles[held]);
         ok = inputs[held] != NULL;
         if (ok && inputs[held] == output) {
-            ok = ignis__refuse(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor", held);
+            ok = ignis__fail_false(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor", held);
             ignis__tensor_drop(call, inputs[held]);
         }
         wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
@@ -256,8 +256,8 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
         ignis__tensor_thread_now()->saw_trainable = true;
     if (ok && wanted && ignis__recording()) {
         if (!ignis__dtype_is_float(output->dtype))
-            ok = ignis__refuse(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
-                               ignis__dtypes[output->dtype].name);
+            ok = ignis__fail_false(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
+                                   ignis__dtypes[output->dtype].name);
         ok = ok && ignis__tape_add(call, output, count, inputs, rule);
     }
     for (i = 0; i < held; i++)
@@ -308,7 +308,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 }
 
 /*  Adds the entries that have saved an array to a text; returns how often. */
-IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tape_claiming(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tape *tape;
     const ignis__node *node;
@@ -321,7 +321,7 @@ IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__arra
             for (i = 0; i < node->saved_count; i++)
                 count += node->saved[i] == array;
             if (count > before)
-                ignis__text_add(text, ", the gradient of '%s' needs it", node->name);
+                ignis__string_add(text, ", the gradient of '%s' needs it", node->name);
         }
         ignis__mutex_unlock(&tape->lock);
     }

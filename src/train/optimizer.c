@@ -91,7 +91,7 @@ static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
     ignis__optimizer_unclaim(call, &optimizer->table);
     ignis__free(optimizer->parameters);
     ignis__free(optimizer->rows);
-    ignis__pool_give(&ignis__optimizers, optimizer);
+    ignis__pool_recycle(&ignis__optimizers, optimizer);
 }
 
 static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
@@ -108,7 +108,7 @@ static bool ignis__optimizer_array(const char *call, const ignis__array *like, i
 }
 
 /*  Adds the optimizers that an array belongs to to a text; returns how often. */
-static int ignis__optimizers_claiming(ignis__text *text, const ignis__array *array)
+static int ignis__optimizers_claiming(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__optimizer *optimizer;
     uint64_t index = 0;
@@ -118,7 +118,7 @@ static int ignis__optimizers_claiming(ignis__text *text, const ignis__array *arr
         for (i = 0; i < optimizer->count; i++) {
             if (optimizer->parameters[i].data != array)
                 continue;
-            ignis__text_add(text, ", an optimizer changes it");
+            ignis__string_add(text, ", an optimizer changes it");
             count++;
         }
         ignis__mutex_unlock(&optimizer->slot.lock);
@@ -154,7 +154,7 @@ IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char
 {
     if (ignis__is_finite(value) && value >= low && value < below)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %g, outside %g to below %g", name, value, low, below);
+    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is %g, outside %g to below %g", name, value, low, below);
 }
 
 /*  By its bits: where the compiler assumes that there is no NaN, one would be equal to 0. */
@@ -212,7 +212,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         return handle;
     ignis__pool_fill(&ignis__optimizers, optimizer, given);
     if (!ignis__optimizer_start(call, optimizer)) {
-        ignis__pool_give(&ignis__optimizers, optimizer);
+        ignis__pool_recycle(&ignis__optimizers, optimizer);
         return handle;
     }
     handle.id = ignis__pool_publish(&ignis__optimizers, optimizer);

@@ -5,18 +5,18 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
     ignis__standing standing = ignis__tensor_standing(tensor);
     int i;
     if (!standing.leaf || !standing.requires_grad)
-        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
-                             standing.leaf ? "requires no gradient" : "is the result of an operation");
+        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
+                                 standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != optimizer->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
-                             ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
+                                 ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
     if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
-                             ignis__shape_write(&tensor->shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
+                                 ignis__shape_write(&tensor->shape).text);
     for (i = 0; i < optimizer->count; i++)
         if (optimizer->parameters[i].tensor == tensor)
-            return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, was added already, as parameter %d",
-                                 ignis__shape_write(&tensor->shape).text, i);
+            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, was added already, as parameter %d",
+                                     ignis__shape_write(&tensor->shape).text, i);
     return true;
 }
 

@@ -32,39 +32,39 @@ static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX],
     if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 &&
         (size_t)name_length < sizeof address->name_path)
         return true;
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder,
-                         IGNIS__PATH_MAX - 1);
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder,
+                             IGNIS__PATH_MAX - 1);
 }
 
 static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
 {
     char folder[IGNIS__PATH_MAX];
     int length;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
-        !ignis__given(call, "desc.name", desc->name))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
+        !ignis__check_not_null(call, "desc.name", desc->name))
         return false;
     if (!ignis__name_valid(desc->name))
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_BAD_NUMBER, call,
             "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'",
             desc->name);
     if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method",
-                             (int)desc->method);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method",
+                                 (int)desc->method);
     if (!(desc->timeout_s >= 0))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
     memset(address, 0, sizeof *address);
     address->kind = ignis__wire_kinds[desc->method];
     if (!address->kind)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
-                             ignis__method_names[desc->method]);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+                                 ignis__method_names[desc->method]);
     if (desc->token)
         memcpy(address->secret, desc->token, IGNIS_CHANNEL_TOKEN_BYTES);
     address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : ignis__timeout_ns(desc->timeout_s);
     length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
     if (length < 0 || (size_t)length >= sizeof folder)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes",
-                             (int)sizeof folder - 1);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes",
+                                 (int)sizeof folder - 1);
     return ignis__channel_paths(call, folder, desc->name, address);
 }
 
@@ -96,7 +96,7 @@ static void ignis__channel_drop(ignis__channel *channel)
         return;
     channel->wire = NULL;
     channel->listener = NULL;
-    ignis__pool_give(&ignis__channels, channel);
+    ignis__pool_recycle(&ignis__channels, channel);
     ignis__channel_free(wire, listener);
 }
 
@@ -256,20 +256,22 @@ static bool ignis__channel_send_check(const char *call, const ignis__wire *wire,
 {
     int i;
     if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes", (long long)size,
-                             IGNIS_CHANNEL_MAX_BYTES);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes",
+                                 (long long)size, IGNIS_CHANNEL_MAX_BYTES);
     if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message",
-                             fd_count, IGNIS_CHANNEL_MAX_FDS);
-    if ((size > 0 && !ignis__given(call, "data", data)) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message",
+                                 fd_count, IGNIS_CHANNEL_MAX_FDS);
+    if ((size > 0 && !ignis__check_not_null(call, "data", data)) ||
+        (fd_count > 0 && !ignis__check_not_null(call, "fds", fds)))
         return false;
     if (fd_count > 0 && !wire->kind->descriptors)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                             "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-                             ignis__method_names[wire->kind->method]);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                                 "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                                 ignis__method_names[wire->kind->method]);
     for (i = 0; i < fd_count; i++)
         if (!ignis__fd_open(fds[i]))
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i, fds[i]);
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i,
+                                     fds[i]);
     return true;
 }
 
@@ -402,8 +404,8 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
     if (capacity < 0 || fd_capacity < 0) {
         status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0",
                              (long long)capacity, fd_capacity);
-    } else if ((capacity > 0 && !ignis__given(call, "data", data)) ||
-               (fd_capacity > 0 && !ignis__given(call, "fds", fds))) {
+    } else if ((capacity > 0 && !ignis__check_not_null(call, "data", data)) ||
+               (fd_capacity > 0 && !ignis__check_not_null(call, "fds", fds))) {
         status = ignis__failed();
     } else if (!ignis__wire_next(&trouble, wire, timeout_s)) {
         status = ignis__trouble_report(call, &trouble);
@@ -436,7 +438,7 @@ IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *
 IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
 {
     static const char call[] = "ignis_channel_query";
-    ignis__channel *channel = ignis__given(call, "info", info) ? ignis__channel_hold(call, handle) : NULL;
+    ignis__channel *channel = ignis__check_not_null(call, "info", info) ? ignis__channel_hold(call, handle) : NULL;
     ignis__wire *wire;
     ignis__listener *listener;
     if (!channel)

@@ -49,11 +49,11 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     (void)ptr;
     ignis__nccl_leave(call, memory->nccl);
     if (memory->state && ignis__device_enter_to_give(call, memory->device, &binding)) {
-        ignis__memory_give(call, memory->device, memory->state);
+        ignis__memory_recycle(call, memory->device, memory->state);
         ignis__device_leave(&binding);
     }
     if (memory->record_piece)
-        (void)ignis__piece_give(call, memory->device, memory->record_piece);
+        (void)ignis__pinned_chunk_recycle(call, memory->device, memory->record_piece);
     ignis__comm_regions_drop(call, memory->regions);
     ignis__free(memory);
 }
@@ -85,7 +85,7 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
     ignis__mutex_unlock(&memory->regions->lock);
     ignis__storage_drop(call, comm->storage);
     ignis__job_drop(comm->job);
-    ignis__pool_give(&ignis__comms, comm);
+    ignis__pool_recycle(&ignis__comms, comm);
 }
 
 /*  The communicator of a handle, held; null, and reported, when there is none. */
@@ -135,15 +135,15 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     const char *text = ignis__env("IGNIS_COMM_TRANSPORT");
     int i;
     if (!(timeout > 0 && timeout <= 1e6))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
     if (desc->most_blocks < 0)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more",
-                             desc->most_blocks);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more",
+                                 desc->most_blocks);
     if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
-                             "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
-                             (int)desc->transport);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                                 "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
+                                 (int)desc->transport);
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
     options->transport = desc->transport;
@@ -154,8 +154,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
             options->transport = (ignis_comm_transport)i;
     if (options->transport)
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                         "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+    return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                             "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
 }
 
 /*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions
@@ -173,7 +173,7 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
         if (!shared)
             ignis__comm_regions_drop(call, regions);
         ignis__free(memory);
-        ignis__pool_give(&ignis__comms, comm);
+        ignis__pool_recycle(&ignis__comms, comm);
         return NULL;
     }
     if (shared)
@@ -203,7 +203,7 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     ignis__comm_state *state;
     int i;
     bool ok;
-    memory->record_piece = ignis__piece_take(call, comm->device, (int64_t)sizeof *memory->record);
+    memory->record_piece = ignis__pinned_chunk_take(call, comm->device, (int64_t)sizeof *memory->record);
     memory->record = memory->record_piece ? (ignis__comm_record *)memory->record_piece->memory : NULL;
     memory->state =
         memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;

@@ -139,8 +139,8 @@ IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *com
              ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
     comm->nccl_reason[strcspn(comm->nccl_reason, "\n")] = 0; /* the first line is enough */
     ignis__atomic_store(&comm->nccl_told, 1);
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size,
-                comm->nccl_reason);
+    ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size,
+               comm->nccl_reason);
     return true;
 }
 
@@ -241,8 +241,8 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
         ignis__making_report(&making);
     ignis__free(making.all);
     if (ok) {
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
-                    ignis__device_ordinal(comm->device), comm->reason);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
+                   ignis__device_ordinal(comm->device), comm->reason);
         handle.id = ignis__pool_publish(&ignis__comms, comm);
         return handle;
     }

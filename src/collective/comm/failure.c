@@ -8,31 +8,31 @@ static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nc
            (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
 }
 
-static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
+static void ignis__comm_fingerprint_write(ignis__string_writer *text, uint64_t print)
 {
     uint64_t kind = print >> 60, op = print >> 56 & 15, dtype = print >> 52 & 15;
-    ignis__text_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
+    ignis__string_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
     if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
-        ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
+        ignis__string_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
     if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
-        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)),
-                        ignis__dtypes[dtype].name);
+        ignis__string_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)),
+                          ignis__dtypes[dtype].name);
     if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
-        ignis__text_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
+        ignis__string_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
     if (print >> 51 & 1)
-        ignis__text_add(text, " by NCCL");
+        ignis__string_add(text, " by NCCL");
 }
 
 /*  Names another communicator that was used on the device at about the same time: each may have waited for
     what the other kept from beginning. */
-static void ignis__comm_other_write(ignis__text *text, const ignis__comm *comm)
+static void ignis__comm_other_write(ignis__string_writer *text, const ignis__comm *comm)
 {
     uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
     ignis__comm *other = (ignis__comm *)ignis__pool_hold(
         &ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
-        ignis__text_add(
+        ignis__string_add(
             text,
             "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations "
             "of both "
@@ -49,35 +49,36 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
     char sentence[896];
-    ignis__text text;
+    ignis__string_writer text;
     int peer;
     ignis_diagnostic what = ignis__comm_failure(comm, &peer);
-    ignis__text_begin(&text, sentence, sizeof sentence);
+    ignis__string_begin(&text, sentence, sizeof sentence);
     if (code == IGNIS__COMM_TIMEOUT)
-        ignis__text_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
-                        (double)comm->options.timeout_ns * 1e-9, record->reporter);
+        ignis__string_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
+                          (double)comm->options.timeout_ns * 1e-9, record->reporter);
     else if (code == IGNIS__COMM_MISMATCH) {
-        ignis__text_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
+        ignis__string_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
         ignis__comm_fingerprint_write(&text, record->theirs);
-        ignis__text_add(&text, ", rank %d for ", comm->rank);
+        ignis__string_add(&text, ", rank %d for ", comm->rank);
         ignis__comm_fingerprint_write(&text, record->mine);
     } else if (code == IGNIS__COMM_TWICE)
-        ignis__text_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams", peer);
+        ignis__string_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams",
+                          peer);
     else if (what == IGNIS_DIAG_NCCL_CALL) {
         int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
         const char *name = ignis__nccl.ncclGetErrorString(error);
-        ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way",
-                        name ? name : "unknown error", error);
+        ignis__string_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way",
+                          name ? name : "unknown error", error);
     } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
-        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer,
-                        (double)comm->options.timeout_ns * 1e-9);
+        ignis__string_add(&text, "rank %d did not come to an operation within %.3g s", peer,
+                          (double)comm->options.timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s",
-                        (double)comm->options.timeout_ns * 1e-9);
+        ignis__string_add(&text, "an operation of NCCL was not through after %.3g s",
+                          (double)comm->options.timeout_ns * 1e-9);
     else if (peer >= 0)
-        ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
+        ignis__string_add(&text, "rank %d died or gave the communicator up", peer);
     else
-        ignis__text_add(&text, "the communicator was aborted");
+        ignis__string_add(&text, "the communicator was aborted");
     if (what == IGNIS_DIAG_COMM_TIMEOUT)
         ignis__comm_other_write(&text, comm);
     if (diagnostic == IGNIS_DIAG_NONE)

@@ -4,16 +4,16 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
 {
     int i, k, can;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS || count > ignis__device_total)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices", count,
-                             IGNIS_COMM_MAX_RANKS, ignis__device_total);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices",
+                                 count, IGNIS_COMM_MAX_RANKS, ignis__device_total);
     for (i = 0; i < count; i++) {
         if (!ignis__device_get(call, devices[i]))
             return false;
         for (k = 0; k < i; k++)
             if (devices[k] == devices[i])
-                return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                                     "device %d is that of rank %d and of rank %d; each rank needs its own", devices[i],
-                                     k, i);
+                return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                         "device %d is that of rank %d and of rank %d; each rank needs its own",
+                                         devices[i], k, i);
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
         for (k = 0; k < count; k++) {
@@ -21,7 +21,7 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
             if (!can && IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
                 return false;
             if (!can)
-                return ignis__refuse(
+                return ignis__fail_false(
                     IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
                     "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
                     devices[i], devices[k]);
@@ -71,7 +71,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, cons
     ignis__comm_options options;
     ignis_comm_desc defaults;
     memset(&defaults, 0, sizeof defaults);
-    if (!ignis__collective_enter(call) || !ignis__given(call, "comms", handles))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "comms", handles))
         return ignis__failed();
     for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
         first[i] = i;
@@ -112,14 +112,15 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     int i;
     bool ok = false;
     memset(siblings, 0, sizeof *siblings);
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "comms", comms) ||
-        !ignis__given(call, "out", out))
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
+        !ignis__check_not_null(call, "comms", comms) || !ignis__check_not_null(call, "out", out))
         return false;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count,
+                                 IGNIS_COMM_MAX_RANKS);
     if (out == comms)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "out is comms, whose handles are still needed; it has to be another array");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "out is comms, whose handles are still needed; it has to be another array");
     memset(out, 0, sizeof *out * (size_t)count);
     for (i = 0; i < count; i++) {
         if (some_missing && !comms[i].id)
@@ -184,7 +185,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms,
     bool ok;
     if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
         return ignis__failed();
-    ok = ignis__given(call, "colors", colors);
+    ok = ignis__check_not_null(call, "colors", colors);
     for (i = 0; i < count && ok; i++) {
         all[i].color = colors[siblings.place[i]];
         all[i].key = keys ? keys[siblings.place[i]] : 0;

@@ -151,14 +151,14 @@ static bool ignis__shrink_named(const char *call, const ignis__comm *parent, con
 {
     int i;
     if (count < 0 || (count > 0 && !ranks))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
-                             ranks ? "there" : "null");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
+                                 ranks ? "there" : "null");
     for (i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank)
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
-                                 ranks[i] == parent->rank ? "which is this rank; expected others"
-                                                          : "which is no rank of the communicator");
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
+                                     ranks[i] == parent->rank ? "which is this rank; expected others"
+                                                              : "which is no rank of the communicator");
         ignis__bit_set(gone, ranks[i]);
     }
     return true;
@@ -240,7 +240,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         return ignis__failed();
     if (ignis__capture_refuses(call) ||
         !(ignis__handle_kill(comm) ||
-          ignis__refuse(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
+          ignis__fail_false(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
         ignis__comm_drop(call, comm);
         return ignis__failed();
     }
@@ -260,8 +260,9 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
 {
     static const char call[] = "ignis_comm_query";
-    ignis__comm *comm =
-        ignis__collective_enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
+    ignis__comm *comm = ignis__collective_enter(call) && ignis__check_not_null(call, "info", info)
+                            ? ignis__comm_hold(call, handle)
+                            : NULL;
     if (!comm)
         return ignis__failed();
     memset(info, 0, sizeof *info);

@@ -1,7 +1,7 @@
 /*  Whether a stream still exists, as far as Ignis was told. */
 static bool ignis__comm_stream_known(ignis__device *device, void *stream)
 {
-    ignis__foreign_stream *foreign;
+    ignis__user_stream *foreign;
     if (stream == device->stream)
         return true;
     ignis__mutex_lock(&device->lock);

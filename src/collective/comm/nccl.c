@@ -93,9 +93,9 @@ static bool ignis__nccl_open(const char *call)
     release = (int)loaded->release;
     if (release >= IGNIS__NCCL_VERSION_LEAST)
         return true;
-    return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call,
-                         "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
-                         release / 10000, release / 100 % 100, release % 100);
+    return ignis__fail_false(IGNIS_DIAG_LIBRARY_SYMBOL, call,
+                             "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
+                             release / 10000, release / 100 % 100, release % 100);
 }
 
 /*  Turns what NCCL answered into a failure of `call`. */
@@ -354,7 +354,8 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     comm = nccl->comm;
     if (!comm) {
         ignis__mutex_unlock(&nccl->lock);
-        return ignis__refuse(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator has failed before, or was aborted");
+        return ignis__fail_false(IGNIS_DIAG_COMM_BROKEN, call,
+                                 "the NCCL communicator has failed before, or was aborted");
     }
     if (grouped)
         (void)IGNIS__NCCL(ncclGroupStart, ());

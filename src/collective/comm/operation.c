@@ -8,10 +8,10 @@ static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_
         return false;
     if (array->storage->device == comm->device)
         return true;
-    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                         "%s is on device %d, rank %d of the communicator on device %d", ignis__array_label(array).text,
-                         ignis__device_ordinal(array->storage->device), comm->rank,
-                         ignis__device_ordinal(comm->device));
+    return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                             "%s is on device %d, rank %d of the communicator on device %d",
+                             ignis__array_label(array).text, ignis__device_ordinal(array->storage->device), comm->rank,
+                             ignis__device_ordinal(comm->device));
 }
 
 static void ignis__comm_return(const char *call, const void *borrower, ignis__array *held)
@@ -37,26 +37,26 @@ static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__
         return true;
     if (kind == IGNIS__COMM_REDUCE_SCATTER && out == in + (ignis__address)(part * comm->rank))
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_OVERLAP, call,
-                         "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in, (long long)in_bytes,
-                         out, (long long)out_bytes);
+    return ignis__fail_false(IGNIS_DIAG_COMM_OVERLAP, call,
+                             "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in,
+                             (long long)in_bytes, out, (long long)out_bytes);
 }
 
 static bool ignis__comm_rank_check(const char *call, const ignis__comm *comm, const char *name, int rank, bool not_self)
 {
     if (rank >= 0 && rank < comm->size && !(not_self && rank == comm->rank))
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank,
-                         comm->size, not_self ? ", than this one" : "");
+    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name,
+                             rank, comm->size, not_self ? ", than this one" : "");
 }
 
 static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtype)
 {
     if ((unsigned)op >= IGNIS_OP_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d",
-                             (int)op, IGNIS_OP_COUNT - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d",
+                                 (int)op, IGNIS_OP_COUNT - 1);
     if (op == IGNIS_OP_AVG && ignis__dtype_is_int(dtype))
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_UNSUPPORTED, call,
             "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
             ignis__dtypes[dtype].name);
@@ -73,23 +73,23 @@ static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const 
     task->dtype = whole->dtype;
     task->count = whole->numel;
     if (in && out && in->dtype != out->dtype)
-        return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name,
-                             ignis__dtypes[out->dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name,
+                                 ignis__dtypes[out->dtype].name);
     if (task->kind == IGNIS__COMM_ALL_GATHER)
         wanted = in->numel * size;
     if (task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL) {
         if (in->numel % size != 0)
-            return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call,
-                                 "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
-                                 comm->size);
+            return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call,
+                                     "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
+                                     comm->size);
         task->count = in->numel / size;
         if (task->kind == IGNIS__COMM_REDUCE_SCATTER)
             wanted = task->count;
     }
     if (in && out && out->numel != wanted)
-        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call,
-                             "in has %lld elements, so out needs %lld on %d ranks; it has %lld", (long long)in->numel,
-                             (long long)wanted, comm->size, (long long)out->numel);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call,
+                                 "in has %lld elements, so out needs %lld on %d ranks; it has %lld",
+                                 (long long)in->numel, (long long)wanted, comm->size, (long long)out->numel);
     return true;
 }
 

@@ -3,9 +3,9 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
 {
     regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
     if (!regions->host[i])
-        return ignis__refuse(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
-                             "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i,
-                             (long long)regions->bytes, strerror(errno));
+        return ignis__fail_false(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i,
+                                 (long long)regions->bytes, strerror(errno));
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
                             (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
@@ -27,8 +27,8 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
         fds[0] = ignis__shared_make((size_t)regions->bytes);
         if (fds[0] >= 0)
             return ignis__staged_map(making->call, regions, comm->rank, fds[0]);
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
-                             (long long)regions->bytes, strerror(errno));
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
+                                 (long long)regions->bytes, strerror(errno));
     }
     if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
@@ -53,7 +53,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
-            return ignis__refuse(
+            return ignis__fail_false(
                 IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
                 (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
@@ -148,9 +148,9 @@ static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
             if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) ==
                 0)
                 continue;
-            return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                                 "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to,
-                                 comm->rank);
+            return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
+                                     "what rank %d wrote into the region of rank %d is not what rank %d reads", from,
+                                     to, comm->rank);
         }
     return true;
 }

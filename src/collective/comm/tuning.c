@@ -25,8 +25,9 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
             end++;
         }
         if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0)
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known", text);
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                     "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known",
+                                     text);
         *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
         text = *end ? end + 1 : end;
     }

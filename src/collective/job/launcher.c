@@ -55,8 +55,8 @@ static bool ignis__env_number(const char *call, const char *name, int low, int h
     for (digit = text; *digit >= '0' && *digit <= '9' && value <= high; digit++)
         value = value * 10 + (*digit - '0');
     if (digit == text || *digit || value < low || value > high)
-        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d",
-                             name, text, low, high);
+        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                                 "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low, high);
     *number = (int)value;
     return true;
 }
@@ -70,11 +70,11 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
         !ignis__env_number(call, ignis__launchers[which].local_rank, 0, IGNIS__JOB_MAX_RANKS - 1, &place->local_rank))
         return false;
     if ((place->rank < 0) != (place->size < 0))
-        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
-                             place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
+        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
+                                 place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
     return place->size <= 0 || place->rank < place->size ||
-           ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank,
-                         place->rank, size, place->size, place->size - 1);
+           ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank,
+                             place->rank, size, place->size, place->size - 1);
 }
 
 /*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
@@ -111,19 +111,20 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             ignis__job_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
-            return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                                 "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or "
-                                 "name the launcher that is right: "
-                                 "IGNIS_COMM_LAUNCHER=%s or %s",
-                                 ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size,
-                                 ignis__launchers[i].rank, ignis__launchers[i].size, said.rank, said.size,
-                                 ignis__launchers[found].name, ignis__launchers[i].name);
+            return ignis__fail_false(
+                IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or "
+                "name the launcher that is right: "
+                "IGNIS_COMM_LAUNCHER=%s or %s",
+                ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size,
+                ignis__launchers[i].rank, ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name,
+                ignis__launchers[i].name);
         }
     }
     if (!known || (wanted && found < 0))
-        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
-                             known ? "whose variables are not set"
-                                   : "which is none of ignis, torchrun, openmpi, pmi and slurm");
+        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
+                                 known ? "whose variables are not set"
+                                       : "which is none of ignis, torchrun, openmpi, pmi and slurm");
     return true;
 }
 
@@ -138,8 +139,8 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
             snprintf(place->folder, sizeof place->folder, "%s", text + 4);
             return true;
         }
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what,
-                             text, (int)sizeof place->folder - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes",
+                                 what, text, (int)sizeof place->folder - 1);
     }
     while (*digit >= '0' && *digit <= '9' && port <= 65535)
         port = port * 10 + (*digit++ - '0');
@@ -151,9 +152,9 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         snprintf(place->address, sizeof place->address, "%.*s:%ld", (int)length, text, port);
         return true;
     }
-    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                         "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535",
-                         what, text);
+    return ignis__fail_false(
+        IGNIS_DIAG_COMM_ENVIRONMENT, call,
+        "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
 }
 
 /*  The meeting place that the environment names, or that the launcher's name for the job will do for.
@@ -179,11 +180,11 @@ static bool ignis__place_env(const char *call, ignis__place *place)
     }
     if (*place->job)
         return true;
-    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                         "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder "
-                         "(one host), or MASTER_ADDR and "
-                         "MASTER_PORT, or desc.rendezvous, or desc.id",
-                         place->rank, place->size);
+    return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                             "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder "
+                             "(one host), or MASTER_ADDR and "
+                             "MASTER_PORT, or desc.rendezvous, or desc.id",
+                             place->rank, place->size);
 }
 
 /*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the
@@ -209,10 +210,11 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         memcpy(&id, desc->id, sizeof id);
         if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) ||
             desc->rendezvous || desc->token)
-            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                                 desc->rendezvous || desc->token
-                                     ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
-                                     : "desc.id was not made by ignis_comm_unique_id");
+            return ignis__fail_false(
+                IGNIS_DIAG_BAD_NUMBER, call,
+                desc->rendezvous || desc->token
+                    ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
+                    : "desc.id was not made by ignis_comm_unique_id");
         snprintf(place->address, sizeof place->address, "%s", id.address);
         memcpy(place->secret, id.secret, sizeof place->secret);
         place->by_id = place->has_secret = true;
@@ -244,9 +246,9 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     place->local_rank = -1;
     if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 ||
         desc->rank >= (desc->size ? desc->size : 1))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
-                             desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
+                                 desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
     if (desc->size) {
         place->rank = desc->rank;
         place->size = desc->size;

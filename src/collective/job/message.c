@@ -68,8 +68,8 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
                           &until);
     *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     if (!ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
-        ignis__note(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to,
-                    trouble.why);
+        ignis__log(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to,
+                   trouble.why);
     ignis__mutex_unlock(&wire->send_lock);
     if (ignis__atomic_load(&wire->unsent))
         ignis__lookout_ring(&job->lookout); /* the watcher sends the rest */

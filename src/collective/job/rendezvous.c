@@ -103,12 +103,12 @@ static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 /*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
 static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char *out, size_t size)
 {
-    ignis__text text;
+    ignis__string_writer text;
     int i;
-    ignis__text_begin(&text, out, size);
+    ignis__string_begin(&text, out, size);
     for (i = 1; i < rendezvous->job->size; i++)
         if (!rendezvous->wires[i])
-            ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
+            ignis__string_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
 /*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each
@@ -154,13 +154,14 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     ignis__trouble trouble;
     int i, k;
     if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
-                             "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
-                             "makes one for each meeting");
+        return ignis__fail_false(
+            IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
+            "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
+            "makes one for each meeting");
     if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path,
                               ignis__place_secret(rendezvous->place)))
-        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
-                             rendezvous->address.path, trouble.why);
+        return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
+                                 rendezvous->address.path, trouble.why);
     while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 &&
            ignis__monotonic_ns() < rendezvous->deadline) {
         ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
@@ -197,7 +198,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
                                           sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
-        return ignis__refuse((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
+        return ignis__fail_false((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
     return !answer.refused;
 }
 
@@ -226,7 +227,7 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
                                    rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
         bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-        return ignis__refuse(
+        return ignis__fail_false(
             late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
             late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
                  : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
@@ -246,8 +247,8 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     for (k = 0; k < job->size; k++) {
         if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k],
                                        sizeof job->ranks[k], rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
-                                 rendezvous->address.path, trouble.why);
+            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
+                                     rendezvous->address.path, trouble.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
@@ -278,8 +279,8 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL,
                                                  job->secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
         if (!job->links[i].wire)
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                 "rank %d does not reach rank %d of its host: %s", job->rank, i, trouble.why);
+            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                     "rank %d does not reach rank %d of its host: %s", job->rank, i, trouble.why);
     }
     while (expected > 0 &&
            (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
@@ -293,8 +294,8 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         }
     }
     return expected == 0 ||
-           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                         "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
+           ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                             "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
 }
 
 /*  The lists of a job of several ranks, and what its watcher needs. */
@@ -312,7 +313,7 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     job->ready = ignis__condition_make(&job->changed);
     job->looks = job->ready;
     return job->ready ? ignis__lookout_open(call, &job->lookout)
-                      : ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
+                      : ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
 }
 
 /*  Where the ranks meet, and a listener for those of this host. */
@@ -331,11 +332,11 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
     if (*place->address)
         ignis__local_path(place->address, rendezvous->address.path);
     if (!ignis__random_bytes(&random, sizeof random))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
     if (!ignis__local_name(folder, self->rank, random, self->path, sizeof self->path))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
-                             "the folder %.300s has too long a path for sockets: at most %d bytes go into it", folder,
-                             (int)sizeof self->path - 24);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
+                                 "the folder %.300s has too long a path for sockets: at most %d bytes go into it",
+                                 folder, (int)sizeof self->path - 24);
     ignis__local_path(self->path, path);
     if ((rendezvous->listener =
              ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
@@ -361,8 +362,8 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
         }
     /* what others have said since waits for it */
     job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job);
-    return job->watched ||
-           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
+    return job->watched || ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                             "rank %d could not start a thread", job->rank);
 }
 
 /*  Meets the other ranks of a job of several. */
@@ -407,7 +408,7 @@ IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__pl
     job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
     ok = job->ranks &&
          ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
-          ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+          ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
     if (ok) {
         job->ranks[job->rank] = *self;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
@@ -433,12 +434,13 @@ IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint
                                         "ignis_comm_shrink"};
     const ignis__joint_failure *failure = &joint->failure;
     if (failure->reason == IGNIS__JOINT_LOST)
-        return ignis__refuse(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
+        return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
     if (failure->reason == IGNIS__JOINT_LATE)
-        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
-                             failure->rank);
+        return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
+                                 failure->rank);
     if (failure->theirs >> 28 == joint->print >> 28)
-        return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
-    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
-                         kinds[failure->theirs >> 28 & 3]);
+        return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out",
+                                 failure->rank);
+    return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
+                             kinds[failure->theirs >> 28 & 3]);
 }

@@ -154,7 +154,7 @@ static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
     for (i = 0; ok && i < 2; i++)
         ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
              fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
-    return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
+    return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
 }
 static void ignis__lookout_close(ignis__lookout *lookout)
 {

@@ -1,8 +1,8 @@
 static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
 {
     lookout->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
-    return lookout->bell ||
-           ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no event: Windows error %lu", GetLastError());
+    return lookout->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                              "the system gives no event: Windows error %lu", GetLastError());
 }
 static void ignis__lookout_close(ignis__lookout *lookout)
 {

@@ -42,7 +42,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     ignis__id_place *place;
     ignis__id id;
     char why[256];
-    place = ignis__collective_enter(call) && ignis__given(call, "id", out)
+    place = ignis__collective_enter(call) && ignis__check_not_null(call, "id", out)
                 ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place)
                 : NULL;
     if (!place)

@@ -93,7 +93,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     ignis__free(parallel->parameters);
     ignis__free(parallel->grads);
     ignis__free(parallel->buckets);
-    ignis__pool_give(&ignis__parallels, parallel);
+    ignis__pool_recycle(&ignis__parallels, parallel);
     return ok;
 }
 
@@ -164,9 +164,9 @@ static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const
     if (!busy && *joins)
         parallel->walk = walk;
     ignis__mutex_unlock(&parallel->slot.lock);
-    return !busy ||
-           ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
-                         "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy || ignis__fail_false(
+                        IGNIS_DIAG_PARALLEL_BUSY, call,
+                        "a backward of another thread is averaging the gradients of these parameters over the ranks");
 }
 
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
@@ -227,15 +227,16 @@ static bool ignis__parallel_check(const char *call, const ignis__parallel_state 
     ignis__standing standing = ignis__tensor_standing(tensor);
     int before = ignis__parallel_find(parallel, tensor);
     if (!standing.leaf || !standing.requires_grad)
-        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
-                             ignis__shape_write(&tensor->shape).text,
-                             standing.leaf ? "requires no gradient" : "is the result of an operation");
+        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
+                                 ignis__shape_write(&tensor->shape).text,
+                                 standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                             "parameter %d is on device %d, the communicator is on device %d", parallel->count,
-                             ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
-    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more",
-                                       parallel->count, ignis__shape_write(&tensor->shape).text, before);
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                                 ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
+    return before < 0 ||
+           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more",
+                             parallel->count, ignis__shape_write(&tensor->shape).text, before);
 }
 
 /*  Holds the parameters. */
@@ -276,8 +277,8 @@ static bool ignis__parallel_claim(const char *call, ignis__parallel_state *paral
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
     return taken < 0 ||
-           ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
-                         ignis__shape_write(&parallel->parameters[taken]->shape).text);
+           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already",
+                             taken, ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
 /*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there
@@ -414,7 +415,8 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
     ignis_comm_info info;
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "parameters", parameters))
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
+        !ignis__check_not_null(call, "parameters", parameters))
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
@@ -474,7 +476,8 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
 {
     static const char call[] = "ignis_parallel_query";
-    ignis__parallel_state *parallel = ignis__given(call, "info", info) ? ignis__parallel_hold(call, handle) : NULL;
+    ignis__parallel_state *parallel =
+        ignis__check_not_null(call, "info", info) ? ignis__parallel_hold(call, handle) : NULL;
     if (!parallel)
         return ignis__failed();
     memset(info, 0, sizeof *info);

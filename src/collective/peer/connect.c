@@ -105,8 +105,8 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
         stranger = secret && trouble->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
         word = stranger ? *trouble : word;
         if (stranger && !warned)
-            ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline",
-                        trouble->why);
+            ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline",
+                       trouble->why);
         warned = warned || stranger;
         ignis__sleep_us(stranger ? 100000 : 5000);
     }

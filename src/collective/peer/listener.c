@@ -94,9 +94,9 @@ static ignis__wire *ignis__listener_remove(ignis__listener *listener, int index)
 static void ignis__listener_count_refused(const char *call, ignis__listener *listener, const char *why)
 {
     if (ignis__atomic_add(&listener->refused, 1) == 1)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path,
-                    why);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                   "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path,
+                   why);
 }
 
 /*  Turns away one that is no longer pending. */

@@ -165,19 +165,20 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
         }
     }
     if (length < 0 || (size_t)length >= size)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
-                             "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1, path);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1,
+                                 path);
     if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path,
-                             strerror(errno));
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path,
+                                 strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
     if (info.st_uid != geteuid())
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu",
-                             path, (unsigned long)info.st_uid, (unsigned long)geteuid());
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu",
+                                 path, (unsigned long)info.st_uid, (unsigned long)geteuid());
     return (info.st_mode & 0777) == 0700 ||
-           ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path,
-                         (unsigned)info.st_mode & 0777);
+           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path,
+                             (unsigned)info.st_mode & 0777);
 }
 
 /*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is

@@ -73,7 +73,8 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
     }
     if (length < 0 || (size_t)length >= size ||
         (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
-                             "the folder %s cannot be made, or its path is longer than %d bytes", path, (int)size - 1);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the folder %s cannot be made, or its path is longer than %d bytes", path,
+                                 (int)size - 1);
     return true;
 }

@@ -165,7 +165,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array, boo
 
 /*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array
     is locked. */
-IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;
     ignis__mutex_lock(&ignis__shares.lock);
@@ -177,8 +177,8 @@ IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__
             continue;
         while ((other = other->next) != NULL)
             count += other->turn == entry->turn;
-        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+        ignis__string_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
     }
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
+    ignis__string_add(text, "; close what was imported, or call ignis_transport_release_handle");
 }

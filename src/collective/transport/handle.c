@@ -35,8 +35,8 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0],
                  (unsigned long long)maker[1], (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder,
-                         IGNIS__PATH_MAX - 1);
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder,
+                             IGNIS__PATH_MAX - 1);
 }
 
 /*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it
@@ -46,7 +46,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
 {
     ignis__export *entry = (ignis__export *)ignis__alloc_for(call, sizeof *entry);
     ignis__export *other;
-    ignis__text text;
+    ignis__string_writer text;
     if (!entry || (path && (entry->path = ignis__copy_string(path)) == NULL)) {
         if (entry)
             ignis__fail_host_memory(call, strlen(path));
@@ -58,10 +58,10 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     entry->peer_pid = transport->peer_pid;
     entry->array = array;
     entry->watch = watch;
-    ignis__text_begin(&text, entry->description, sizeof entry->description);
+    ignis__string_begin(&text, entry->description, sizeof entry->description);
     ignis__transport_describe(&text, transport);
     if (transport->peer_pid)
-        ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
+        ignis__string_add(&text, " to process %lld", (long long)transport->peer_pid);
     ignis__mutex_lock(&ignis__shares.lock);
     entry->turn = record->serial = ++ignis__shares.serials;
     for (other = ignis__shares.exports; other; other = other->next)
@@ -117,10 +117,10 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     memset(&facts, 0, sizeof facts);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
-        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                             "%s is on device %d, the transport goes from device %d to device %d",
-                             ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
-                             ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "%s is on device %d, the transport goes from device %d to device %d",
+                                 ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
+                                 ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
         return false;
     facts.path = named ? path : NULL;
@@ -171,7 +171,7 @@ IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ign
     if (!array)
         return ignis__failed();
     return ignis__transport_done_both(call, transport, array,
-                                      ignis__given(call, "handle", out) &&
+                                      ignis__check_not_null(call, "handle", out) &&
                                           ignis__transport_export(call, transport, array, true, out));
 }
 
@@ -184,7 +184,7 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
     uint64_t last = 0;
     if (!transport)
         return ignis__failed();
-    if (!ignis__given(call, "handle", out))
+    if (!ignis__check_not_null(call, "handle", out))
         return ignis__transport_done(transport, false);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     ignis__mutex_lock(&ignis__shares.lock);
@@ -200,8 +200,8 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
         return ignis__transport_done_both(call, transport, array,
                                           ignis__transport_export(call, transport, array, true, out));
     return ignis__transport_done(
-        transport, ignis__refuse(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                                 "the transport has no handle out: none was exported, or nobody has one any more"));
+        transport, ignis__fail_false(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                                     "the transport has no handle out: none was exported, or nobody has one any more"));
 }
 
 /*  Which descriptors travel with a record, in their order. */
@@ -252,8 +252,8 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
                                                        const int *fds, int fd_count)
 {
     static const char call[] = "ignis_transport_handle_from_fds";
-    if (!ignis__given(call, "handle", handle) || !ignis__given(call, "record", record) ||
-        (fd_count > 0 && !ignis__given(call, "fds", fds)))
+    if (!ignis__check_not_null(call, "handle", handle) || !ignis__check_not_null(call, "record", record) ||
+        (fd_count > 0 && !ignis__check_not_null(call, "fds", fds)))
         return ignis__failed();
     if (ignis__handle_join(handle, record, fds, fd_count))
         return IGNIS_OK;

@@ -32,38 +32,38 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
     if (record->version != IGNIS__RECORD_VERSION)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d",
-                             record->version, IGNIS__RECORD_VERSION);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d",
+                                 record->version, IGNIS__RECORD_VERSION);
     if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                             "the handle's seal is broken: it was changed on its way, or made with another token");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                                 "the handle's seal is broken: it was changed on its way, or made with another token");
     if (!ignis__record_sound(record, &bytes))
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes",
-                             record->kind, record->dtype, record->ndim, (long long)record->offset,
-                             (long long)record->block_size);
+        return ignis__fail_false(
+            IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+            "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind,
+            record->dtype, record->ndim, (long long)record->offset, (long long)record->block_size);
     if (record->kind != (uint32_t)transport->kind)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
-                             ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
+                                 ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
     if (record->host != self->host)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                             "the handle is of another machine, or from before it was started again");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                                 "the handle is of another machine, or from before it was started again");
     if (transport->peer_certain && record->pid_namespace == self->pid_namespace &&
         (int64_t)record->pid != transport->peer_pid)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call,
-                             "the handle says that it is of process %u, and came from process %lld", record->pid,
-                             (long long)transport->peer_pid);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_PEER, call,
+                                 "the handle says that it is of process %u, and came from process %lld", record->pid,
+                                 (long long)transport->peer_pid);
     if (!ignis__transport_ops_of(transport)->across &&
         memcmp(record->process, self->process, sizeof self->process) != 0)
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
             "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
             record->pid);
     if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "the descriptor that belongs to the handle did not come with it");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                                 "the descriptor that belongs to the handle did not come with it");
     return true;
 }
 
@@ -80,7 +80,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         return false;
     fd = ignis__name_take(path, lease);
     if (fd < 0)
-        return ignis__refuse(
+        return ignis__fail_false(
             IGNIS_DIAG_TRANSPORT_MISMATCH, call,
             "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way",
             path);
@@ -148,8 +148,8 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
         return false;
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
     ok = mapped->lease >= 0 || !handle->has_lease ||
-         ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                       "the handle's lease is no open descriptor, or there are too many open ones");
+         ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                           "the handle's lease is no open descriptor, or there are too many open ones");
     if (ok && ignis__record_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else
@@ -254,8 +254,9 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
         int fd = ignis__memory_fd(&handle->memory);
         if (ignis__fd_has(fd, record->block_size))
             return ignis__host_copy(call, array, fd, true);
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                             "the descriptor is not %lld bytes of shared host memory", (long long)record->block_size);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                                 "the descriptor is not %lld bytes of shared host memory",
+                                 (long long)record->block_size);
     }
     if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
         return false;
@@ -275,7 +276,7 @@ static ignis_array ignis__transport_import(const char *call, ignis_transport tra
     ignis__array *array;
     if (!transport)
         return result;
-    if (ignis__given(call, "handle", handle) && ignis__record_read(call, transport, handle, &record)) {
+    if (ignis__check_not_null(call, "handle", handle) && ignis__record_read(call, transport, handle, &record)) {
         opened = *handle;
         result = ignis__import_array(call, transport, &record, &opened);
         if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {

@@ -6,7 +6,7 @@
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
-    ignis__spare_event *event[IGNIS__COUNT(storage->used_on) + 1];
+    ignis__pooled_event *event[IGNIS__COUNT(storage->used_on) + 1];
     ignis__device *device[IGNIS__COUNT(storage->used_on) + 1];
     ignis__binding binding;
     bool ok = true;
@@ -28,7 +28,7 @@ static bool ignis__array_wait(const char *call, ignis__array *array)
         } else {
             ok = false;
         }
-        ignis__event_give(device[i], event[i]);
+        ignis__event_recycle(device[i], event[i]);
     }
     return ok;
 }
@@ -68,7 +68,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int error;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
         !ignis__vmm_array_check(call, desc, &size) ||
         !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
@@ -120,11 +120,12 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
         return false;
     if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
-        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with "
-                             "others that would be "
-                             "exposed; make it with ignis_ipc_array",
-                             ignis__array_label(array).text, (long long)facts->block_size);
+        return ignis__fail_false(
+            IGNIS_DIAG_NOT_SHAREABLE, call,
+            "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with "
+            "others that would be "
+            "exposed; make it with ignis_ipc_array",
+            ignis__array_label(array).text, (long long)facts->block_size);
     error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
@@ -165,7 +166,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     if (!ok)
         return false;
     ok = (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address)) &&
-         (size == 0 || (piece = ignis__piece_take(call, work.device, IGNIS__STAGING_BYTES)) != NULL);
+         (size == 0 || (piece = ignis__pinned_chunk_take(call, work.device, IGNIS__STAGING_BYTES)) != NULL);
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
         if (to_device)
@@ -181,7 +182,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     /* a copy that has failed may still be under way: better lose the memory than let it write into the next
        one */
     if (piece && (ok || !moved || ignis__device_finish(work.device) == 0))
-        ignis__piece_keep(work.device, piece);
+        ignis__pinned_chunk_keep(work.device, piece);
     else
         ignis__free(piece);
     ignis__work_end(&work);
@@ -196,8 +197,8 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     facts->block_size = size ? size : 1;
     fd = facts->path ? ignis__name_make(facts->path, facts->block_size) : ignis__shared_make((size_t)facts->block_size);
     if (fd < 0)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s",
-                             (long long)size, strerror(errno));
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s",
+                                 (long long)size, strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
         ignis__memory_set(&facts->memory, fd);

@@ -59,8 +59,8 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
         }
         ignis__free(part);
     }
-    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call,
-                         "the token in %s cannot be made or read; set desc.token on both sides", path);
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                             "the token in %s cannot be made or read; set desc.token on both sides", path);
 }
 
 /*  What all records of this process begin with. */

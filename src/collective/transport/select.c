@@ -6,13 +6,13 @@ static bool ignis__attribute(ignis__device *device, int attribute)
     return IGNIS__CUDA(cuDeviceGetAttribute, (&value, attribute, device->handle)) == 0 && value != 0;
 }
 
-static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     int reaches = src == dst;
     if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst),
-                    ignis__device_ordinal(src));
+    ignis__string_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst),
+                      ignis__device_ordinal(src));
     return false;
 }
 
@@ -34,9 +34,9 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0)
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                             "what device %d has written, device %d does not see", ignis__device_ordinal(there->device),
-                             ignis__device_ordinal(here->device));
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                                 "what device %d has written, device %d does not see",
+                                 ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
     return ok;
 }
 
@@ -65,7 +65,7 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
 
 static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in which setup */
 
-static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     static const char call[] = "ignis_transport_available";
     uint64_t *proven = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
@@ -75,8 +75,8 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src),
-                        ignis__device_ordinal(dst));
+        ignis__string_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src),
+                          ignis__device_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
@@ -87,13 +87,13 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
     if (ok)
         ignis__atomic_store(proven, ignis__global.setups);
     else
-        ignis__text_add(why, "a write and read through it failed: %s", ignis_status_message());
+        ignis__string_add(why, "a write and read through it failed: %s", ignis_status_message());
     ignis__record_drop(&ignis__this_thread);
     ignis__this_thread.record = before;
     return ok;
 }
 
-static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     (void)src, (void)dst, (void)why;
     return true;
@@ -114,7 +114,7 @@ typedef struct ignis__transport_ops {
     bool descriptor;         /* its memory is a descriptor */
     bool named;              /* what it needs beside the record can lie under a name */
     double bandwidth_gbs, latency_us;
-    bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
+    bool (*available)(ignis__device *src, ignis__device *dst, ignis__string_writer *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
     bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home,
@@ -141,9 +141,9 @@ static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind k
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
-                         "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
-                         (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
+                             (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
 }
 
 /*  Both devices, opened. */
@@ -158,9 +158,9 @@ IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int
 {
     static const char call[] = "ignis_transport_available";
     ignis__device *devices[2];
-    ignis__text why;
+    ignis__string_writer why;
     char none[1];
-    ignis__text_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
+    ignis__string_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
     return ignis__collective_enter(call) && ignis__transport_kind_valid(call, kind) &&
            ignis__transport_devices(call, src, dst, devices) &&
            ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
@@ -179,8 +179,8 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
             *kind = (ignis_transport_kind)i;
     if (*kind != IGNIS_TRANSPORT_AUTO)
         return true;
-    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host",
-                         word);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
 }
 
 /*  descriptors: those can travel, too. */
@@ -189,36 +189,36 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;
-    ignis__text text;
+    ignis__string_writer text;
     int i;
     memset(choice, 0, sizeof *choice);
-    ignis__text_begin(&text, choice->reason, sizeof choice->reason);
+    ignis__string_begin(&text, choice->reason, sizeof choice->reason);
     if (!ignis__transport_wanted(call, &wanted))
         return false;
     for (i = 0; i < (wanted ? 1 : IGNIS__COUNT(order)); i++) {
         ignis_transport_kind kind = wanted ? wanted : order[i];
         const ignis__transport_ops *ops = &ignis__transport_kinds[kind];
-        ignis__text_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
+        ignis__string_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
         if (!same_process && !ops->across) {
-            ignis__text_add(&text, "stays within one process");
+            ignis__string_add(&text, "stays within one process");
         } else if (!descriptors && !ops->named) {
-            ignis__text_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
+            ignis__string_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
         } else if (ops->available(devices[0], devices[1], &text)) {
-            ignis__text_add(&text,
-                            kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            ignis__string_add(&text,
+                              kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
             choice->kind = kind;
             return true;
         }
     }
-    return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s",
-                         ignis__device_ordinal(devices[0]), ignis__device_ordinal(devices[1]), choice->reason);
+    return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s",
+                             ignis__device_ordinal(devices[0]), ignis__device_ordinal(devices[1]), choice->reason);
 }
 
 IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_process, ignis_transport_choice *choice)
 {
     static const char call[] = "ignis_transport_select";
     ignis__device *devices[2];
-    return ignis__collective_enter(call) && ignis__given(call, "choice", choice) &&
+    return ignis__collective_enter(call) && ignis__check_not_null(call, "choice", choice) &&
                    ignis__transport_devices(call, src, dst, devices) &&
                    ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK

@@ -23,15 +23,15 @@ static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_trans
     int count = wire->inbox_fd_count;
     bool ok = size == sizeof handle->record;
     if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "what comes next is a message; take it with ignis_channel_receive");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "what comes next is a message; take it with ignis_channel_receive");
     if (ok) {
         ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
         wire->inbox_fd_count = 0; /* they are the handle's now */
     }
     ignis__inbox_next(wire);
-    return ok || ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                               "what came describes no array: %u bytes and %d descriptors", size, count);
+    return ok || ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                                   "what came describes no array: %u bytes and %d descriptors", size, count);
 }
 
 /*  Waits for the next handle from a channel. */
@@ -140,9 +140,9 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     bool ok;
     if (!transport)
         return ignis__failed();
-    ok = ignis__given(call, "handle", handle) &&
-         (transport->channel.id || ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call,
-                                                 "the transport has no channel for a handle to come through")) &&
+    ok = ignis__check_not_null(call, "handle", handle) &&
+         (transport->channel.id || ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call,
+                                                     "the transport has no channel for a handle to come through")) &&
          ignis__transport_next(call, transport, handle, &record);
     return ignis__transport_done(transport, ok);
 }

@@ -48,7 +48,7 @@ static void ignis__transport_drop(ignis__transport *transport)
     if (!ignis__pool_drop(transport))
         return;
     ignis__waiting_close(transport);
-    ignis__pool_give(&ignis__transports, transport);
+    ignis__pool_recycle(&ignis__transports, transport);
 }
 
 /*  A transport that was initialized. */
@@ -80,12 +80,12 @@ static bool ignis__exchange_carries(const ignis__transport *transport)
     return ignis__wire_kinds[transport->exchange]->descriptors;
 }
 
-static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
+static void ignis__transport_describe(ignis__string_writer *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name,
-                    ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst),
-                    methods[transport->exchange]);
+    ignis__string_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name,
+                      ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst),
+                      methods[transport->exchange]);
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
@@ -223,17 +223,17 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     ignis_transport_choice choice;
     ignis__device *devices[2];
     char reason[512];
-    ignis__text why;
+    ignis__string_writer why;
     memset(out, 0, sizeof *out);
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call,
-                             "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
-                             (int)desc->exchange);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                                 "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+                                 (int)desc->exchange);
     if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6",
-                             desc->timeout_s);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6",
+                                 desc->timeout_s);
     if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device),
                                   devices))
         return false;
@@ -242,19 +242,19 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
     out->exchange = desc->exchange ? desc->exchange : IGNIS__EXCHANGE_SYSTEM;
     if (!ignis__wire_kinds[out->exchange])
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
-                             ignis__method_names[out->exchange]);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+                                 ignis__method_names[out->exchange]);
     if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
         return false;
     choice.kind = desc->kind;
-    ignis__text_begin(&why, reason, sizeof reason);
+    ignis__string_begin(&why, reason, sizeof reason);
     if (desc->kind == IGNIS_TRANSPORT_AUTO) {
         bool alone = desc->channel.id == 0;
         if (!ignis__transport_choose(call, devices, alone, alone || ignis__exchange_carries(out), &choice))
             return false;
     } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
-        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s",
-                             ignis__transport_kinds[desc->kind].name, reason);
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s",
+                                 ignis__transport_kinds[desc->kind].name, reason);
     }
     out->kind = choice.kind;
     if (desc->token)
@@ -267,7 +267,7 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
         !ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
         (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
@@ -291,7 +291,7 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
     if (!transport)
         return ignis__failed();
     live = ignis__transport_end(call, transport) ||
-           ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
+           ignis__fail_false(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
     return ignis__ended(failures, ignis__transport_done(transport, live) == IGNIS_OK);
 }
 
@@ -330,7 +330,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     const ignis__export *entry;
     if (!transport)
         return ignis__failed();
-    if (!ignis__given(call, "info", info))
+    if (!ignis__check_not_null(call, "info", info))
         return ignis__transport_done(transport, false);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
@@ -363,11 +363,11 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 {
     static const char call[] = "ignis_transport_to_string";
     ignis__transport *transport = ignis__transport_hold(call, handle);
-    ignis__text text;
+    ignis__string_writer text;
     char none[1];
     if (!transport)
         return -1;
-    ignis__text_begin(&text, out ? out : none, out ? capacity : sizeof none);
+    ignis__string_begin(&text, out ? out : none, out ? capacity : sizeof none);
     ignis__transport_describe(&text, transport);
     ignis__transport_drop(transport);
     return (int)text.length;

@@ -42,8 +42,9 @@ static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *des
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel;
     if (desc->ptr || desc->release_fn)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.ptr and desc.release_fn are null: where the array lies is not the caller's to say");
+        return ignis__fail_false(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "desc.ptr and desc.release_fn are null: where the array lies is not the caller's to say");
     if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, desc->owner ? desc->owner : IGNIS_OWNER_IGNIS) ||
         !ignis__shape_check(call, &desc->shape, dtype, &numel))
         return false;
@@ -101,8 +102,8 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int type;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
-        (desc->access_count > 0 && !ignis__given(call, "desc.access_devices", desc->access_devices)))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
+        (desc->access_count > 0 && !ignis__check_not_null(call, "desc.access_devices", desc->access_devices)))
         return result;
     memset(&plain, 0, sizeof plain);
     plain.shape = desc->shape;
@@ -140,8 +141,8 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
     unsigned long long flags = 0;
     int64_t at;
     if (part->offset % element != 0)
-        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
-                             (long long)part->offset, (long long)element);
+        return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
+                                 (long long)part->offset, (long long)element);
     if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
         return false;
     for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size;
@@ -149,9 +150,9 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
         if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE)
-            return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
-                                 "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
-                                 ignis__device_ordinal(device), (long long)at);
+            return ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
+                                     "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
+                                     ignis__device_ordinal(device), (long long)at);
     }
     return true;
 }
@@ -167,7 +168,7 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     int64_t size = 0;
     if (!range)
         return result;
-    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
+    if (ignis__check_not_null(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
         ignis__vmm_stream(call, use.device, desc->stream))
         part = (ignis__vmm_part *)ignis__alloc_for(call, sizeof *part);
     if (part) {
@@ -199,14 +200,14 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
     size_t whole = 0;
     int error;
     if (array->storage->external)
-        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in memory of a graphics API, which exports it itself to who asks that",
-                             ignis__array_label(array).text);
+        return ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
+                                 "%s lies in memory of a graphics API, which exports it itself to who asks that",
+                                 ignis__array_label(array).text);
     if (!address || array->storage->block)
-        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s lies in memory that it shares with other arrays, of which nothing can be exported "
-                             "alone; make it with %s",
-                             ignis__array_label(array).text, instead);
+        return ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
+                                 "%s lies in memory that it shares with other arrays, of which nothing can be exported "
+                                 "alone; make it with %s",
+                                 ignis__array_label(array).text, instead);
     error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
     if (error != 0)
         ignis__fail_because(

@@ -60,8 +60,8 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
         if (access_devices[i] == ignis__device_ordinal(device))
             continue;
         ok = count <= IGNIS_MAX_DEVICES ||
-             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count,
-                           ignis__device_total);
+             ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d",
+                               access_count, ignis__device_total);
         ok = ok && ignis__vmm_open(call, access_devices[i]);
         if (ok)
             access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);

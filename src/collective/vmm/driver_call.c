@@ -40,14 +40,14 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
                             const char *format, ...)
 {
     char step[256];
-    ignis__text text;
+    ignis__string_writer text;
     va_list args;
     if (error == 0)
         return true;
-    ignis__text_begin(&text, step, sizeof step);
-    ignis__text_add(&text, "%s, ", function);
+    ignis__string_begin(&text, step, sizeof step);
+    ignis__string_add(&text, "%s, ", function);
     va_start(args, format);
-    ignis__text_addv(&text, format, args);
+    ignis__string_addv(&text, format, args);
     va_end(args);
     ignis__cuda_fail(call, device, step, error);
     return false;
@@ -112,9 +112,9 @@ static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vm
                !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
                                   (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d",
                                   ordinal);
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                         "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
-                         ordinal);
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                             "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                             ordinal);
 }
 
 /*  The number that the driver has for a handle type; -1, and reported: there is no such type on this
@@ -136,8 +136,8 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld",
-                             (long long)size, (long long)granularity);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld",
+                                 (long long)size, (long long)granularity);
     *rounded = (size + granularity - 1) / granularity * granularity;
     return true;
 }
@@ -146,6 +146,6 @@ static bool ignis__vmm_multiple(const char *call, const char *name, int64_t valu
 {
     if (value >= least && value % granularity == 0)
         return true;
-    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name,
-                         (long long)value, ignis__bytes_write(granularity).text);
+    return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name,
+                             (long long)value, ignis__bytes_write(granularity).text);
 }

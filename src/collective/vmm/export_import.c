@@ -7,9 +7,9 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
     bool ok;
     if (!vmm)
         return ignis__failed();
-    ok = ignis__given(call, "handle", out) &&
+    ok = ignis__check_not_null(call, "handle", out) &&
          ((vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) ||
-          ignis__refuse(
+          ignis__fail_false(
               IGNIS_DIAG_NOT_SHAREABLE, call,
               "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it")) &&
          ignis__physical_export(call, vmm->memory, out);
@@ -19,10 +19,11 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
 {
     if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d",
-                             (int)handle->type, (int)IGNIS__VMM_HANDLE_SYSTEM);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "handle.type is %d, this system shares memory by type %d", (int)handle->type,
+                                 (int)IGNIS__VMM_HANDLE_SYSTEM);
     return (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 != NULL : handle->fd >= 0) ||
-           ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
+           ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
 }
 
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
@@ -35,7 +36,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
     if (!device)
         return result;
-    if (ignis__given(call, "handle", handle) && ignis__vmm_device(call, device, &facts) &&
+    if (ignis__check_not_null(call, "handle", handle) && ignis__vmm_device(call, device, &facts) &&
         ignis__vmm_handle_check(call, handle) && ignis__vmm_adopt(call, device, handle, size, &block)) {
         /* it was mapped to prove its size */
         if (block.memory->device != device)
@@ -55,7 +56,8 @@ IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle
                                                   ignis_vmm_handle *out)
 {
     static const char call[] = "ignis_vmm_handle_duplicate";
-    if (!ignis__collective_enter(call) || !ignis__given(call, "handle", handle) || !ignis__given(call, "out", out))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "handle", handle) ||
+        !ignis__check_not_null(call, "out", out))
         return ignis__failed();
     memset(out, 0, sizeof *out);
     if (!ignis__vmm_handle_check(call, handle) || !ignis__vmm_handle_duplicate(call, handle, process_id, out))

@@ -95,7 +95,7 @@ static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned
     if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE &&
         prop->location.id >= 0 && prop->location.id < ignis__device_total)
         return true;
-    return ignis__refuse(
+    return ignis__fail_false(
         IGNIS_DIAG_NOT_SHAREABLE, call,
         "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected",
         prop->type, prop->location.type, prop->location.id);

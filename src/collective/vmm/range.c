@@ -41,7 +41,7 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     if (ignis__pool_live(range))
         return true;
     ignis__mutex_unlock(&range->slot.lock);
-    return ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
+    return ignis__fail_false(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
 }
 
 /*  A range held and locked for a call, with a device entered. */
@@ -90,9 +90,9 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
     ok = ignis__range_lock(call, range);
     if (ok) {
         ok = !range->mappings ||
-             ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
-                           "memory is still mapped in the range, the first at offset %lld; unmap it first",
-                           (long long)range->mappings->offset);
+             ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
+                               "memory is still mapped in the range, the first at offset %lld; unmap it first",
+                               (long long)range->mappings->offset);
         if (ok)
             ignis__pool_kill(range);
         ignis__mutex_unlock(&range->slot.lock);
@@ -111,7 +111,7 @@ IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_r
     ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
     if (!range)
         return ignis__failed();
-    if (!ignis__given(call, "info", info))
+    if (!ignis__check_not_null(call, "info", info))
         return ignis__range_end(call, &use, false);
     memset(info, 0, sizeof *info);
     info->ptr = (void *)(uintptr_t)range->address;
@@ -237,9 +237,9 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
         if (mapping->offset <= at && mapping->offset + mapping->size > at)
             at = mapping->offset + mapping->size;
     if (!inside || at < offset + size)
-        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
-                             "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
-                             (long long)size, (long long)offset, (long long)range->size);
+        return ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
+                                 "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
+                                 (long long)size, (long long)offset, (long long)range->size);
     for (mapping = range->mappings; mapping; mapping = mapping->next)
         if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
             mapping->devices |= devices;
@@ -294,7 +294,7 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
     bool ok;
     if (!range)
         return ignis__failed();
-    ok = ignis__given(call, "access", access) && ignis__range_covered(call, range, offset, 1, 0, 0) &&
+    ok = ignis__check_not_null(call, "access", access) && ignis__range_covered(call, range, offset, 1, 0, 0) &&
          ignis__access_read(call, use.device, range->address + (uint64_t)offset, &flags);
     if (ok)
         *access = (ignis_vmm_access)flags;

@@ -23,6 +23,7 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
                                         ignis_vmm_handle *out)
 {
     (void)handle, (void)process_id, (void)out;
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                         "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
+    return ignis__fail_false(
+        IGNIS_DIAG_UNSUPPORTED, call,
+        "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
 }

@@ -21,7 +21,7 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     if (!ignis__pool_drop(vmm))
         return;
     ignis__physical_drop(call, vmm->memory);
-    ignis__pool_give(&ignis__vmms, vmm);
+    ignis__pool_recycle(&ignis__vmms, vmm);
 }
 
 static ignis_status ignis__vmm_done(const char *call, ignis__vmm *vmm, bool ok)
@@ -103,7 +103,7 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
                             "giving %s of addresses back", ignis__bytes_write(range->size).text);
     if (entered)
         ignis__device_leave(&binding);
-    ignis__pool_give(&ignis__ranges, range);
+    ignis__pool_recycle(&ignis__ranges, range);
 }
 
 /*  Leaks are reported like those of arrays; what arrays still use goes with them. */
@@ -176,7 +176,7 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     ignis__binding binding;
     ignis__vmm_facts facts;
     ignis__device *device;
-    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc))
         return result;
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
@@ -198,10 +198,10 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     vmm = ignis__vmm_hold(call, handle);
     if (!vmm)
         return ignis__failed();
-    return ignis__ended(
-        failures, ignis__vmm_done(call, vmm,
-                                  ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call,
-                                                                           "the VMM memory was freed")) == IGNIS_OK);
+    return ignis__ended(failures, ignis__vmm_done(call, vmm,
+                                                  ignis__handle_kill(vmm) ||
+                                                      ignis__fail_false(IGNIS_DIAG_VMM_FREED, call,
+                                                                        "the VMM memory was freed")) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -214,7 +214,7 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
     if (!vmm)
         return ignis__failed();
     memory = vmm->memory;
-    if (ignis__given(call, "info", info) && ignis__device_enter(call, memory->device, &binding)) {
+    if (ignis__check_not_null(call, "info", info) && ignis__device_enter(call, memory->device, &binding)) {
         memset(info, 0, sizeof *info);
         info->size = memory->size;
         info->granularity = vmm->granularity;

@@ -32,7 +32,7 @@ typedef struct ignis__engine {
     double frequencies[IGNIS__ROPE_HALF];
     struct {
         ignis__sequence *sequence;           /* whose next token is drawn ahead, while the caller has the last one; null: none */
-        ignis__spare_event *drawn;           /* behind it */
+        ignis__pooled_event *drawn;          /* behind it */
         const ignis_sampling_desc *sampling; /* of the call of ignis_generate that has it drawn, which settles it before it returns */
         void *stream;
         int length; /* of the sequence without the token */
@@ -93,7 +93,7 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
         if (e->steps[i / 8][i % 8].capture)
             ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
     if (e->draws_piece)
-        (void)ignis__piece_give(call, e->device, e->draws_piece);
+        (void)ignis__pinned_chunk_recycle(call, e->device, e->draws_piece);
     if (entered)
         ignis__device_leave(&binding);
     while ((grammar = e->grammars) != NULL) {

@@ -77,7 +77,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);
         ignis__op_zero(&op, e->bins);
-        e->draws_piece = ignis__piece_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
+        e->draws_piece = ignis__pinned_chunk_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
         e->draws = e->draws_piece ? (ignis__generate_draw *)e->draws_piece->memory : NULL;
         op.ok = op.ok && e->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_whole(call, e);

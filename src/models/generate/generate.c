@@ -1,10 +1,10 @@
 /*  Queues the step of a token, whose id may still be known to the device alone; what it draws is in `draws` when the event has come. goes_on:
     it is behind the step of the token before, which has left its row as this one needs it. Null: a failure. */
-static ignis__spare_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position, const ignis_sampling_desc *sampling,
-                                                 bool goes_on)
+static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position, const ignis_sampling_desc *sampling,
+                                                  bool goes_on)
 {
     ignis__engine *e = s->engine;
-    ignis__spare_event *drawn = NULL;
+    ignis__pooled_event *drawn = NULL;
     ignis__generate_row row;
     ignis__op op;
     if (!ignis__next_begin(&op, call, e->device))
@@ -28,7 +28,7 @@ static ignis__spare_event *ignis__generate_queue(const char *call, ignis__sequen
 static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling, bool goes_on)
 {
     ignis__engine *e = s->engine;
-    ignis__spare_event *drawn = NULL, *next = NULL;
+    ignis__pooled_event *drawn = NULL, *next = NULL;
     const ignis__grammar_state *state;
     ignis__binding binding;
     const ignis__generate_draw *draw;
@@ -81,7 +81,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
             }
             ignis__device_leave(&binding);
         }
-        ignis__event_give(e->device, drawn);
+        ignis__event_recycle(e->device, drawn);
     }
     if (next) {
         e->ahead.sequence = s;

@@ -21,7 +21,7 @@ static void ignis__sequence_drop(const char *call, ignis__sequence *s)
     ignis__free(s->page);
     ignis__free(s->many);
     ignis__model_drop(call, s->model);
-    ignis__pool_give(&ignis__sequences, s);
+    ignis__pool_recycle(&ignis__sequences, s);
 }
 
 /*  Waits for a token that was drawn ahead, and forgets it. The engine is locked. */
@@ -34,7 +34,7 @@ static void ignis__engine_settle(const char *call, ignis__engine *e)
         (void)IGNIS__CUDA_FAILED(call, e->device, cuEventSynchronize, (e->ahead.drawn->event));
         ignis__device_leave(&binding);
     }
-    ignis__event_give(e->device, e->ahead.drawn);
+    ignis__event_recycle(e->device, e->ahead.drawn);
     e->ahead.sequence = NULL;
 }
 

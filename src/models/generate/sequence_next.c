@@ -21,7 +21,7 @@ static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *mod
     ignis__free(s->ids);
     ignis__free(s->page);
     ignis__free(s->many);
-    ignis__pool_give(&ignis__sequences, s);
+    ignis__pool_recycle(&ignis__sequences, s);
     return NULL;
 }
 

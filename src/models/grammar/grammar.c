@@ -83,19 +83,19 @@ typedef struct ignis__grammar {
 IGNIS__PRINTF(4, 5)
 IGNIS__COLD static bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic diagnostic, const char *at, const char *format, ...)
 {
-    ignis__text text;
+    ignis__string_writer text;
     int line, column;
     va_list args;
     if (g->diagnostic != IGNIS_DIAG_NONE)
         return false;
     g->diagnostic = diagnostic;
-    ignis__text_begin(&text, g->fault, sizeof g->fault);
+    ignis__string_begin(&text, g->fault, sizeof g->fault);
     if (at) {
         ignis__text_place(g->text, at, &line, &column);
-        ignis__text_add(&text, "%sline %d, column %d: ", g->text == g->source ? "" : "of the grammar of the schema, ", line, column);
+        ignis__string_add(&text, "%sline %d, column %d: ", g->text == g->source ? "" : "of the grammar of the schema, ", line, column);
     }
     va_start(args, format);
-    ignis__text_addv(&text, format, args);
+    ignis__string_addv(&text, format, args);
     va_end(args);
     return false;
 }

@@ -161,7 +161,7 @@ static bool ignis__lora_choose(const char *call, const ignis__model *model, cons
     const char *const *targets = desc->target_count ? desc->targets : model->family == IGNIS_MODEL_GPT2 ? gpt2 : others;
     int target_count = desc->target_count ? desc->target_count : model->family == IGNIS_MODEL_GPT2 ? 1 : 2, i, k;
     char known[256];
-    ignis__text text;
+    ignis__string_writer text;
     bool found;
     for (k = 0; k < target_count; k++) {
         found = false;
@@ -175,11 +175,11 @@ static bool ignis__lora_choose(const char *call, const ignis__model *model, cons
         }
         if (found)
             continue;
-        ignis__text_begin(&text, known, sizeof known);
+        ignis__string_begin(&text, known, sizeof known);
         for (i = 0; i < count && parts[i].layer < 1; i++)
             if (ignis__lora_can(&parts[i])) {
                 ignis__model_name product = ignis__lora_product(model, parts[i].row, 0);
-                ignis__text_add(&text, "%s%s", text.length ? ", " : "", strstr(product.text, ".0.") + 3);
+                ignis__string_add(&text, "%s%s", text.length ? ", " : "", strstr(product.text, ".0.") + 3);
             }
         ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call,
                     "desc->targets[%d] is %s, which is no product of the model, %s of %d layers; they have %s", k,

@@ -46,7 +46,7 @@ static void ignis__lora_clear(const char *call, ignis__lora *lora)
     ignis__free(lora->adapters);
     ignis__free(lora->layer_first);
     ignis__model_drop(call, lora->model);
-    ignis__pool_give(&ignis__loras, lora);
+    ignis__pool_recycle(&ignis__loras, lora);
 }
 
 static void ignis__lora_drop(const char *call, ignis__lora *lora)

@@ -10,7 +10,7 @@ static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_r
 }
 
 /*  Products that have an adapter, once each, where all layers have it by the last word of their name, or the last two where "c_proj" would be two. */
-static void ignis__lora_write_targets(const ignis__lora *lora, ignis__text *text)
+static void ignis__lora_write_targets(const ignis__lora *lora, ignis__string_writer *text)
 {
     bool first = true;
     int i;
@@ -27,41 +27,43 @@ static void ignis__lora_write_targets(const ignis__lora *lora, ignis__text *text
                 word--;
             word += *word == '.';
         }
-        ignis__text_add(text, first ? "" : ", ");
+        ignis__string_add(text, first ? "" : ", ");
         ignis__json_write_string(text, word);
         first = false;
     }
 }
 
-static void ignis__lora_write_config(const ignis__lora *lora, ignis__text *text)
+static void ignis__lora_write_config(const ignis__lora *lora, ignis__string_writer *text)
 {
-    ignis__text_add(text, "{\n  \"alpha_pattern\": {},\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
+    ignis__string_add(text, "{\n  \"alpha_pattern\": {},\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
     ignis__json_write_string(text, lora->model->path);
-    ignis__text_add(text, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"init_lora_weights\": true",
-                    lora->model->family == IGNIS_MODEL_GPT2 ? "true" : "false");
-    ignis__text_add(text, ",\n  \"layers_pattern\": null,\n  \"layers_to_transform\": null");
+    ignis__string_add(text,
+                      ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"init_lora_weights\": true",
+                      lora->model->family == IGNIS_MODEL_GPT2 ? "true" : "false");
+    ignis__string_add(text, ",\n  \"layers_pattern\": null,\n  \"layers_to_transform\": null");
     ignis__model_write_number(text, "lora_alpha", lora->alpha);
     ignis__model_write_number(text, "lora_dropout", lora->dropout);
-    ignis__text_add(text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"rank_pattern\": {}", lora->rank);
-    ignis__text_add(text, ",\n  \"revision\": null,\n  \"target_modules\": [");
+    ignis__string_add(text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"rank_pattern\": {}",
+                      lora->rank);
+    ignis__string_add(text, ",\n  \"revision\": null,\n  \"target_modules\": [");
     ignis__lora_write_targets(lora, text);
-    ignis__text_add(text, "],\n  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": false,\n  \"use_rslora\": %s\n}\n",
-                    lora->rslora ? "true" : "false");
+    ignis__string_add(text, "],\n  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": false,\n  \"use_rslora\": %s\n}\n",
+                      lora->rslora ? "true" : "false");
 }
 
 static bool ignis__lora_save_config(const char *call, const ignis__lora *lora, const char *path)
 {
-    ignis__text text;
+    ignis__string_writer text;
     size_t size;
     char *config;
     bool ok;
-    ignis__text_begin(&text, NULL, 0);
+    ignis__string_begin(&text, NULL, 0);
     ignis__lora_write_config(lora, &text);
     size = text.length + 1;
     config = (char *)ignis__alloc(size);
     if (!config)
         return ignis__fail_host_memory(call, size) == IGNIS_OK;
-    ignis__text_begin(&text, config, size);
+    ignis__string_begin(&text, config, size);
     ignis__lora_write_config(lora, &text);
     ok = ignis__model_write(call, path, config, -1, (int64_t)text.length);
     ignis__free(config);

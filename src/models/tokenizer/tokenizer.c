@@ -137,7 +137,7 @@ static void ignis__tokenizer_destroy(ignis__tokenizer *tokenizer)
         tokenizer->kept = next;
     }
     memset((char *)tokenizer + sizeof tokenizer->slot, 0, sizeof *tokenizer - sizeof tokenizer->slot);
-    ignis__pool_give(&ignis__tokenizers, tokenizer);
+    ignis__pool_recycle(&ignis__tokenizers, tokenizer);
 }
 
 static ignis__tokenizer *ignis__tokenizer_hold(const char *call, ignis_tokenizer handle)

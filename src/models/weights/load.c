@@ -280,12 +280,12 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
 }
 
 /*  Queues the copy of a filled piece; the event behind it. */
-static ignis__spare_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
+static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     ignis__array *array = ignis__lent_array(loading->call, *part->to);
     int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
-    ignis__spare_event *event = NULL;
+    ignis__pooled_event *event = NULL;
     ignis__address address;
     ignis__work work;
     if (!array)
@@ -302,14 +302,14 @@ static ignis__spare_event *ignis__model_copy(ignis__model_loading *loading, cons
 }
 
 /*  Waits for a copy, and gives its slot to the next piece. */
-static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__spare_event **copied)
+static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__pooled_event **copied)
 {
     int64_t slot = piece % IGNIS__MODEL_SLOTS;
     bool ok = true;
     if (piece < 0 || !copied[slot])
         return true;
     ok = !IGNIS__CUDA_FAILED(loading->call, device, cuEventSynchronize, (copied[slot]->event));
-    ignis__event_give(device, copied[slot]);
+    ignis__event_recycle(device, copied[slot]);
     copied[slot] = NULL;
     ignis__mutex_lock(&loading->lock);
     loading->full[slot] = false;
@@ -323,7 +323,7 @@ static bool ignis__model_release(ignis__model_loading *loading, ignis__device *d
 static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
-    ignis__spare_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
+    ignis__pooled_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
     ignis__model_reader reader = {-1, -1, NULL, NULL, NULL, NULL};
     int started = 0, wanted = ignis__core_count();
     int64_t piece, done = 0;
@@ -409,12 +409,12 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
         loading.turn[i] = i;
     ok = ignis__device_enter(files->call, model->device, &binding);
     if (ok) {
-        piece = ignis__piece_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
+        piece = ignis__pinned_chunk_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
         loading.staging = piece ? (char *)piece->memory : NULL;
         ok = piece && ignis__model_pump(&loading, model->device, desc);
         ignis__device_leave(&binding);
     }
-    if (piece && ignis__piece_give(files->call, model->device, piece) != IGNIS_OK)
+    if (piece && ignis__pinned_chunk_recycle(files->call, model->device, piece) != IGNIS_OK)
         ok = false;
     ignis__free(loading.pieces);
     return ok;

@@ -42,7 +42,7 @@ static void ignis__model_drop(const char *call, ignis__model *model)
     if (model->engine)
         model->engine_destroy(call, model->engine);
     ignis__model_clear(call, model);
-    ignis__pool_give(&ignis__models, model);
+    ignis__pool_recycle(&ignis__models, model);
 }
 
 static ignis__model *ignis__model_hold(const char *call, ignis_model handle)

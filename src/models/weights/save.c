@@ -1,7 +1,7 @@
 /* --- writing a model ------------------------------------------------------------------------------------------------------------ */
 
 /*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
-static void ignis__model_write_number(ignis__text *text, const char *name, double value)
+static void ignis__model_write_number(ignis__string_writer *text, const char *name, double value)
 {
     char number[40], *comma;
     int digits;
@@ -12,10 +12,10 @@ static void ignis__model_write_number(ignis__text *text, const char *name, doubl
         if (ignis__decimal(number, number + strlen(number)) == value)
             break;
     }
-    ignis__text_add(text, ",\n  \"%s\": %s", name, number);
+    ignis__string_add(text, ",\n  \"%s\": %s", name, number);
 }
 
-static void ignis__model_write_config(const ignis__model *model, ignis__text *text)
+static void ignis__model_write_config(const ignis__model *model, ignis__string_writer *text)
 {
     static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
     static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
@@ -38,41 +38,41 @@ static void ignis__model_write_config(const ignis__model *model, ignis__text *te
         IGNIS__SIZE("head_dim", model->head_dim);
     }
 #undef IGNIS__SIZE
-    ignis__text_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"", classes[model->family],
-                    ignis__model_families[model->family], dtypes[model->dtype]);
+    ignis__string_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"",
+                      classes[model->family], ignis__model_families[model->family], dtypes[model->dtype]);
     for (i = 0; i < count; i++)
-        ignis__text_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
-    ignis__text_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
-                    old ? "gelu_new" : "silu", model->tied ? "true" : "false");
+        ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
+    ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
+                      old ? "gelu_new" : "silu", model->tied ? "true" : "false");
     ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
     if (!old) {
-        ignis__text_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
-                        model->layer[0].up_bias.id ? "true" : "false");
+        ignis__string_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
+                          model->layer[0].up_bias.id ? "true" : "false");
         ignis__model_write_number(text, "rope_theta", model->theta);
     }
     if (model->bos >= 0)
-        ignis__text_add(text, ",\n  \"bos_token_id\": %d", (int)model->bos);
+        ignis__string_add(text, ",\n  \"bos_token_id\": %d", (int)model->bos);
     if (model->stop_count)
-        ignis__text_add(text, ",\n  \"eos_token_id\": %s%d", model->stop_count > 1 ? "[" : "", (int)model->stops[0]);
+        ignis__string_add(text, ",\n  \"eos_token_id\": %s%d", model->stop_count > 1 ? "[" : "", (int)model->stops[0]);
     for (i = 1; i < model->stop_count; i++)
-        ignis__text_add(text, ", %d", (int)model->stops[i]);
-    ignis__text_add(text, "%s", model->stop_count > 1 ? "]" : "");
+        ignis__string_add(text, ", %d", (int)model->stops[i]);
+    ignis__string_add(text, "%s", model->stop_count > 1 ? "]" : "");
     if (model->stretch) {
-        ignis__text_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
+        ignis__string_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
         ignis__model_write_number(text, "factor", model->factor);
         if (model->stretch != IGNIS__STRETCH_LINEAR) {
             bool yarn = model->stretch == IGNIS__STRETCH_YARN;
             ignis__model_write_number(text, yarn ? "beta_slow" : "low_freq_factor", model->low);
             ignis__model_write_number(text, yarn ? "beta_fast" : "high_freq_factor", model->high);
-            ignis__text_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
+            ignis__string_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
             if (yarn)
                 ignis__model_write_number(text, "attention_factor", model->attention_factor);
             if (yarn && model->uncut)
-                ignis__text_add(text, ",\n  \"truncate\": false");
+                ignis__string_add(text, ",\n  \"truncate\": false");
         }
-        ignis__text_add(text, "}");
+        ignis__string_add(text, "}");
     }
-    ignis__text_add(text, "\n}\n");
+    ignis__string_add(text, "\n}\n");
 }
 
 /*  Writes a file: a text, or where that is null `size` bytes of the file `from`, which is closed in any case. */
@@ -97,8 +97,8 @@ static bool ignis__model_write(const char *call, const char *path, const char *c
 static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)
 {
     char config[4096];
-    ignis__text text;
-    ignis__text_begin(&text, config, sizeof config);
+    ignis__string_writer text;
+    ignis__string_begin(&text, config, sizeof config);
     ignis__model_write_config(model, &text);
     return ignis__model_write(call, path, config, -1, (int64_t)text.length);
 }

@@ -144,7 +144,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
     if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
     return !why;
 }
 

@@ -162,7 +162,7 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
         op->ok = true;
         if (other >= 0 && !ignis__measured_known(op->work.call, key, &is_own, true))
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
         return other < 0 || is_own;
     }
     is_own = own >= 0 && (other < 0 || own < other);
@@ -171,7 +171,7 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
              (long long)product->m, (long long)product->n, (long long)product->k, (long long)product->batch);
     if (!ignis__measured_known(op->work.call, key, &is_own, true)) {
         ignis__measured_write(op->work.call, line);
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
     }
     return is_own;
 }

@@ -244,7 +244,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     if (bias)
         ignis__mutex_unlock(&plan->lock);
     if (workspace)
-        ignis__memory_give(op->work.call, op->work.device, workspace);
+        ignis__memory_recycle(op->work.call, op->work.device, workspace);
     return true;
 }
 
@@ -305,5 +305,5 @@ static void ignis__matmul_close(ignis__device *device)
 
 static bool ignis__lt_there(const char *call)
 {
-    return ignis__library_there(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
+    return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
 }

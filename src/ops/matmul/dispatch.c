@@ -38,11 +38,11 @@ static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     if (ignis__gemm_is_tiny(op, product))
-        return ignis__nvrtc_there(op->work.call);
+        return ignis__nvrtc_available(op->work.call);
     return product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
            (dtype == IGNIS_F32 ? ignis__gemm_fills_words(op, product) : ignis__gemm_fills(op, product)) &&
-           ignis__nvrtc_there(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
+           ignis__nvrtc_available(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */

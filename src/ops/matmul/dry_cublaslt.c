@@ -1,9 +1,9 @@
 #ifndef IGNIS_NO_TENSORS
 /*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */
-static int ignis__dry_lt_desc(void **desc, int compute, int scale) { return (void)compute, (void)scale, ignis__dry_give(desc); }
+static int ignis__dry_lt_desc(void **desc, int compute, int scale) { return (void)compute, (void)scale, ignis__dry_recycle(desc); }
 static int ignis__dry_lt_layout(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride)
 {
-    return (void)type, (void)rows, (void)columns, (void)stride, ignis__dry_give(layout);
+    return (void)type, (void)rows, (void)columns, (void)stride, ignis__dry_recycle(layout);
 }
 static int ignis__dry_lt_set(void *desc, int attribute, const void *value, size_t size)
 {
@@ -28,7 +28,7 @@ static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const 
 IGNIS__COLD static void ignis__dry_bind_products(void)
 {
     struct ignis__cublaslt_api *lt = &ignis__cublaslt;
-    lt->cublasLtCreate = lt->cublasLtMatmulPreferenceCreate = ignis__dry_give;
+    lt->cublasLtCreate = lt->cublasLtMatmulPreferenceCreate = ignis__dry_recycle;
     lt->cublasLtDestroy = lt->cublasLtMatmulDescDestroy = lt->cublasLtMatrixLayoutDestroy = ignis__dry_handle;
     lt->cublasLtMatmulPreferenceDestroy = ignis__dry_handle;
     lt->cublasLtMatmulDescCreate = ignis__dry_lt_desc;

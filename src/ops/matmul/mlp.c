@@ -138,7 +138,7 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
                                         ignis_activation activation)
 {
     static const char call[] = "ignis_mlp_layers";
-    if (!ignis__enter(call) || !ignis__given(call, "weights", weights))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "weights", weights))
         return ignis__no_tensor();
     if (count < 1 || count > IGNIS_MAX_LAYERS) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 1 to %d", count, IGNIS_MAX_LAYERS);
