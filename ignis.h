@@ -5582,6 +5582,13 @@ typedef struct ignis__outer_call {
     const struct ignis__outer_call *outer;
 } ignis__outer_call;
 
+/*  Where a thread's random numbers continue: see kernel/random.c. */
+typedef struct ignis__random_state {
+    uint64_t seed, used; /* used: blocks of four numbers drawn since the seed was set */
+    bool again;          /* a checkpoint runs its function again, with the numbers of the first run */
+    uint64_t launches;   /* handle of the graph's counter of launches in that run; 0: none */
+} ignis__random_state;
+
 /*  What a thread keeps. The device section uses the last part. */
 typedef struct ignis__thread {
     ignis__record record;            /* the first failure */
@@ -5610,6 +5617,7 @@ typedef struct ignis__thread {
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
     int device;
+    ignis__random_state random;
     uint64_t forgets; /* ignis_stream_forget calls seen */
     void *stream[IGNIS_MAX_DEVICES];
     uint64_t stream_serial[IGNIS_MAX_DEVICES];
@@ -6203,6 +6211,69 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     char bytes[128];
 } ignis__nccl_id;
 
+/*  Numbers of the driver's enumerations. */
+enum {
+    IGNIS__CU_INVALID_VALUE = 1,
+    IGNIS__CU_OUT_OF_MEMORY = 2,
+    IGNIS__CU_NO_DEVICE = 100,
+    IGNIS__CU_INVALID_IMAGE = 200,
+    IGNIS__CU_INVALID_PTX = 218,
+    IGNIS__CU_NO_JIT = 221,
+    IGNIS__CU_UNSUPPORTED_PTX = 222,
+    IGNIS__CU_NO_BINARY = 209,
+    IGNIS__CU_ATTRIBUTE_MAX_THREADS = 1,
+    IGNIS__CU_ATTRIBUTE_WARP_SIZE = 10,
+    IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS = 16,
+    IGNIS__CU_ATTRIBUTE_CLOCK = 13,        /* kHz, the highest */
+    IGNIS__CU_ATTRIBUTE_MEMORY_CLOCK = 36, /* kHz */
+    IGNIS__CU_ATTRIBUTE_MEMORY_BITS = 37,
+    IGNIS__CU_ATTRIBUTE_L2_BYTES = 38,
+    IGNIS__CU_ATTRIBUTE_MAJOR = 75,
+    IGNIS__CU_ATTRIBUTE_MINOR = 76,
+    IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
+    IGNIS__CU_ATTRIBUTE_CLUSTERS = 120,
+    IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
+    IGNIS__CU_STREAM_NON_BLOCKING = 1,
+    IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
+    IGNIS__CU_STREAM_PER_THREAD = 2,
+    IGNIS__CU_EVENT_DEFAULT = 0,
+    IGNIS__CU_EVENT_DISABLE_TIMING = 2,
+    IGNIS__CU_POINTER_MEMORY_TYPE = 2,
+    IGNIS__CU_POINTER_ORDINAL = 9,
+    IGNIS__CU_POINTER_RANGE_START = 11,
+    IGNIS__CU_POINTER_RANGE_SIZE = 12,
+    IGNIS__CU_MEMORY_HOST = 1,
+    IGNIS__CU_MEMORY_DEVICE = 2,
+    IGNIS__CU_CAPTURE_RELAXED = 2,
+    IGNIS__CU_NOT_FOUND = 500,
+    IGNIS__CU_NOT_READY = 600,
+    IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
+    IGNIS__CU_FUNC_MAX_THREADS = 0,
+    IGNIS__CU_FUNC_SHARED = 1,
+    IGNIS__CU_FUNC_LOCAL = 3,
+    IGNIS__CU_FUNC_REGISTERS = 4,
+    IGNIS__CU_FUNC_PTX_VERSION = 5, /* the architecture that it was compiled for first: 90 */
+    IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8,
+    IGNIS__CU_LAUNCH_COOPERATIVE = 2,
+    IGNIS__CU_LAUNCH_DEPENDENT = 6 /* programmatic stream serialization */
+};
+
+/*  What cuLaunchKernelEx takes. */
+typedef struct ignis__launch_attribute {
+    int id, padding;
+    union {
+        int allowed;
+        char room[64];
+    } value;
+} ignis__launch_attribute;
+
+typedef struct ignis__launch_config {
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream;
+    ignis__launch_attribute *attributes;
+    unsigned attribute_count;
+} ignis__launch_config;
+
 #define IGNIS__CUDA_API(X)                                                                                                                 \
     X(int, cuInit, (unsigned), 2000, 1)                                                                                                    \
     X(int, cuDriverGetVersion, (int *), 2020, 1)                                                                                           \
@@ -6328,6 +6399,44 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, nvrtcGetPTX, (void *, char *), 7000, 1)                                                                            \
     X(int, nvrtcGetNumSupportedArchs, (int *), 11020, 1)                                                                      \
     X(int, nvrtcGetSupportedArchs, (int *), 11020, 1)
+
+enum { /* numbers of cuBLASLt's enumerations */
+       IGNIS__LT_COMPUTE_32F = 68,
+       IGNIS__LT_COMPUTE_64F = 70,
+       IGNIS__LT_COMPUTE_32F_TF32 = 77,
+       IGNIS__LT_R_32F = 0,
+       IGNIS__LT_R_64F = 1,
+       IGNIS__LT_R_16F = 2,
+       IGNIS__LT_R_16BF = 14,
+       IGNIS__LT_DESC_TRANSA = 3,
+       IGNIS__LT_DESC_TRANSB = 4,
+       IGNIS__LT_DESC_EPILOGUE = 7,
+       IGNIS__LT_DESC_BIAS_POINTER = 8,
+       IGNIS__LT_LAYOUT_BATCH_COUNT = 5,
+       IGNIS__LT_LAYOUT_BATCH_STRIDE = 6,
+       IGNIS__LT_PREFERENCE_WORKSPACE = 1,
+       IGNIS__LT_PREFERENCE_REDUCTION = 3,
+       IGNIS__LT_REDUCTION_NONE = 0,
+       IGNIS__LT_REDUCTION_COMPUTE_TYPE = 2,
+       IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
+       IGNIS__LT_EPILOGUE_NONE = 1,
+       IGNIS__LT_EPILOGUE_BIAS = 4,
+       IGNIS__LT_EPILOGUE_BGRADB = 512,
+       IGNIS__LT_NOT_SUPPORTED = 15,
+       IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
+};
+
+typedef struct ignis__lt_algo {
+    uint64_t data[8];
+} ignis__lt_algo;
+
+typedef struct ignis__lt_choice {
+    ignis__lt_algo algo;
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+} ignis__lt_choice;
 
 #define IGNIS__CUBLASLT_API(X)                                                                                                       \
     X(size_t, cublasLtGetVersion, (void), 10010, 1)                                                                                  \
@@ -7162,72 +7271,30 @@ IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic di
     ignis__log(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
 }
 
+/*  Held by ignis_setup, ignis_shutdown, and while the library is unloaded. */
+static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
+
+/*  A library with Ignis inside is unloaded, or the program ends, and other threads live on: nothing of Ignis is called by them any more. What
+    stays is what they have kept since ignis_shutdown. Without one, as in a program that just ends, they may still be at work. */
+IGNIS__AT_UNLOAD static void ignis__unload(void)
+{
+    if (ignis__atomic_load(&ignis__global.forked)) {
+        ignis__thread_exits_close();
+        return;
+    }
+    if (ignis__mutex_try(&ignis__setup_lock)) {
+        if (!ignis__atomic_load(&ignis__global.ready)) {
+            ignis__messages_cut(&ignis__this_thread);
+            ignis__pools_free();
+        }
+        ignis__mutex_unlock(&ignis__setup_lock);
+    }
+    ignis__thread_exits_close();
+}
+
 /* ===============================================================================================================
    >>device - contexts, device facts, what a thread uses.
    =============================================================================================================== */
-
-/*  Numbers of the driver's enumerations. */
-enum {
-    IGNIS__CU_INVALID_VALUE = 1,
-    IGNIS__CU_OUT_OF_MEMORY = 2,
-    IGNIS__CU_NO_DEVICE = 100,
-    IGNIS__CU_INVALID_IMAGE = 200,
-    IGNIS__CU_INVALID_PTX = 218,
-    IGNIS__CU_NO_JIT = 221,
-    IGNIS__CU_UNSUPPORTED_PTX = 222,
-    IGNIS__CU_NO_BINARY = 209,
-    IGNIS__CU_ATTRIBUTE_MAX_THREADS = 1,
-    IGNIS__CU_ATTRIBUTE_WARP_SIZE = 10,
-    IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS = 16,
-    IGNIS__CU_ATTRIBUTE_CLOCK = 13,        /* kHz, the highest */
-    IGNIS__CU_ATTRIBUTE_MEMORY_CLOCK = 36, /* kHz */
-    IGNIS__CU_ATTRIBUTE_MEMORY_BITS = 37,
-    IGNIS__CU_ATTRIBUTE_L2_BYTES = 38,
-    IGNIS__CU_ATTRIBUTE_MAJOR = 75,
-    IGNIS__CU_ATTRIBUTE_MINOR = 76,
-    IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
-    IGNIS__CU_ATTRIBUTE_CLUSTERS = 120,
-    IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
-    IGNIS__CU_STREAM_NON_BLOCKING = 1,
-    IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
-    IGNIS__CU_STREAM_PER_THREAD = 2,
-    IGNIS__CU_EVENT_DEFAULT = 0,
-    IGNIS__CU_EVENT_DISABLE_TIMING = 2,
-    IGNIS__CU_POINTER_MEMORY_TYPE = 2,
-    IGNIS__CU_POINTER_ORDINAL = 9,
-    IGNIS__CU_POINTER_RANGE_START = 11,
-    IGNIS__CU_POINTER_RANGE_SIZE = 12,
-    IGNIS__CU_MEMORY_HOST = 1,
-    IGNIS__CU_MEMORY_DEVICE = 2,
-    IGNIS__CU_CAPTURE_RELAXED = 2,
-    IGNIS__CU_NOT_FOUND = 500,
-    IGNIS__CU_NOT_READY = 600,
-    IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
-    IGNIS__CU_FUNC_MAX_THREADS = 0,
-    IGNIS__CU_FUNC_SHARED = 1,
-    IGNIS__CU_FUNC_LOCAL = 3,
-    IGNIS__CU_FUNC_REGISTERS = 4,
-    IGNIS__CU_FUNC_PTX_VERSION = 5, /* the architecture that it was compiled for first: 90 */
-    IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8,
-    IGNIS__CU_LAUNCH_COOPERATIVE = 2,
-    IGNIS__CU_LAUNCH_DEPENDENT = 6 /* programmatic stream serialization */
-};
-
-/*  What cuLaunchKernelEx takes. */
-typedef struct ignis__launch_attribute {
-    int id, padding;
-    union {
-        int allowed;
-        char room[64];
-    } value;
-} ignis__launch_attribute;
-
-typedef struct ignis__launch_config {
-    unsigned grid[3], block[3], shared_bytes;
-    void *stream;
-    ignis__launch_attribute *attributes;
-    unsigned attribute_count;
-} ignis__launch_config;
 
 /*  A stream that the caller brought, or has made by ignis_stream_create. */
 typedef struct ignis__user_stream {
@@ -7469,6 +7536,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
         thread->device = ignis__device_first;
         thread->capture = NULL;
         thread->forgets = forgets;
+        memset(&thread->random, 0, sizeof thread->random);
         memset(thread->stream, 0, sizeof thread->stream);
     }
     if (thread->forgets != forgets) {
@@ -16467,9 +16535,6 @@ typedef struct ignis__tensor_thread {
     int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
     int scope_count, scope_capacity;
     int no_grad;
-    uint64_t seed, random_used; /* blocks of four random numbers given out */
-    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
-    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
     struct ignis__walk *walk;       /* the innermost backward; null: none */
     uint64_t walk_serial;           /* its serial, or 0 */
@@ -16491,8 +16556,6 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->setup = ignis__global.setups;
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
         thread->tensor_capacity = thread->scope_capacity = 0; /* ignis_shutdown has freed them */
-        thread->seed = thread->random_used = thread->random_launches = 0;
-        thread->random_again = false;
         thread->tape = NULL;
         thread->walk = NULL;
         thread->walk_serial = 0;
@@ -16553,11 +16616,11 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
 /*  The counter of launches for random numbers of the calling thread now, or no handle. */
 static ignis_array ignis__random_launches(void)
 {
-    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__random_state *state = &ignis__thread_now()->random;
     const ignis__capture *capture = ignis__capturing();
     ignis_array launches = IGNIS__ZERO;
-    if (thread->random_again)
-        launches.id = thread->random_launches;
+    if (state->again)
+        launches.id = state->launches;
     else if (capture && capture->launches)
         launches.id = capture->launches->slot.handle;
     return launches;
@@ -16566,16 +16629,16 @@ static ignis_array ignis__random_launches(void)
 /*  The numbers for so many elements of a tensor on the device of the work. */
 static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__random_state *state = &ignis__thread_now()->random;
     ignis__capture *capture = ignis__capture_on(work->device);
-    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+    if (capture && !capture->launches && !state->again && !ignis__capture_count(work, capture, dtype))
         return false;
-    random->seed = thread->seed;
-    random->first = thread->random_used;
+    random->seed = state->seed;
+    random->first = state->used;
     random->launches.id = 0;
-    if (capture || thread->random_again)
+    if (capture || state->again)
         random->launches = ignis__random_launches();
-    thread->random_used += ((uint64_t)numel + 3) / 4;
+    state->used += ((uint64_t)numel + 3) / 4;
     return true;
 }
 
@@ -19925,8 +19988,8 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
 {
     if (!ignis__enter("ignis_seed"))
         return IGNIS_ERROR_NOT_SETUP;
-    ignis__tensor_thread_now()->seed = seed;
-    ignis__tensor_thread_now()->random_used = 0;
+    ignis__thread_now()->random.seed = seed;
+    ignis__thread_now()->random.used = 0;
     return IGNIS_OK;
 }
 
@@ -21670,7 +21733,7 @@ static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_t
 typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
-    uint64_t seed, random_used;
+    ignis__random_state random;
     bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
 } ignis__checkpoint;
 
@@ -21679,8 +21742,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
 {
     static const char call[] = "ignis_checkpoint";
     const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__tensor_thread before = *thread;
+    ignis__random_state *random = &ignis__thread_now()->random, before = *random;
     ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
     ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
@@ -21688,10 +21750,9 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     int i;
     if (!scope.id)
         return ignis__failed();
-    thread->seed = checkpoint->seed;
-    thread->random_used = checkpoint->random_used;
-    thread->random_again = true;
-    thread->random_launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
+    *random = checkpoint->random;
+    random->again = true;
+    random->launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -21709,10 +21770,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
         status = ignis__failed();
     else if (info.requires_grad)
         status = ignis_backward(output, args->grad_output);
-    thread->seed = before.seed;
-    thread->random_used = before.random_used;
-    thread->random_again = before.random_again;
-    thread->random_launches = before.random_launches;
+    *random = before;
     for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
         ignis__array *grad;
         ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
@@ -21816,8 +21874,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     memset(&watch, 0, sizeof watch);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
-    checkpoint.seed = thread->seed;
-    checkpoint.random_used = thread->random_used;
+    checkpoint.random = ignis__thread_now()->random;
     for (; ok && i < count; i += ok) {
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);
@@ -21858,7 +21915,7 @@ typedef struct ignis__gradcheck {
     void *user_data;
     const ignis_tensor *inputs;
     int count;
-    uint64_t seed, random_used;
+    ignis__random_state random;
 } ignis__gradcheck;
 
 static double ignis__gradcheck_weight(int64_t i)
@@ -21869,9 +21926,7 @@ static double ignis__gradcheck_weight(int64_t i)
 /*  Calls the function with the same random numbers as every time; no_grad: without recording. */
 IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    thread->seed = check->seed;
-    thread->random_used = check->random_used;
+    ignis__thread_now()->random = check->random;
     return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
@@ -22029,7 +22084,6 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
 {
     static const char call[] = "ignis_gradcheck";
     ignis__gradcheck check;
-    ignis__tensor_thread *thread;
     ignis__outer_call outer;
     double worst;
     if (!ignis__enter(call))
@@ -22038,14 +22092,12 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
         ignis__fail_null(call, fn ? "inputs" : "fn");
         return ignis__nan();
     }
-    thread = ignis__tensor_thread_now();
     check.call = call;
     check.fn = fn;
     check.user_data = user_data;
     check.inputs = inputs;
     check.count = count;
-    check.seed = thread->seed;
-    check.random_used = thread->random_used;
+    check.random = ignis__thread_now()->random;
     ignis__outer_call_begin(&outer, call, NULL);
     worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
     ignis__outer_call_end(&outer);
@@ -23540,44 +23592,6 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
 }
 
 /* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
-
-enum { /* numbers of cuBLASLt's enumerations */
-       IGNIS__LT_COMPUTE_32F = 68,
-       IGNIS__LT_COMPUTE_64F = 70,
-       IGNIS__LT_COMPUTE_32F_TF32 = 77,
-       IGNIS__LT_R_32F = 0,
-       IGNIS__LT_R_64F = 1,
-       IGNIS__LT_R_16F = 2,
-       IGNIS__LT_R_16BF = 14,
-       IGNIS__LT_DESC_TRANSA = 3,
-       IGNIS__LT_DESC_TRANSB = 4,
-       IGNIS__LT_DESC_EPILOGUE = 7,
-       IGNIS__LT_DESC_BIAS_POINTER = 8,
-       IGNIS__LT_LAYOUT_BATCH_COUNT = 5,
-       IGNIS__LT_LAYOUT_BATCH_STRIDE = 6,
-       IGNIS__LT_PREFERENCE_WORKSPACE = 1,
-       IGNIS__LT_PREFERENCE_REDUCTION = 3,
-       IGNIS__LT_REDUCTION_NONE = 0,
-       IGNIS__LT_REDUCTION_COMPUTE_TYPE = 2,
-       IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
-       IGNIS__LT_EPILOGUE_NONE = 1,
-       IGNIS__LT_EPILOGUE_BIAS = 4,
-       IGNIS__LT_EPILOGUE_BGRADB = 512,
-       IGNIS__LT_NOT_SUPPORTED = 15,
-       IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
-};
-
-typedef struct ignis__lt_algo {
-    uint64_t data[8];
-} ignis__lt_algo;
-
-typedef struct ignis__lt_choice {
-    ignis__lt_algo algo;
-    size_t workspace;
-    int state;
-    float waves;
-    int reserved[4];
-} ignis__lt_choice;
 
 /*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. It thinks in columns: a row-major matrix is its transpose there,
     so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
@@ -28339,7 +28353,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
         ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; a channel has %lld elements, and needs 2 for a variance",
                        ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
     has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
-    if (!d.eval && ignis__tensor_thread_now()->random_again)
+    if (!d.eval && ignis__thread_now()->random.again)
         has = false; /* a checkpoint runs its function again, and they have moved the first time */
     result = ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
     for (i = 0; i < 2; i++)
@@ -46415,8 +46429,7 @@ IGNIS__COLD static ignis__lora *ignis__lora_make(const char *call, ignis__model 
 /*  A uniform within 1 / sqrt(columns), B zero. The thread's own random numbers go on where they were. */
 static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_t seed)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    uint64_t seed_before = thread->seed, used_before = thread->random_used;
+    ignis__random_state *random = &ignis__thread_now()->random, before = *random;
     ignis_tensor_desc desc;
     ignis_array_inputs inputs;
     bool ok = true;
@@ -46427,8 +46440,8 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
     desc.device = lora->model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(lora->model->device - ignis__devices);
     inputs.names = "u, most";
     inputs.count = 2;
-    thread->seed = seed;
-    thread->random_used = 0;
+    random->seed = seed;
+    random->used = 0;
     for (i = 0; ok && i < lora->count; i++) {
         const ignis__adapter *adapter = &lora->adapters[i];
         ignis_scope scope = ignis_scope_begin();
@@ -46439,8 +46452,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
              ignis__array_set_zero(call, ignis_tensor_data(adapter->b)) == IGNIS_OK;
         (void)ignis_scope_end(scope);
     }
-    thread->seed = seed_before;
-    thread->random_used = used_before;
+    *random = before;
     return ok;
 }
 
@@ -52139,8 +52151,6 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     return IGNIS_OK;
 }
 
-static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
-
 /*  The caller's functions are lent from ignis_setup to ignis_shutdown. */
 static void ignis__give_back_lent(void)
 {
@@ -52170,24 +52180,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     }
     ignis__mutex_unlock(&ignis__setup_lock);
     return status;
-}
-
-/*  A library with Ignis inside is unloaded, or the program ends, and other threads live on: nothing of Ignis is called by them any more. What
-    stays is what they have kept since ignis_shutdown. Without one, as in a program that just ends, they may still be at work. */
-IGNIS__AT_UNLOAD static void ignis__unload(void)
-{
-    if (ignis__atomic_load(&ignis__global.forked)) {
-        ignis__thread_exits_close();
-        return;
-    }
-    if (ignis__mutex_try(&ignis__setup_lock)) {
-        if (!ignis__atomic_load(&ignis__global.ready)) {
-            ignis__messages_cut(&ignis__this_thread);
-            ignis__pools_free();
-        }
-        ignis__mutex_unlock(&ignis__setup_lock);
-    }
-    ignis__thread_exits_close();
 }
 
 /*  Reports every array that is alive, and frees it. Views count too: they are handles that nobody has freed. */

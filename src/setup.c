@@ -142,8 +142,6 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     return IGNIS_OK;
 }
 
-static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
-
 /*  The caller's functions are lent from ignis_setup to ignis_shutdown. */
 static void ignis__give_back_lent(void)
 {
@@ -173,24 +171,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     }
     ignis__mutex_unlock(&ignis__setup_lock);
     return status;
-}
-
-/*  A library with Ignis inside is unloaded, or the program ends, and other threads live on: nothing of Ignis is called by them any more. What
-    stays is what they have kept since ignis_shutdown. Without one, as in a program that just ends, they may still be at work. */
-IGNIS__AT_UNLOAD static void ignis__unload(void)
-{
-    if (ignis__atomic_load(&ignis__global.forked)) {
-        ignis__thread_exits_close();
-        return;
-    }
-    if (ignis__mutex_try(&ignis__setup_lock)) {
-        if (!ignis__atomic_load(&ignis__global.ready)) {
-            ignis__messages_cut(&ignis__this_thread);
-            ignis__pools_free();
-        }
-        ignis__mutex_unlock(&ignis__setup_lock);
-    }
-    ignis__thread_exits_close();
 }
 
 /*  Reports every array that is alive, and frees it. Views count too: they are handles that nobody has freed. */

@@ -14,6 +14,69 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     char bytes[128];
 } ignis__nccl_id;
 
+/*  Numbers of the driver's enumerations. */
+enum {
+    IGNIS__CU_INVALID_VALUE = 1,
+    IGNIS__CU_OUT_OF_MEMORY = 2,
+    IGNIS__CU_NO_DEVICE = 100,
+    IGNIS__CU_INVALID_IMAGE = 200,
+    IGNIS__CU_INVALID_PTX = 218,
+    IGNIS__CU_NO_JIT = 221,
+    IGNIS__CU_UNSUPPORTED_PTX = 222,
+    IGNIS__CU_NO_BINARY = 209,
+    IGNIS__CU_ATTRIBUTE_MAX_THREADS = 1,
+    IGNIS__CU_ATTRIBUTE_WARP_SIZE = 10,
+    IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS = 16,
+    IGNIS__CU_ATTRIBUTE_CLOCK = 13,        /* kHz, the highest */
+    IGNIS__CU_ATTRIBUTE_MEMORY_CLOCK = 36, /* kHz */
+    IGNIS__CU_ATTRIBUTE_MEMORY_BITS = 37,
+    IGNIS__CU_ATTRIBUTE_L2_BYTES = 38,
+    IGNIS__CU_ATTRIBUTE_MAJOR = 75,
+    IGNIS__CU_ATTRIBUTE_MINOR = 76,
+    IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
+    IGNIS__CU_ATTRIBUTE_CLUSTERS = 120,
+    IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
+    IGNIS__CU_STREAM_NON_BLOCKING = 1,
+    IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
+    IGNIS__CU_STREAM_PER_THREAD = 2,
+    IGNIS__CU_EVENT_DEFAULT = 0,
+    IGNIS__CU_EVENT_DISABLE_TIMING = 2,
+    IGNIS__CU_POINTER_MEMORY_TYPE = 2,
+    IGNIS__CU_POINTER_ORDINAL = 9,
+    IGNIS__CU_POINTER_RANGE_START = 11,
+    IGNIS__CU_POINTER_RANGE_SIZE = 12,
+    IGNIS__CU_MEMORY_HOST = 1,
+    IGNIS__CU_MEMORY_DEVICE = 2,
+    IGNIS__CU_CAPTURE_RELAXED = 2,
+    IGNIS__CU_NOT_FOUND = 500,
+    IGNIS__CU_NOT_READY = 600,
+    IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
+    IGNIS__CU_FUNC_MAX_THREADS = 0,
+    IGNIS__CU_FUNC_SHARED = 1,
+    IGNIS__CU_FUNC_LOCAL = 3,
+    IGNIS__CU_FUNC_REGISTERS = 4,
+    IGNIS__CU_FUNC_PTX_VERSION = 5, /* the architecture that it was compiled for first: 90 */
+    IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8,
+    IGNIS__CU_LAUNCH_COOPERATIVE = 2,
+    IGNIS__CU_LAUNCH_DEPENDENT = 6 /* programmatic stream serialization */
+};
+
+/*  What cuLaunchKernelEx takes. */
+typedef struct ignis__launch_attribute {
+    int id, padding;
+    union {
+        int allowed;
+        char room[64];
+    } value;
+} ignis__launch_attribute;
+
+typedef struct ignis__launch_config {
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream;
+    ignis__launch_attribute *attributes;
+    unsigned attribute_count;
+} ignis__launch_config;
+
 #define IGNIS__CUDA_API(X)                                                                                                                 \
     X(int, cuInit, (unsigned), 2000, 1)                                                                                                    \
     X(int, cuDriverGetVersion, (int *), 2020, 1)                                                                                           \
@@ -139,6 +202,44 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, nvrtcGetPTX, (void *, char *), 7000, 1)                                                                            \
     X(int, nvrtcGetNumSupportedArchs, (int *), 11020, 1)                                                                      \
     X(int, nvrtcGetSupportedArchs, (int *), 11020, 1)
+
+enum { /* numbers of cuBLASLt's enumerations */
+       IGNIS__LT_COMPUTE_32F = 68,
+       IGNIS__LT_COMPUTE_64F = 70,
+       IGNIS__LT_COMPUTE_32F_TF32 = 77,
+       IGNIS__LT_R_32F = 0,
+       IGNIS__LT_R_64F = 1,
+       IGNIS__LT_R_16F = 2,
+       IGNIS__LT_R_16BF = 14,
+       IGNIS__LT_DESC_TRANSA = 3,
+       IGNIS__LT_DESC_TRANSB = 4,
+       IGNIS__LT_DESC_EPILOGUE = 7,
+       IGNIS__LT_DESC_BIAS_POINTER = 8,
+       IGNIS__LT_LAYOUT_BATCH_COUNT = 5,
+       IGNIS__LT_LAYOUT_BATCH_STRIDE = 6,
+       IGNIS__LT_PREFERENCE_WORKSPACE = 1,
+       IGNIS__LT_PREFERENCE_REDUCTION = 3,
+       IGNIS__LT_REDUCTION_NONE = 0,
+       IGNIS__LT_REDUCTION_COMPUTE_TYPE = 2,
+       IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
+       IGNIS__LT_EPILOGUE_NONE = 1,
+       IGNIS__LT_EPILOGUE_BIAS = 4,
+       IGNIS__LT_EPILOGUE_BGRADB = 512,
+       IGNIS__LT_NOT_SUPPORTED = 15,
+       IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
+};
+
+typedef struct ignis__lt_algo {
+    uint64_t data[8];
+} ignis__lt_algo;
+
+typedef struct ignis__lt_choice {
+    ignis__lt_algo algo;
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+} ignis__lt_choice;
 
 #define IGNIS__CUBLASLT_API(X)                                                                                                       \
     X(size_t, cublasLtGetVersion, (void), 10010, 1)                                                                                  \

@@ -34,6 +34,13 @@ typedef struct ignis__outer_call {
     const struct ignis__outer_call *outer;
 } ignis__outer_call;
 
+/*  Where a thread's random numbers continue: see kernel/random.c. */
+typedef struct ignis__random_state {
+    uint64_t seed, used; /* used: blocks of four numbers drawn since the seed was set */
+    bool again;          /* a checkpoint runs its function again, with the numbers of the first run */
+    uint64_t launches;   /* handle of the graph's counter of launches in that run; 0: none */
+} ignis__random_state;
+
 /*  What a thread keeps. The device section uses the last part. */
 typedef struct ignis__thread {
     ignis__record record;            /* the first failure */
@@ -62,6 +69,7 @@ typedef struct ignis__thread {
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
     int device;
+    ignis__random_state random;
     uint64_t forgets; /* ignis_stream_forget calls seen */
     void *stream[IGNIS_MAX_DEVICES];
     uint64_t stream_serial[IGNIS_MAX_DEVICES];

@@ -2,69 +2,6 @@
    >>device - contexts, device facts, what a thread uses.
    =============================================================================================================== */
 
-/*  Numbers of the driver's enumerations. */
-enum {
-    IGNIS__CU_INVALID_VALUE = 1,
-    IGNIS__CU_OUT_OF_MEMORY = 2,
-    IGNIS__CU_NO_DEVICE = 100,
-    IGNIS__CU_INVALID_IMAGE = 200,
-    IGNIS__CU_INVALID_PTX = 218,
-    IGNIS__CU_NO_JIT = 221,
-    IGNIS__CU_UNSUPPORTED_PTX = 222,
-    IGNIS__CU_NO_BINARY = 209,
-    IGNIS__CU_ATTRIBUTE_MAX_THREADS = 1,
-    IGNIS__CU_ATTRIBUTE_WARP_SIZE = 10,
-    IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS = 16,
-    IGNIS__CU_ATTRIBUTE_CLOCK = 13,        /* kHz, the highest */
-    IGNIS__CU_ATTRIBUTE_MEMORY_CLOCK = 36, /* kHz */
-    IGNIS__CU_ATTRIBUTE_MEMORY_BITS = 37,
-    IGNIS__CU_ATTRIBUTE_L2_BYTES = 38,
-    IGNIS__CU_ATTRIBUTE_MAJOR = 75,
-    IGNIS__CU_ATTRIBUTE_MINOR = 76,
-    IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
-    IGNIS__CU_ATTRIBUTE_CLUSTERS = 120,
-    IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
-    IGNIS__CU_STREAM_NON_BLOCKING = 1,
-    IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
-    IGNIS__CU_STREAM_PER_THREAD = 2,
-    IGNIS__CU_EVENT_DEFAULT = 0,
-    IGNIS__CU_EVENT_DISABLE_TIMING = 2,
-    IGNIS__CU_POINTER_MEMORY_TYPE = 2,
-    IGNIS__CU_POINTER_ORDINAL = 9,
-    IGNIS__CU_POINTER_RANGE_START = 11,
-    IGNIS__CU_POINTER_RANGE_SIZE = 12,
-    IGNIS__CU_MEMORY_HOST = 1,
-    IGNIS__CU_MEMORY_DEVICE = 2,
-    IGNIS__CU_CAPTURE_RELAXED = 2,
-    IGNIS__CU_NOT_FOUND = 500,
-    IGNIS__CU_NOT_READY = 600,
-    IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
-    IGNIS__CU_FUNC_MAX_THREADS = 0,
-    IGNIS__CU_FUNC_SHARED = 1,
-    IGNIS__CU_FUNC_LOCAL = 3,
-    IGNIS__CU_FUNC_REGISTERS = 4,
-    IGNIS__CU_FUNC_PTX_VERSION = 5, /* the architecture that it was compiled for first: 90 */
-    IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8,
-    IGNIS__CU_LAUNCH_COOPERATIVE = 2,
-    IGNIS__CU_LAUNCH_DEPENDENT = 6 /* programmatic stream serialization */
-};
-
-/*  What cuLaunchKernelEx takes. */
-typedef struct ignis__launch_attribute {
-    int id, padding;
-    union {
-        int allowed;
-        char room[64];
-    } value;
-} ignis__launch_attribute;
-
-typedef struct ignis__launch_config {
-    unsigned grid[3], block[3], shared_bytes;
-    void *stream;
-    ignis__launch_attribute *attributes;
-    unsigned attribute_count;
-} ignis__launch_config;
-
 /*  A stream that the caller brought, or has made by ignis_stream_create. */
 typedef struct ignis__user_stream {
     void *stream;
@@ -305,6 +242,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
         thread->device = ignis__device_first;
         thread->capture = NULL;
         thread->forgets = forgets;
+        memset(&thread->random, 0, sizeof thread->random);
         memset(thread->stream, 0, sizeof thread->stream);
     }
     if (thread->forgets != forgets) {

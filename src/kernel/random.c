@@ -48,11 +48,11 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
 /*  The counter of launches for random numbers of the calling thread now, or no handle. */
 static ignis_array ignis__random_launches(void)
 {
-    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__random_state *state = &ignis__thread_now()->random;
     const ignis__capture *capture = ignis__capturing();
     ignis_array launches = IGNIS__ZERO;
-    if (thread->random_again)
-        launches.id = thread->random_launches;
+    if (state->again)
+        launches.id = state->launches;
     else if (capture && capture->launches)
         launches.id = capture->launches->slot.handle;
     return launches;
@@ -61,16 +61,16 @@ static ignis_array ignis__random_launches(void)
 /*  The numbers for so many elements of a tensor on the device of the work. */
 static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__random_state *state = &ignis__thread_now()->random;
     ignis__capture *capture = ignis__capture_on(work->device);
-    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+    if (capture && !capture->launches && !state->again && !ignis__capture_count(work, capture, dtype))
         return false;
-    random->seed = thread->seed;
-    random->first = thread->random_used;
+    random->seed = state->seed;
+    random->first = state->used;
     random->launches.id = 0;
-    if (capture || thread->random_again)
+    if (capture || state->again)
         random->launches = ignis__random_launches();
-    thread->random_used += ((uint64_t)numel + 3) / 4;
+    state->used += ((uint64_t)numel + 3) / 4;
     return true;
 }
 

@@ -19,7 +19,7 @@ static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_t
 typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
-    uint64_t seed, random_used;
+    ignis__random_state random;
     bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
 } ignis__checkpoint;
 
@@ -28,8 +28,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
 {
     static const char call[] = "ignis_checkpoint";
     const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__tensor_thread before = *thread;
+    ignis__random_state *random = &ignis__thread_now()->random, before = *random;
     ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
     ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
@@ -37,10 +36,9 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     int i;
     if (!scope.id)
         return ignis__failed();
-    thread->seed = checkpoint->seed;
-    thread->random_used = checkpoint->random_used;
-    thread->random_again = true;
-    thread->random_launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
+    *random = checkpoint->random;
+    random->again = true;
+    random->launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -58,10 +56,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
         status = ignis__failed();
     else if (info.requires_grad)
         status = ignis_backward(output, args->grad_output);
-    thread->seed = before.seed;
-    thread->random_used = before.random_used;
-    thread->random_again = before.random_again;
-    thread->random_launches = before.random_launches;
+    *random = before;
     for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
         ignis__array *grad;
         ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
@@ -165,8 +160,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     memset(&watch, 0, sizeof watch);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
-    checkpoint.seed = thread->seed;
-    checkpoint.random_used = thread->random_used;
+    checkpoint.random = ignis__thread_now()->random;
     for (; ok && i < count; i += ok) {
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);

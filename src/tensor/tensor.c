@@ -218,7 +218,7 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
 {
     if (!ignis__enter("ignis_seed"))
         return IGNIS_ERROR_NOT_SETUP;
-    ignis__tensor_thread_now()->seed = seed;
-    ignis__tensor_thread_now()->random_used = 0;
+    ignis__thread_now()->random.seed = seed;
+    ignis__thread_now()->random.used = 0;
     return IGNIS_OK;
 }

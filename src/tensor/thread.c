@@ -8,9 +8,6 @@ typedef struct ignis__tensor_thread {
     int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
     int scope_count, scope_capacity;
     int no_grad;
-    uint64_t seed, random_used; /* blocks of four random numbers given out */
-    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
-    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
     struct ignis__walk *walk;       /* the innermost backward; null: none */
     uint64_t walk_serial;           /* its serial, or 0 */
@@ -32,8 +29,6 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->setup = ignis__global.setups;
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
         thread->tensor_capacity = thread->scope_capacity = 0; /* ignis_shutdown has freed them */
-        thread->seed = thread->random_used = thread->random_launches = 0;
-        thread->random_again = false;
         thread->tape = NULL;
         thread->walk = NULL;
         thread->walk_serial = 0;

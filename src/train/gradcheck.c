@@ -7,7 +7,7 @@ typedef struct ignis__gradcheck {
     void *user_data;
     const ignis_tensor *inputs;
     int count;
-    uint64_t seed, random_used;
+    ignis__random_state random;
 } ignis__gradcheck;
 
 static double ignis__gradcheck_weight(int64_t i)
@@ -18,9 +18,7 @@ static double ignis__gradcheck_weight(int64_t i)
 /*  Calls the function with the same random numbers as every time; no_grad: without recording. */
 IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    thread->seed = check->seed;
-    thread->random_used = check->random_used;
+    ignis__thread_now()->random = check->random;
     return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
@@ -178,7 +176,6 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
 {
     static const char call[] = "ignis_gradcheck";
     ignis__gradcheck check;
-    ignis__tensor_thread *thread;
     ignis__outer_call outer;
     double worst;
     if (!ignis__enter(call))
@@ -187,14 +184,12 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
         ignis__fail_null(call, fn ? "inputs" : "fn");
         return ignis__nan();
     }
-    thread = ignis__tensor_thread_now();
     check.call = call;
     check.fn = fn;
     check.user_data = user_data;
     check.inputs = inputs;
     check.count = count;
-    check.seed = thread->seed;
-    check.random_used = thread->random_used;
+    check.random = ignis__thread_now()->random;
     ignis__outer_call_begin(&outer, call, NULL);
     worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
     ignis__outer_call_end(&outer);

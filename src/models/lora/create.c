@@ -91,8 +91,7 @@ IGNIS__COLD static ignis__lora *ignis__lora_make(const char *call, ignis__model 
 /*  A uniform within 1 / sqrt(columns), B zero. The thread's own random numbers go on where they were. */
 static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_t seed)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    uint64_t seed_before = thread->seed, used_before = thread->random_used;
+    ignis__random_state *random = &ignis__thread_now()->random, before = *random;
     ignis_tensor_desc desc;
     ignis_array_inputs inputs;
     bool ok = true;
@@ -103,8 +102,8 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
     desc.device = lora->model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(lora->model->device - ignis__devices);
     inputs.names = "u, most";
     inputs.count = 2;
-    thread->seed = seed;
-    thread->random_used = 0;
+    random->seed = seed;
+    random->used = 0;
     for (i = 0; ok && i < lora->count; i++) {
         const ignis__adapter *adapter = &lora->adapters[i];
         ignis_scope scope = ignis_scope_begin();
@@ -115,8 +114,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
              ignis__array_set_zero(call, ignis_tensor_data(adapter->b)) == IGNIS_OK;
         (void)ignis_scope_end(scope);
     }
-    thread->seed = seed_before;
-    thread->random_used = used_before;
+    *random = before;
     return ok;
 }
 

@@ -1,43 +1,5 @@
 /* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
 
-enum { /* numbers of cuBLASLt's enumerations */
-       IGNIS__LT_COMPUTE_32F = 68,
-       IGNIS__LT_COMPUTE_64F = 70,
-       IGNIS__LT_COMPUTE_32F_TF32 = 77,
-       IGNIS__LT_R_32F = 0,
-       IGNIS__LT_R_64F = 1,
-       IGNIS__LT_R_16F = 2,
-       IGNIS__LT_R_16BF = 14,
-       IGNIS__LT_DESC_TRANSA = 3,
-       IGNIS__LT_DESC_TRANSB = 4,
-       IGNIS__LT_DESC_EPILOGUE = 7,
-       IGNIS__LT_DESC_BIAS_POINTER = 8,
-       IGNIS__LT_LAYOUT_BATCH_COUNT = 5,
-       IGNIS__LT_LAYOUT_BATCH_STRIDE = 6,
-       IGNIS__LT_PREFERENCE_WORKSPACE = 1,
-       IGNIS__LT_PREFERENCE_REDUCTION = 3,
-       IGNIS__LT_REDUCTION_NONE = 0,
-       IGNIS__LT_REDUCTION_COMPUTE_TYPE = 2,
-       IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
-       IGNIS__LT_EPILOGUE_NONE = 1,
-       IGNIS__LT_EPILOGUE_BIAS = 4,
-       IGNIS__LT_EPILOGUE_BGRADB = 512,
-       IGNIS__LT_NOT_SUPPORTED = 15,
-       IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
-};
-
-typedef struct ignis__lt_algo {
-    uint64_t data[8];
-} ignis__lt_algo;
-
-typedef struct ignis__lt_choice {
-    ignis__lt_algo algo;
-    size_t workspace;
-    int state;
-    float waves;
-    int reserved[4];
-} ignis__lt_choice;
-
 /*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. It thinks in columns: a row-major matrix is its transpose there,
     so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
 typedef struct ignis__plan {
