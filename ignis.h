@@ -757,7 +757,7 @@ typedef enum ignis_status {
     X(CUBLAS_CALL, CUDA, "cuBLASLt accepts the call")                                                                \
     X(SDPA_HEADS, ARGUMENT, "query heads come in equal groups, one for each key head")                               \
     X(SDPA_SHAPE, SHAPE, "queries, keys and values fit together")                                                    \
-    X(SPREAD_SHAPE, SHAPE, "the second shape is the first one, or spreads over it")                                  \
+    X(BROADCAST_SHAPE, SHAPE, "the second shape broadcasts to the first one")                                        \
     X(DIM_RANGE, SHAPE, "a dimension is one that the tensor has")                                                    \
     X(PARTS_SHAPE, SHAPE, "parts differ in one dimension only, and add up")                                          \
     X(OPTIMIZER_FREED, FREED, "an optimizer is used only while its handle is live")                                  \
@@ -849,6 +849,7 @@ typedef enum ignis_diagnostic {
 #undef IGNIS__DIAGNOSTIC_ENUM
         IGNIS_DIAG_COUNT
 } ignis_diagnostic;
+#define IGNIS_DIAG_SPREAD_SHAPE IGNIS_DIAG_BROADCAST_SHAPE /* its name before 0.5.0 */
 
 /*  The first failure of a thread since ignis_status_clear. Strings live until the thread's next ignis_status_clear, and no longer than until
     another thread calls ignis_shutdown: of a message that is longer the first 255 bytes stay then.
@@ -1665,7 +1666,7 @@ typedef struct ignis_array_inputs {
 
 /*  ignis_array_map - dst = a formula of arrays, element by element, in one pass: see ON FORMULAS
     ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
-    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the
     result is converted to that of dst by the rules of ignis_array_from_host; f64 is computed in f64 (also where only dst is f64), all
     else in f32, integers as i64 as long as they meet no floating type. dst may be an input, but not one that is spread, nor overlap one
     in part.
@@ -1703,7 +1704,7 @@ typedef enum ignis_reducer {
 
 /*  ignis_array_reduce - dst = the sum, the mean, the largest, ... of a formula of arrays, in one pass
     ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
-    Shapes: inputs spread over each other by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
+    Shapes: inputs broadcast by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
     more elements: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in
     ignis_array_map; sums are in f32 (f64 in f64, i64 of integers), in a fixed order. The mean of integers is that of their exact sum. NaN
     is the largest and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
@@ -2502,7 +2503,7 @@ typedef struct ignis_inputs {
 
 /*  ignis_map - a formula of tensors, element by element, in one pass, with its gradient: see ON FORMULAS
     ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up))
-    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the
     inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an integer i64. Gradients of inputs that are spread
     are summed in f32 (f64 in f64), in a fixed order.
     Returns: the tensor, or no handle.
@@ -13255,7 +13256,7 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
         own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
                                                 those that are asked for with PART (see ignis__parts), or all where no PART is named
         formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
-                                                a kernel of a formula, as ignis__map_spec_write writes it; a bundle has those of other sizes, too
+                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
     Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
@@ -13272,7 +13273,7 @@ static struct {
 #define IGNIS__EVERY_ARCH 999
 
 #ifndef IGNIS_NO_TENSORS
-enum { IGNIS__MAP_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__map_spec */
+enum { IGNIS__FORMULA_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__formula_spec */
 #endif
 
 static bool ignis__program_is_own(const ignis__program *program)
@@ -15351,10 +15352,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                           \
     X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine")           \
     X(SUB, POINTWISE_CU, "ignis_sub")                                                          \
-    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                            \
-    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                            \
-    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                            \
-    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                                      \
+    X(ADD_BROADCAST, POINTWISE_CU, "ignis_add_broadcast")                                      \
+    X(SUB_BROADCAST, POINTWISE_CU, "ignis_sub_broadcast")                                      \
+    X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast")                                      \
+    X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled")                                \
     X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                                  \
     X(RELU, ACTIVATION_CU, "ignis_relu")                                                       \
     X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                                     \
@@ -15373,9 +15374,9 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
     X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
     X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise")                                              \
-    X(DEPTHWISE_ODD, DEPTHWISE_CU, "ignis_depthwise_odd")                                      \
+    X(DEPTHWISE_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_unpacked")                            \
     X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights")                              \
-    X(DEPTHWISE_WEIGHTS_ODD, DEPTHWISE_CU, "ignis_depthwise_weights_odd")                      \
+    X(DEPTHWISE_WEIGHTS_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_weights_unpacked")            \
     X(GROUPED, GROUPED_MMA_CU, "ignis_grouped")                                                \
     X(GROUPED_WEIGHTS, GROUPED_MMA_CU, "ignis_grouped_weights")                                \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
@@ -15446,18 +15447,18 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ADD_RMS_NORM_ROW, NORM_ADD_CU, "ignis_add_rms_norm_row")                                 \
     X(ADD_RMS_NORM_LONG, NORM_ADD_CU, "ignis_add_rms_norm_long")                               \
     X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
-    X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
-    X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
-    X(LAYER_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_block")                       \
-    X(LAYER_NORM_ROWS_EVEN, NORM_ODD_CU, "ignis_layer_norm_rows_even")                         \
+    X(LAYER_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_few")                     \
+    X(LAYER_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_warp")                   \
+    X(LAYER_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_block")                 \
+    X(LAYER_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_even")                   \
     X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few")        \
     X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp")      \
     X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block")    \
     X(LAYER_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_even")      \
-    X(RMS_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_few")                               \
-    X(RMS_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_warp")                             \
-    X(RMS_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_block")                           \
-    X(RMS_NORM_ROWS_EVEN, NORM_ODD_CU, "ignis_rms_norm_rows_even")                             \
+    X(RMS_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_few")                         \
+    X(RMS_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_warp")                       \
+    X(RMS_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_block")                     \
+    X(RMS_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_even")                       \
     X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")            \
     X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")          \
     X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")        \
@@ -15544,8 +15545,8 @@ static const struct {
     IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE),
     IGNIS__PART(GEMM, GEMM_SMALL),
     IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL),
-    IGNIS__PART(DEPTHWISE, DEPTHWISE_ODD),
-    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_ODD),
+    IGNIS__PART(DEPTHWISE, DEPTHWISE_UNPACKED),
+    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_UNPACKED),
     IGNIS__PART(GEMM_FINISH, GEMM_SUMS),
     IGNIS__PART(TRANSPOSE_RUNS, TRANSPOSE_TILES),
     IGNIS__PART(STRIDED_COPY, STRIDED_TILES),
@@ -15657,7 +15658,7 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_NORM_CU:
     case IGNIS__SOURCE_NORM_ADD_CU:
     case IGNIS__SOURCE_NORM_GRAD_CU:
-    case IGNIS__SOURCE_NORM_ODD_CU:
+    case IGNIS__SOURCE_NORM_UNALIGNED_CU:
     case IGNIS__SOURCE_OPTIM_CU:
     case IGNIS__SOURCE_POINTWISE_CU:
     case IGNIS__SOURCE_QUANTIZE_CU:
@@ -15859,8 +15860,8 @@ typedef struct ignis__request {
     ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
     char *text;
 #ifndef IGNIS_NO_TENSORS
-    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__map_spec */
-    uint16_t spec[IGNIS__MAP_SPEC];
+    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__formula_spec */
+    uint16_t spec[IGNIS__FORMULA_SPEC];
 #endif
 } ignis__request;
 
@@ -16536,12 +16537,12 @@ typedef struct ignis__tensor_thread {
     int scope_count, scope_capacity;
     int no_grad;
     struct ignis__tape *tape;
-    struct ignis__walk *walk;       /* the innermost backward; null: none */
-    uint64_t walk_serial;           /* its serial, or 0 */
-    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
-    bool unbalanced;                /* the function has tried to */
-    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
+    struct ignis__backward_pass *pass; /* the innermost backward; null: none */
+    uint64_t pass_serial;              /* its serial, or 0 */
+    int scope_floor, no_grad_floor;    /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;                   /* the function has tried to */
+    bool saw_trainable;                /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__checkpoint_inputs *checkpoint_inputs; /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
 IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
@@ -16557,11 +16558,11 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
         thread->tensor_capacity = thread->scope_capacity = 0; /* ignis_shutdown has freed them */
         thread->tape = NULL;
-        thread->walk = NULL;
-        thread->walk_serial = 0;
+        thread->pass = NULL;
+        thread->pass_serial = 0;
         thread->scope_floor = thread->no_grad_floor = 0;
         thread->unbalanced = thread->saw_trainable = false;
-        thread->watch = NULL;
+        thread->checkpoint_inputs = NULL;
     }
     return thread;
 }
@@ -16667,33 +16668,33 @@ static bool ignis__random_step(const ignis__work *work, ignis_array launches, ig
     derivatives, null for 0, where $d, of those that choose, is the argument's own derivative. A term is of type W (w), an integer (i) or a truth
     value (b). Of type n are those that are integers, where `integer` is given and all arguments are, and W else. Functions with a body are what
     that formula of a, b and c is. */
-typedef struct ignis__map_function {
+typedef struct ignis__formula_function {
     const char *name;
     int count; /* of arguments */
     char type;
     const char *value, *integer, *partial[2], *body;
-} ignis__map_function;
+} ignis__formula_function;
 
 enum {
-    IGNIS__MAP_INPUT,
-    IGNIS__MAP_NUMBER,
-    IGNIS__MAP_INDEX,
-    IGNIS__MAP_RAND,
-    IGNIS__MAP_RANDN,
-    IGNIS__MAP_SELECT,
-    IGNIS__MAP_POWER,
-    IGNIS__MAP_WIDE,
-    IGNIS__MAP_TRUTH,
-    IGNIS__MAP_NEG,
-    IGNIS__MAP_NOT,
-    IGNIS__MAP_INVERT,
-    IGNIS__MAP_DIVIDE,
-    IGNIS__MAP_WHOLE,                                /* floor, ceil, round and trunc, of one value */
-    IGNIS__MAP_WHOLE_QUOTIENT = IGNIS__MAP_WHOLE + 4 /* and of the quotient of two integers */
+    IGNIS__FORMULA_INPUT,
+    IGNIS__FORMULA_NUMBER,
+    IGNIS__FORMULA_INDEX,
+    IGNIS__FORMULA_RAND,
+    IGNIS__FORMULA_RANDN,
+    IGNIS__FORMULA_SELECT,
+    IGNIS__FORMULA_POWER,
+    IGNIS__FORMULA_WIDE,
+    IGNIS__FORMULA_TRUTH,
+    IGNIS__FORMULA_NEG,
+    IGNIS__FORMULA_NOT,
+    IGNIS__FORMULA_INVERT,
+    IGNIS__FORMULA_DIVIDE,
+    IGNIS__FORMULA_WHOLE,                                    /* floor, ceil, round and trunc, of one value */
+    IGNIS__FORMULA_WHOLE_QUOTIENT = IGNIS__FORMULA_WHOLE + 4 /* and of the quotient of two integers */
 };
 
 /* clang-format off */
-static const ignis__map_function ignis__map_functions[] = {
+static const ignis__formula_function ignis__formula_functions[] = {
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are those of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
@@ -16777,34 +16778,34 @@ static const ignis__map_function ignis__map_functions[] = {
 
 static const struct {
     const char *name, *value;
-} ignis__map_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
+} ignis__formula_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
 /* clang-format on */
 
 /* --- reading a formula ---------------------------------------------------------------------------------------------------- */
 
-#define IGNIS__MAP_TERMS 1000
-#define IGNIS__MAP_NAMES 300
-#define IGNIS__MAP_TOKENS 1000
-#define IGNIS__MAP_DEPTH 60
-#define IGNIS__MAP_LENGTH 16384
-#define IGNIS__MAP_INDICES 8 /* and so many random numbers */
+#define IGNIS__FORMULA_TERMS 1000
+#define IGNIS__FORMULA_NAMES 300
+#define IGNIS__FORMULA_TOKENS 1000
+#define IGNIS__FORMULA_DEPTH 60
+#define IGNIS__FORMULA_LENGTH 16384
+#define IGNIS__FORMULA_INDICES 8 /* and so many random numbers */
 
-typedef struct ignis__map_term {
+typedef struct ignis__formula_term {
     short function, arg[3];
     char type;        /* w, i or b */
     short length;     /* of text */
     int64_t number;   /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
     const char *text; /* of a number of type w; null: it is `number` */
-} ignis__map_term;
+} ignis__formula_term;
 
-typedef struct ignis__map_name {
+typedef struct ignis__formula_name {
     const char *text;
     size_t length;
     int term;
-} ignis__map_name;
+} ignis__formula_name;
 
 /*  A formula being read. After the first fault every token is the end. */
-typedef struct ignis__map_reader {
+typedef struct ignis__formula_parser {
     const char *text;
     size_t at, start; /* behind the current token; its place */
     char kind;        /* of the current token: a name (a), a number (0), an operator (+), the end (0) */
@@ -16812,24 +16813,24 @@ typedef struct ignis__map_reader {
     bool inside; /* the body of a function */
     int name_first, name_count, term_count, result_count, randoms;
     int result[IGNIS_MAX_INPUTS];
-    ignis__map_name name[IGNIS__MAP_NAMES];
-    ignis__map_term term[IGNIS__MAP_TERMS];
+    ignis__formula_name name[IGNIS__FORMULA_NAMES];
+    ignis__formula_term term[IGNIS__FORMULA_TERMS];
     size_t column;
     char fault[400];
-} ignis__map_reader;
+} ignis__formula_parser;
 
-static bool ignis__map_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool ignis__map_is_digit(char c) { return c >= '0' && c <= '9'; }
-static size_t ignis__map_word(const char *text)
+static bool ignis__formula_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool ignis__formula_is_digit(char c) { return c >= '0' && c <= '9'; }
+static size_t ignis__formula_name_length(const char *text)
 {
     size_t length = 0;
-    while (ignis__map_is_letter(text[length]) || (length && ignis__map_is_digit(text[length])))
+    while (ignis__formula_is_letter(text[length]) || (length && ignis__formula_is_digit(text[length])))
         length++;
     return length;
 }
 
 /*  The length of a number: 12, 1.5, 1.5f, 1e-3 or, of up to 16 digits, 0xff. */
-static size_t ignis__map_digits(const char *text)
+static size_t ignis__formula_number_length(const char *text)
 {
     static const char *const digits = "0123456789";
     size_t length = strspn(text, digits), whole = length, exponent;
@@ -16841,14 +16842,14 @@ static size_t ignis__map_digits(const char *text)
     length += strspn(text + length, digits);
     if (text[length] == 'e' || text[length] == 'E') {
         exponent = 1 + (size_t)(text[length + 1] == '+' || text[length + 1] == '-');
-        if (ignis__map_is_digit(text[length + exponent]))
+        if (ignis__formula_is_digit(text[length + exponent]))
             length += exponent + strspn(text + length + exponent, digits);
     }
     return length + (length > whole && (text[length] == 'f' || text[length] == 'F'));
 }
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static int ignis__map_fault(ignis__map_reader *r, size_t at, const char *format, ...)
+IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, size_t at, const char *format, ...)
 {
     va_list args;
     if (!*r->fault) {
@@ -16862,7 +16863,7 @@ IGNIS__COLD static int ignis__map_fault(ignis__map_reader *r, size_t at, const c
 }
 
 /*  Goes on to the next token. */
-static void ignis__map_next(ignis__map_reader *r)
+static void ignis__formula_next_token(ignis__formula_parser *r)
 {
     const char *text = r->text;
     size_t at = r->at;
@@ -16870,26 +16871,26 @@ static void ignis__map_next(ignis__map_reader *r)
         return;
     at += strspn(text + at, " \t\r\n");
     r->start = at;
-    if (!r->inside && ++r->tokens > IGNIS__MAP_TOKENS) {
-        ignis__map_fault(r, at, "the formula has more than %d words and signs", IGNIS__MAP_TOKENS);
+    if (!r->inside && ++r->tokens > IGNIS__FORMULA_TOKENS) {
+        ignis__formula_syntax_error(r, at, "the formula has more than %d words and signs", IGNIS__FORMULA_TOKENS);
         return;
     }
     if (!text[at]) {
         r->kind = 0;
-    } else if (ignis__map_is_letter(text[at])) {
+    } else if (ignis__formula_is_letter(text[at])) {
         r->kind = 'a';
-        at += ignis__map_word(text + at);
-    } else if (ignis__map_is_digit(text[at]) || (text[at] == '.' && ignis__map_is_digit(text[at + 1]))) {
+        at += ignis__formula_name_length(text + at);
+    } else if (ignis__formula_is_digit(text[at]) || (text[at] == '.' && ignis__formula_is_digit(text[at + 1]))) {
         r->kind = '0';
-        at += ignis__map_digits(text + at);
-        if (ignis__map_is_letter(text[at]) || ignis__map_is_digit(text[at]) || text[at] == '.')
-            ignis__map_fault(r, at, "'%c' does not belong to a number", text[at]);
+        at += ignis__formula_number_length(text + at);
+        if (ignis__formula_is_letter(text[at]) || ignis__formula_is_digit(text[at]) || text[at] == '.')
+            ignis__formula_syntax_error(r, at, "'%c' does not belong to a number", text[at]);
     } else {
         r->kind = '+';
         if (!strchr("+-*/%<>=!&|^~?:;(),", text[at]))
-            ignis__map_fault(r, at, "'%c' is no part of a formula", text[at] > ' ' && text[at] < 127 ? text[at] : '?');
+            ignis__formula_syntax_error(r, at, "'%c' is no part of a formula", text[at] > ' ' && text[at] < 127 ? text[at] : '?');
         else if (text[at] == '*' && text[at + 1] == '*')
-            ignis__map_fault(r, at, "'**' is no part of a formula; use pow(a, b)");
+            ignis__formula_syntax_error(r, at, "'**' is no part of a formula; use pow(a, b)");
         else if ((strchr("&|<>", text[at]) && text[at + 1] == text[at]) || (strchr("<>=!", text[at]) && text[at + 1] == '='))
             at++;
         at++;
@@ -16897,22 +16898,22 @@ static void ignis__map_next(ignis__map_reader *r)
     r->at = at;
 }
 
-static bool ignis__map_is(const ignis__map_reader *r, const char *sign)
+static bool ignis__formula_at_token(const ignis__formula_parser *r, const char *sign)
 {
     size_t length = strlen(sign);
     return r->kind == '+' && r->at - r->start == length && strncmp(r->text + r->start, sign, length) == 0;
 }
 
-static bool ignis__map_take(ignis__map_reader *r, const char *sign)
+static bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
 {
-    bool is = ignis__map_is(r, sign);
+    bool is = ignis__formula_at_token(r, sign);
     if (is)
-        ignis__map_next(r);
+        ignis__formula_next_token(r);
     return is;
 }
 
 /*  The current token for a message, in *out. */
-IGNIS__COLD static const char *ignis__map_token(const ignis__map_reader *r, char *out, size_t size)
+IGNIS__COLD static const char *ignis__formula_token_text(const ignis__formula_parser *r, char *out, size_t size)
 {
     size_t length = r->at - r->start;
     if (r->kind)
@@ -16922,80 +16923,87 @@ IGNIS__COLD static const char *ignis__map_token(const ignis__map_reader *r, char
     return out;
 }
 
-static void ignis__map_want(ignis__map_reader *r, const char *sign)
+static void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
 {
     char token[40];
-    if (!ignis__map_take(r, sign))
-        ignis__map_fault(r, r->start, "'%s' is expected before %s", sign, ignis__map_token(r, token, sizeof token));
+    if (!ignis__formula_accept(r, sign))
+        ignis__formula_syntax_error(r, r->start, "'%s' is expected before %s", sign, ignis__formula_token_text(r, token, sizeof token));
 }
 
 /*  The term that is as given, a new one or one that is there. */
-static int ignis__map_term_of(ignis__map_reader *r, const ignis__map_term *wanted)
+static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {
     int i;
     for (i = r->term_count - 1; i >= 0; i--) {
-        const ignis__map_term *term = &r->term[i];
+        const ignis__formula_term *term = &r->term[i];
         if (term->function == wanted->function && term->type == wanted->type && term->number == wanted->number &&
             memcmp(term->arg, wanted->arg, sizeof term->arg) == 0 && term->length == wanted->length &&
             (term->length == 0 || memcmp(term->text, wanted->text, (size_t)term->length) == 0))
             return i;
     }
-    if (r->term_count == IGNIS__MAP_TERMS)
-        return ignis__map_fault(r, r->start, "the formula has more than %d operations", IGNIS__MAP_TERMS);
+    if (r->term_count == IGNIS__FORMULA_TERMS)
+        return ignis__formula_syntax_error(r, r->start, "the formula has more than %d operations", IGNIS__FORMULA_TERMS);
     r->term[r->term_count] = *wanted;
     return r->term_count++;
 }
 
 /*  A term without arguments. */
-static int ignis__map_leaf(ignis__map_reader *r, int function, char type, int64_t number, const char *text, size_t length)
+static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text, size_t length)
 {
-    ignis__map_term term = IGNIS__ZERO;
+    ignis__formula_term term = IGNIS__ZERO;
     term.function = (short)function;
     term.type = type;
     term.number = number;
     term.text = text;
     term.length = (short)length;
-    return ignis__map_term_of(r, &term);
+    return ignis__formula_add_term(r, &term);
 }
 
-static int ignis__map_integer(ignis__map_reader *r, int64_t number) { return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'i', number, NULL, 0); }
+static int ignis__formula_add_integer(ignis__formula_parser *r, int64_t number)
+{
+    return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'i', number, NULL, 0);
+}
 
 /*  A term as W, or as a truth value. */
-static int ignis__map_as(ignis__map_reader *r, char type, int x)
+static int ignis__formula_convert(ignis__formula_parser *r, char type, int x)
 {
-    ignis__map_term term;
+    ignis__formula_term term;
     if (r->term[x].type == type)
         return x;
-    if (r->term[x].function == IGNIS__MAP_NUMBER && type == 'w')
-        return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', r->term[x].number, NULL, 0);
+    if (r->term[x].function == IGNIS__FORMULA_NUMBER && type == 'w')
+        return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', r->term[x].number, NULL, 0);
     memset(&term, 0, sizeof term);
-    term.function = type == 'w' ? IGNIS__MAP_WIDE : IGNIS__MAP_TRUTH;
+    term.function = type == 'w' ? IGNIS__FORMULA_WIDE : IGNIS__FORMULA_TRUTH;
     term.type = type;
     term.arg[0] = (short)x;
-    return ignis__map_term_of(r, &term);
+    return ignis__formula_add_term(r, &term);
 }
 
 /*  A function of terms: the term, with its arguments in the types that it takes. */
-static int ignis__map_apply(ignis__map_reader *r, int function, const int *args, int64_t number)
+static int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number)
 {
-    const ignis__map_function *f = &ignis__map_functions[function];
-    ignis__map_term term = IGNIS__ZERO;
-    bool select = function == IGNIS__MAP_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
+    const ignis__formula_function *f = &ignis__formula_functions[function];
+    ignis__formula_term term = IGNIS__ZERO;
+    bool select = function == IGNIS__FORMULA_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
     int i;
     term.function = (short)function;
     term.number = number;
     for (i = select; i < f->count; i++)
         integers = integers && r->term[args[i]].type != 'w';
     for (i = 0; i < f->count; i++)
-        term.arg[i] = (short)ignis__map_as(r, truths || (select && i == 0) ? 'b' : integers ? r->term[args[i]].type : 'w', args[i]);
+        term.arg[i] = (short)ignis__formula_convert(r,
+                                                    truths || (select && i == 0) ? 'b'
+                                                    : integers                   ? r->term[args[i]].type
+                                                                                 : 'w',
+                                                    args[i]);
     term.type = f->type != 'n' ? f->type : integers ? 'i' : 'w';
-    return ignis__map_term_of(r, &term);
+    return ignis__formula_add_term(r, &term);
 }
 
-static int ignis__map_expression(ignis__map_reader *r);
+static int ignis__formula_parse_expression(ignis__formula_parser *r);
 
 /*  What a function's body is of terms. */
-static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, const int *args)
+static int ignis__formula_apply_body(ignis__formula_parser *r, const ignis__formula_function *f, const int *args)
 {
     static const char *const letters = "abc";
     const char *text = r->text;
@@ -17003,8 +17011,8 @@ static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, c
     char kind = r->kind;
     bool inside = r->inside;
     int first = r->name_first, count = r->name_count, i, result;
-    if (*r->fault || count + f->count > IGNIS__MAP_NAMES)
-        return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+    if (*r->fault || count + f->count > IGNIS__FORMULA_NAMES)
+        return ignis__formula_syntax_error(r, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
     for (i = 0; i < f->count; i++) {
         r->name[count + i].text = letters + i;
         r->name[count + i].length = 1;
@@ -17015,8 +17023,8 @@ static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, c
     r->text = f->body;
     r->at = 0;
     r->inside = true;
-    ignis__map_next(r);
-    result = ignis__map_expression(r);
+    ignis__formula_next_token(r);
+    result = ignis__formula_parse_expression(r);
     r->text = text;
     r->at = at;
     r->start = start;
@@ -17028,104 +17036,109 @@ static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, c
 }
 
 /*  index(d), of which d is a number in the text. */
-static int ignis__map_index(ignis__map_reader *r, size_t start)
+static int ignis__formula_parse_index(ignis__formula_parser *r, size_t start)
 {
-    const ignis__map_term *term;
+    const ignis__formula_term *term;
     int at, count = 0, dim;
-    ignis__map_next(r);
-    dim = ignis__map_expression(r);
-    ignis__map_want(r, ")");
+    ignis__formula_next_token(r);
+    dim = ignis__formula_parse_expression(r);
+    ignis__formula_expect(r, ")");
     if (*r->fault)
         return 0;
     term = &r->term[dim];
-    if (term->function != IGNIS__MAP_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS || term->number >= IGNIS_MAX_DIMS)
-        return ignis__map_fault(r, start, "index takes the number of a dimension, -%d to %d", IGNIS_MAX_DIMS, IGNIS_MAX_DIMS - 1);
-    at = ignis__map_leaf(r, IGNIS__MAP_INDEX, 'i', term->number, NULL, 0);
+    if (term->function != IGNIS__FORMULA_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS || term->number >= IGNIS_MAX_DIMS)
+        return ignis__formula_syntax_error(r, start, "index takes the number of a dimension, -%d to %d", IGNIS_MAX_DIMS,
+                                           IGNIS_MAX_DIMS - 1);
+    at = ignis__formula_add_leaf(r, IGNIS__FORMULA_INDEX, 'i', term->number, NULL, 0);
     for (dim = 0; dim < r->term_count; dim++)
-        count += r->term[dim].function == IGNIS__MAP_INDEX;
-    return count <= IGNIS__MAP_INDICES ? at : ignis__map_fault(r, start, "the formula has more than %d indices", IGNIS__MAP_INDICES);
+        count += r->term[dim].function == IGNIS__FORMULA_INDEX;
+    return count <= IGNIS__FORMULA_INDICES
+               ? at
+               : ignis__formula_syntax_error(r, start, "the formula has more than %d indices", IGNIS__FORMULA_INDICES);
 }
 
 /*  rand() or randn(): each is a random number of its own. */
-static int ignis__map_random(ignis__map_reader *r, size_t start, bool normal)
+static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, bool normal)
 {
     int uniform[2] = {0, 0}, i;
-    ignis__map_next(r);
-    ignis__map_want(r, ")");
+    ignis__formula_next_token(r);
+    ignis__formula_expect(r, ")");
     for (i = 0; i < 1 + normal; i++) {
-        if (r->randoms == IGNIS__MAP_INDICES)
-            return ignis__map_fault(r, start, "the formula takes more than %d random numbers, of which randn() is two", IGNIS__MAP_INDICES);
-        uniform[i] = ignis__map_leaf(r, IGNIS__MAP_RAND, 'w', r->randoms++, NULL, 0);
+        if (r->randoms == IGNIS__FORMULA_INDICES)
+            return ignis__formula_syntax_error(r, start, "the formula takes more than %d random numbers, of which randn() is two",
+                                               IGNIS__FORMULA_INDICES);
+        uniform[i] = ignis__formula_add_leaf(r, IGNIS__FORMULA_RAND, 'w', r->randoms++, NULL, 0);
     }
-    return normal && !*r->fault ? ignis__map_apply(r, IGNIS__MAP_RANDN, uniform, 0) : uniform[0];
+    return normal && !*r->fault ? ignis__formula_apply(r, IGNIS__FORMULA_RANDN, uniform, 0) : uniform[0];
 }
 
 /*  A term to the power of a whole number that is written down. Of an integer it is one, unless the result may be a fraction, or both are
     written down. */
-static int ignis__map_power(ignis__map_reader *r, int x, int64_t n)
+static int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
 {
-    if (n < 0 || r->term[x].function == IGNIS__MAP_NUMBER)
-        x = ignis__map_as(r, 'w', x);
+    if (n < 0 || r->term[x].function == IGNIS__FORMULA_NUMBER)
+        x = ignis__formula_convert(r, 'w', x);
     if (n == 0) /* of NaN, too */
-        return r->term[x].type == 'w' ? ignis__map_as(r, 'w', ignis__map_integer(r, 1)) : ignis__map_integer(r, 1);
-    return ignis__map_apply(r, IGNIS__MAP_POWER, &x, n);
+        return r->term[x].type == 'w' ? ignis__formula_convert(r, 'w', ignis__formula_add_integer(r, 1)) : ignis__formula_add_integer(r, 1);
+    return ignis__formula_apply(r, IGNIS__FORMULA_POWER, &x, n);
 }
 
 /*  The integer that a term of type W was made of; false: of none. */
-static bool ignis__map_narrow(ignis__map_reader *r, int x, int *integer)
+static bool ignis__formula_find_integer(ignis__formula_parser *r, int x, int *integer)
 {
-    const ignis__map_term *term = &r->term[x];
-    bool number = term->function == IGNIS__MAP_NUMBER && !term->text;
-    if (number || term->function == IGNIS__MAP_WIDE)
-        *integer = number ? ignis__map_integer(r, term->number) : term->arg[0];
-    return number || term->function == IGNIS__MAP_WIDE;
+    const ignis__formula_term *term = &r->term[x];
+    bool number = term->function == IGNIS__FORMULA_NUMBER && !term->text;
+    if (number || term->function == IGNIS__FORMULA_WIDE)
+        *integer = number ? ignis__formula_add_integer(r, term->number) : term->arg[0];
+    return number || term->function == IGNIS__FORMULA_WIDE;
 }
 
 /*  A function's call, behind its name, which begins at `start`. */
-static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
+static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, size_t length)
 {
     const char *name = r->text + start;
     int function, count = 0, args[3] = {0, 0, 0};
-    const ignis__map_function *f = NULL;
+    const ignis__formula_function *f = NULL;
     if (length == 5 && strncmp(name, "index", length) == 0)
-        return ignis__map_index(r, start);
+        return ignis__formula_parse_index(r, start);
     if ((length == 4 || length == 5) && strncmp(name, "randn", length) == 0)
-        return ignis__map_random(r, start, length == 5);
-    for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
-        f = &ignis__map_functions[function];
+        return ignis__formula_parse_random(r, start, length == 5);
+    for (function = 0; function < IGNIS__COUNT(ignis__formula_functions); function++) {
+        f = &ignis__formula_functions[function];
         if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
             break;
     }
-    if (function == IGNIS__COUNT(ignis__map_functions))
-        return ignis__map_fault(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
-    ignis__map_next(r);
-    if (!ignis__map_is(r, ")")) {
+    if (function == IGNIS__COUNT(ignis__formula_functions))
+        return ignis__formula_syntax_error(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
+    ignis__formula_next_token(r);
+    if (!ignis__formula_at_token(r, ")")) {
         do {
-            int arg = ignis__map_expression(r);
+            int arg = ignis__formula_parse_expression(r);
             if (count < 3)
                 args[count] = arg;
             count++;
-        } while (ignis__map_take(r, ","));
+        } while (ignis__formula_accept(r, ","));
     }
-    ignis__map_want(r, ")");
+    ignis__formula_expect(r, ")");
     if (count != f->count)
-        return ignis__map_fault(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
+        return ignis__formula_syntax_error(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
     if (*r->fault)
         return 0;
     if (f->body)
-        return ignis__map_body(r, f, args);
-    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__MAP_NUMBER && r->term[args[1]].type == 'i')
-        return ignis__map_power(r, args[0], r->term[args[1]].number);
-    if (function >= IGNIS__MAP_WHOLE && function < IGNIS__MAP_WHOLE_QUOTIENT && r->term[args[0]].function == IGNIS__MAP_DIVIDE) {
+        return ignis__formula_apply_body(r, f, args);
+    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__FORMULA_NUMBER && r->term[args[1]].type == 'i')
+        return ignis__formula_power(r, args[0], r->term[args[1]].number);
+    if (function >= IGNIS__FORMULA_WHOLE && function < IGNIS__FORMULA_WHOLE_QUOTIENT &&
+        r->term[args[0]].function == IGNIS__FORMULA_DIVIDE) {
         const short *of = r->term[args[0]].arg;
         int sides[2];
-        if (ignis__map_narrow(r, of[0], &sides[0]) && ignis__map_narrow(r, of[1], &sides[1]))
-            return ignis__map_apply(r, function + IGNIS__MAP_WHOLE_QUOTIENT - IGNIS__MAP_WHOLE, sides, 0);
+        if (ignis__formula_find_integer(r, of[0], &sides[0]) && ignis__formula_find_integer(r, of[1], &sides[1]))
+            return ignis__formula_apply(r, function + IGNIS__FORMULA_WHOLE_QUOTIENT - IGNIS__FORMULA_WHOLE, sides, 0);
     }
-    return ignis__map_apply(r, function, args, 0);
+    return ignis__formula_apply(r, function, args, 0);
 }
 
-IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, size_t length)
+IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, size_t start, size_t length)
 {
     char names[300] = "";
     ignis__string_writer text;
@@ -17133,103 +17146,107 @@ IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, si
     ignis__string_begin(&text, names, sizeof names);
     for (i = r->name_first; i < r->name_count; i++)
         ignis__string_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
-    return ignis__map_fault(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start, names);
+    return ignis__formula_syntax_error(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start,
+                                       names);
 }
 
 /*  A name, a call, a number or an expression in parentheses. */
-static int ignis__map_primary(ignis__map_reader *r)
+static int ignis__formula_parse_primary(ignis__formula_parser *r)
 {
     size_t start = r->start, length = r->at - start, digit;
     const char *text = r->text + start;
     char kind = r->kind, token[40];
     int i;
-    if (ignis__map_take(r, "(")) {
-        i = ignis__map_expression(r);
-        ignis__map_want(r, ")");
+    if (ignis__formula_accept(r, "(")) {
+        i = ignis__formula_parse_expression(r);
+        ignis__formula_expect(r, ")");
         return i;
     }
     if (kind != 'a' && kind != '0')
-        return ignis__map_fault(r, start, "%s where a value is expected", ignis__map_token(r, token, sizeof token));
-    ignis__map_next(r);
+        return ignis__formula_syntax_error(r, start, "%s where a value is expected", ignis__formula_token_text(r, token, sizeof token));
+    ignis__formula_next_token(r);
     if (kind == '0' && length > 2 && (text[1] == 'x' || text[1] == 'X')) {
         uint64_t bits = 0;
         for (digit = 2; digit < length; digit++)
-            bits = bits << 4 | (uint64_t)(ignis__map_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
-        return ignis__map_integer(r, (int64_t)bits);
+            bits = bits << 4 | (uint64_t)(ignis__formula_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
+        return ignis__formula_add_integer(r, (int64_t)bits);
     }
     if (kind == '0') {
         int64_t number = 0;
         length -= text[length - 1] == 'f' || text[length - 1] == 'F';
-        for (digit = 0; digit < length && ignis__map_is_digit(text[digit]); digit++) {
+        for (digit = 0; digit < length && ignis__formula_is_digit(text[digit]); digit++) {
             if (number > (INT64_MAX - 9) / 10)
                 break;
             number = 10 * number + (text[digit] - '0');
         }
-        return digit == length ? ignis__map_integer(r, number) : ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', 0, text, length);
+        return digit == length ? ignis__formula_add_integer(r, number)
+                               : ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, text, length);
     }
-    if (ignis__map_is(r, "("))
-        return ignis__map_call(r, start, length);
+    if (ignis__formula_at_token(r, "("))
+        return ignis__formula_parse_call(r, start, length);
     for (i = r->name_count - 1; i >= r->name_first; i--)
         if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
             return r->name[i].term;
-    for (i = 0; i < IGNIS__COUNT(ignis__map_constants); i++)
-        if (strlen(ignis__map_constants[i].name) == length && strncmp(ignis__map_constants[i].name, text, length) == 0)
-            return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', 0, ignis__map_constants[i].value, strlen(ignis__map_constants[i].value));
-    return ignis__map_unknown(r, start, length);
+    for (i = 0; i < IGNIS__COUNT(ignis__formula_constants); i++)
+        if (strlen(ignis__formula_constants[i].name) == length && strncmp(ignis__formula_constants[i].name, text, length) == 0)
+            return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, ignis__formula_constants[i].value,
+                                           strlen(ignis__formula_constants[i].value));
+    return ignis__formula_unknown_name(r, start, length);
 }
 
 /*  Whether a term may stand beside an operator of bits, which begins at `start`. */
-static bool ignis__map_bits(ignis__map_reader *r, size_t start, const char *name, int x)
+static bool ignis__formula_check_integer(ignis__formula_parser *r, size_t start, const char *name, int x)
 {
     if (r->term[x].type == 'w')
-        ignis__map_fault(r, start, "'%s' takes integers, and one here is a floating number%s", name,
-                         *name == '^'                     ? "; pow(a, b) is a power"
-                         : (*name == '&' || *name == '|') ? "; && and || are those of truth values"
-                                                          : "");
+        ignis__formula_syntax_error(r, start, "'%s' takes integers, and one here is a floating number%s", name,
+                                    *name == '^'                     ? "; pow(a, b) is a power"
+                                    : (*name == '&' || *name == '|') ? "; && and || are those of truth values"
+                                                                     : "");
     return !*r->fault;
 }
 
 /*  An expression behind signs. Signs are counted, as they nest. */
-static int ignis__map_unary(ignis__map_reader *r)
+static int ignis__formula_parse_unary(ignis__formula_parser *r)
 {
-    bool minus = ignis__map_is(r, "-"), bits = ignis__map_is(r, "~");
+    bool minus = ignis__formula_at_token(r, "-"), bits = ignis__formula_at_token(r, "~");
     size_t start = r->start;
     int x;
-    if (!minus && !bits && !ignis__map_is(r, "!") && !ignis__map_is(r, "+"))
-        return ignis__map_primary(r);
-    if (++r->depth > IGNIS__MAP_DEPTH)
-        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
-    if (ignis__map_take(r, "+")) {
-        x = ignis__map_unary(r);
+    if (!minus && !bits && !ignis__formula_at_token(r, "!") && !ignis__formula_at_token(r, "+"))
+        return ignis__formula_parse_primary(r);
+    if (++r->depth > IGNIS__FORMULA_DEPTH)
+        return ignis__formula_syntax_error(r, r->start, "the formula is nested deeper than %d", IGNIS__FORMULA_DEPTH);
+    if (ignis__formula_accept(r, "+")) {
+        x = ignis__formula_parse_unary(r);
     } else {
-        ignis__map_next(r);
-        x = ignis__map_unary(r);
-        if (minus && r->term[x].function == IGNIS__MAP_NUMBER && r->term[x].type == 'i')
-            x = ignis__map_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
-        else if (!*r->fault && (!bits || ignis__map_bits(r, start, "~", x)))
-            x = ignis__map_apply(r, minus ? IGNIS__MAP_NEG : bits ? IGNIS__MAP_INVERT : IGNIS__MAP_NOT, &x, 0);
+        ignis__formula_next_token(r);
+        x = ignis__formula_parse_unary(r);
+        if (minus && r->term[x].function == IGNIS__FORMULA_NUMBER && r->term[x].type == 'i')
+            x = ignis__formula_add_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
+        else if (!*r->fault && (!bits || ignis__formula_check_integer(r, start, "~", x)))
+            x = ignis__formula_apply(r, minus ? IGNIS__FORMULA_NEG : bits ? IGNIS__FORMULA_INVERT : IGNIS__FORMULA_NOT, &x, 0);
     }
     r->depth--;
     return x;
 }
 
 /*  Operators of two sides, by how tightly they bind. */
-static int ignis__map_binary(ignis__map_reader *r, int level)
+static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
 {
     static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
     const char *name;
     int sides[2], function;
     if (level == IGNIS__COUNT(levels))
-        return ignis__map_unary(r);
-    sides[0] = ignis__map_binary(r, level + 1);
+        return ignis__formula_parse_unary(r);
+    sides[0] = ignis__formula_parse_binary(r, level + 1);
     for (;;) {
         size_t length = r->at - r->start, start = r->start;
-        for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
-            name = ignis__map_functions[function].name;
-            if (ignis__map_functions[function].count == 2 && *name && !ignis__map_is_letter(*name) && ignis__map_is(r, name))
+        for (function = 0; function < IGNIS__COUNT(ignis__formula_functions); function++) {
+            name = ignis__formula_functions[function].name;
+            if (ignis__formula_functions[function].count == 2 && *name && !ignis__formula_is_letter(*name) &&
+                ignis__formula_at_token(r, name))
                 break;
         }
-        if (function == IGNIS__COUNT(ignis__map_functions) || *r->fault)
+        if (function == IGNIS__COUNT(ignis__formula_functions) || *r->fault)
             return sides[0];
         { /* one of this level? its name stands in the list as a word */
             const char *found = strstr(levels[level], name);
@@ -17238,49 +17255,49 @@ static int ignis__map_binary(ignis__map_reader *r, int level)
             if (!found)
                 return sides[0];
         }
-        ignis__map_next(r);
-        sides[1] = ignis__map_binary(r, level + 1);
-        if (!*r->fault && ignis__map_functions[function].type == 'i')
-            (void)(ignis__map_bits(r, start, name, sides[0]) && ignis__map_bits(r, start, name, sides[1]));
+        ignis__formula_next_token(r);
+        sides[1] = ignis__formula_parse_binary(r, level + 1);
+        if (!*r->fault && ignis__formula_functions[function].type == 'i')
+            (void)(ignis__formula_check_integer(r, start, name, sides[0]) && ignis__formula_check_integer(r, start, name, sides[1]));
         if (*r->fault)
             return 0;
-        sides[0] = ignis__map_apply(r, function, sides, 0);
+        sides[0] = ignis__formula_apply(r, function, sides, 0);
     }
 }
 
-static int ignis__map_expression(ignis__map_reader *r)
+static int ignis__formula_parse_expression(ignis__formula_parser *r)
 {
     int args[3];
-    if (++r->depth > IGNIS__MAP_DEPTH)
-        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
-    args[0] = ignis__map_binary(r, 0);
-    if (ignis__map_take(r, "?")) {
-        args[1] = ignis__map_expression(r);
-        ignis__map_want(r, ":");
-        args[2] = ignis__map_expression(r);
-        args[0] = *r->fault ? 0 : ignis__map_apply(r, IGNIS__MAP_SELECT, args, 0);
+    if (++r->depth > IGNIS__FORMULA_DEPTH)
+        return ignis__formula_syntax_error(r, r->start, "the formula is nested deeper than %d", IGNIS__FORMULA_DEPTH);
+    args[0] = ignis__formula_parse_binary(r, 0);
+    if (ignis__formula_accept(r, "?")) {
+        args[1] = ignis__formula_parse_expression(r);
+        ignis__formula_expect(r, ":");
+        args[2] = ignis__formula_parse_expression(r);
+        args[0] = *r->fault ? 0 : ignis__formula_apply(r, IGNIS__FORMULA_SELECT, args, 0);
     }
     r->depth--;
     return args[0];
 }
 
 /*  Statements `name = expression;`, then the expressions that are the results. */
-static void ignis__map_program(ignis__map_reader *r)
+static void ignis__formula_parse_program(ignis__formula_parser *r)
 {
     char token[40];
     int result;
-    ignis__map_next(r);
+    ignis__formula_next_token(r);
     while (r->kind == 'a') {
         size_t start = r->start, length = r->at - start, behind = r->at + strspn(r->text + r->at, " \t\r\n");
-        ignis__map_name *name = &r->name[r->name_count];
+        ignis__formula_name *name = &r->name[r->name_count];
         if (r->text[behind] != '=' || r->text[behind + 1] == '=')
             break;
-        ignis__map_next(r);
-        ignis__map_next(r);
-        result = ignis__map_expression(r);
-        ignis__map_want(r, ";");
-        if (r->name_count == IGNIS__MAP_NAMES)
-            ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+        ignis__formula_next_token(r);
+        ignis__formula_next_token(r);
+        result = ignis__formula_parse_expression(r);
+        ignis__formula_expect(r, ";");
+        if (r->name_count == IGNIS__FORMULA_NAMES)
+            ignis__formula_syntax_error(r, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
         if (*r->fault)
             return;
         name->text = r->text + start;
@@ -17290,24 +17307,24 @@ static void ignis__map_program(ignis__map_reader *r)
     }
     do {
         size_t start = r->start;
-        result = ignis__map_expression(r);
+        result = ignis__formula_parse_expression(r);
         if (r->result_count == IGNIS_MAX_INPUTS)
-            ignis__map_fault(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
+            ignis__formula_syntax_error(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
         else
             r->result[r->result_count++] = result;
-    } while (ignis__map_take(r, ","));
-    ignis__map_take(r, ";");
+    } while (ignis__formula_accept(r, ","));
+    ignis__formula_accept(r, ";");
     if (r->kind)
-        ignis__map_fault(r, r->start, "%s is not expected here", ignis__map_token(r, token, sizeof token));
+        ignis__formula_syntax_error(r, r->start, "%s is not expected here", ignis__formula_token_text(r, token, sizeof token));
 }
 
 /*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
     False: the last of the names is neither, or one too many. */
-static bool ignis__map_names(const char *text, ignis__map_name *names, int *count, int capacity)
+static bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity)
 {
     *count = 0;
     for (;;) {
-        ignis__map_name *name = &names[*count];
+        ignis__formula_name *name = &names[*count];
         size_t word, length = 0;
         int depth = 0;
         text += strspn(text, " \t\r\n");
@@ -17320,7 +17337,7 @@ static bool ignis__map_names(const char *text, ignis__map_name *names, int *coun
         ++*count;
         name->text = text;
         name->length = length;
-        word = ignis__map_word(text);
+        word = ignis__formula_name_length(text);
         if (word > 0 && word + strspn(text + word, " \t\r\n") == length) {
             name->length = word;
         } else {
@@ -17328,7 +17345,7 @@ static bool ignis__map_names(const char *text, ignis__map_name *names, int *coun
             if (word == 0 || *inner != '(')
                 return false;
             inner += 1 + strspn(inner + 1, " \t\r\n");
-            word = ignis__map_word(inner);
+            word = ignis__formula_name_length(inner);
             if (word == 0 || inner[word + strspn(inner + word, " \t\r\n")] != ',')
                 return false;
             name->text = inner;
@@ -17343,11 +17360,11 @@ static bool ignis__map_names(const char *text, ignis__map_name *names, int *coun
 /* --- formulas that were read ------------------------------------------------------------------------------------------------ */
 
 /*  A kernel of a formula: what decides its text. Inputs of kind 0 are not used by it. */
-enum { IGNIS__MAP_UNUSED, IGNIS__MAP_LINEAR, IGNIS__MAP_ONE, IGNIS__MAP_VALUE, IGNIS__MAP_ROW, IGNIS__MAP_COLUMN };
+enum { IGNIS__FORMULA_UNUSED, IGNIS__FORMULA_LINEAR, IGNIS__FORMULA_ONE, IGNIS__FORMULA_VALUE, IGNIS__FORMULA_ROW, IGNIS__FORMULA_COLUMN };
 
-#define IGNIS__MAP_THREADS 128
+#define IGNIS__FORMULA_THREADS 128
 
-typedef struct ignis__map_spec {
+typedef struct ignis__formula_spec {
     uint16_t
         needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
     uint16_t reduced; /* bits of results */
@@ -17359,23 +17376,23 @@ typedef struct ignis__map_spec {
                      of logsumexp the result as W, of prod see `product`; else 0. It is the reduction */
     uint16_t outs;
     uint16_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
-} ignis__map_spec; /* IGNIS__MAP_SPEC numbers of one type */
+} ignis__formula_spec; /* IGNIS__FORMULA_SPEC numbers of one type */
 
-#define IGNIS__MAP_ANY_RANK (IGNIS_MAX_DIMS + 1) /* of a kernel for any shapes: its last dimension is 1 */
+#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* of a kernel for any shapes: its last dimension is 1 */
 
-typedef struct ignis__map_kernel {
-    ignis__map_spec spec;
+typedef struct ignis__formula_kernel {
+    ignis__formula_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function, *finish;                 /* null where there are no parts */
-    const struct ignis__map_kernel *instead; /* which serves, as this one is in no bundle; null: this one */
-    struct ignis__map_kernel *next;
-} ignis__map_kernel;
+    void *function, *finish;                     /* null where there are no parts */
+    const struct ignis__formula_kernel *instead; /* which serves, as this one is in no bundle; null: this one */
+    struct ignis__formula_kernel *next;
+} ignis__formula_kernel;
 
 /*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
-typedef struct ignis__map_needs {
+typedef struct ignis__formula_needs {
     uint32_t needed, used, same; /* further bits of needed: of which result, and the highest one: with the value */
-} ignis__map_needs;
+} ignis__formula_needs;
 
 /*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
 typedef struct ignis__formula {
@@ -17384,9 +17401,9 @@ typedef struct ignis__formula {
     int count, term_count, result_count, randoms;
     int result[IGNIS_MAX_INPUTS];
     char *text, *names;
-    ignis__map_term *term;
-    ignis__map_kernel *kernels;
-    ignis__map_needs needs[4]; /* found last */
+    ignis__formula_term *term;
+    ignis__formula_kernel *kernels;
+    ignis__formula_needs needs[4]; /* found last */
     int needs_next;
     struct ignis__formula *next;
 } ignis__formula;
@@ -17397,8 +17414,8 @@ static struct {
 } ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
 /*  Reads a formula for the list. Null: out of memory, or *r has the fault. */
-IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, const char *text, const char *names, uint64_t hash, int count,
-                                                       uint32_t integers)
+IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names, uint64_t hash,
+                                                       int count, uint32_t integers)
 {
     size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
     ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
@@ -17414,25 +17431,25 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, con
     memcpy(formula->text, text, text_size);
     memcpy(formula->names, names, names_size);
     r->text = formula->text;
-    if (!ignis__map_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
-        ignis__map_fault(r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
-                         (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
-                         r->name[r->name_count - 1].text);
+    if (!ignis__formula_parse_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
+        ignis__formula_syntax_error(r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
+                                    (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
+                                    r->name[r->name_count - 1].text);
     else if (r->name_count != count)
-        ignis__map_fault(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
-    else if (text_size > IGNIS__MAP_LENGTH)
-        ignis__map_fault(r, 0, "the formula is longer than %d characters", IGNIS__MAP_LENGTH - 1);
+        ignis__formula_syntax_error(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
+    else if (text_size > IGNIS__FORMULA_LENGTH)
+        ignis__formula_syntax_error(r, 0, "the formula is longer than %d characters", IGNIS__FORMULA_LENGTH - 1);
     r->column = 0; /* none of these is one of the formula */
     for (i = 0; i < count && !*r->fault; i++) {
         for (k = 0; k < i; k++)
             if (r->name[i].length == r->name[k].length && strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
-                ignis__map_fault(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length, r->name[i].text);
-        r->name[i].term = ignis__map_leaf(r, IGNIS__MAP_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
+                ignis__formula_syntax_error(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length, r->name[i].text);
+        r->name[i].term = ignis__formula_add_leaf(r, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
     }
     if (!*r->fault)
-        ignis__map_program(r);
+        ignis__formula_parse_program(r);
     if (!*r->fault)
-        formula->term = (ignis__map_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
+        formula->term = (ignis__formula_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
     if (!formula->term) {
         ignis__free(formula);
         return NULL;
@@ -17449,7 +17466,7 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, con
 static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count, uint32_t integers)
 {
     ignis__formula *formula, **list;
-    ignis__map_reader *r;
+    ignis__formula_parser *r;
     uint64_t hash = ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
     list = &ignis__formulas.first[hash % (uint64_t)IGNIS__COUNT(ignis__formulas.first)];
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -17460,7 +17477,7 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (formula)
         return formula;
-    r = (ignis__map_reader *)ignis__alloc(sizeof *r);
+    r = (ignis__formula_parser *)ignis__alloc(sizeof *r);
     formula = r ? ignis__formula_read(r, text, names, hash, count, integers) : NULL;
     if (formula) { /* two threads may read the same one; both stay, the newer is found */
         ignis__mutex_lock(&ignis__formulas.lock);
@@ -17481,14 +17498,14 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
 /* --- writing the text of a kernel ----------------------------------------------------------------------------------------- */
 
 /*  A text that grows. */
-typedef struct ignis__map_text {
+typedef struct ignis__formula_text {
     char *data;
     size_t length, capacity;
     bool failed;
-} ignis__map_text;
+} ignis__formula_text;
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__map_add(ignis__map_text *t, const char *format, ...)
+IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *t, const char *format, ...)
 {
     for (;;) {
         size_t left = t->capacity - t->length, capacity = 2 * t->capacity + 4096;
@@ -17514,147 +17531,147 @@ IGNIS__COLD static void ignis__map_add(ignis__map_text *t, const char *format, .
 
 /*  A formula's lines under way. used: terms that were named. partial, by term and input: 0, 1, or 2 + the term whose line has it. guarded, by
     that term and input: a choice may have made it 0, and then it stays 0, whatever it is multiplied with. */
-typedef struct ignis__map_lines {
+typedef struct ignis__formula_lines {
     const ignis__formula *formula;
-    ignis__map_text text;
+    ignis__formula_text text;
     unsigned char *used, *guarded;
     short *partial;
     uint32_t exact; /* bits of inputs that are wanted in f64, too */
-} ignis__map_lines;
+} ignis__formula_lines;
 
 /*  An integer that is written down; the smallest one has no name of its own in C. */
-IGNIS__COLD static void ignis__map_add_integer(ignis__map_text *t, int64_t number)
+IGNIS__COLD static void ignis__formula_emit_integer(ignis__formula_text *t, int64_t number)
 {
     if (number == INT64_MIN)
-        ignis__map_add(t, "(-9223372036854775807LL-1)");
+        ignis__formula_emit(t, "(-9223372036854775807LL-1)");
     else
-        ignis__map_add(t, number < 0 ? "(%lldLL)" : "%lldLL", (long long)number);
+        ignis__formula_emit(t, number < 0 ? "(%lldLL)" : "%lldLL", (long long)number);
 }
 
-IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
+IGNIS__COLD static void ignis__formula_emit_term(ignis__formula_lines *lines, int at)
 {
-    const ignis__map_term *term = &lines->formula->term[at];
+    const ignis__formula_term *term = &lines->formula->term[at];
     lines->used[at] = 1;
-    if (term->function == IGNIS__MAP_INPUT)
-        ignis__map_add(&lines->text, "x%d", (int)term->number);
-    else if (term->function == IGNIS__MAP_INDEX)
-        ignis__map_add(&lines->text, "i%d", at);
-    else if (term->function == IGNIS__MAP_RAND)
-        ignis__map_add(&lines->text, "r%d", (int)term->number);
-    else if (term->function != IGNIS__MAP_NUMBER)
-        ignis__map_add(&lines->text, "n%d", at);
+    if (term->function == IGNIS__FORMULA_INPUT)
+        ignis__formula_emit(&lines->text, "x%d", (int)term->number);
+    else if (term->function == IGNIS__FORMULA_INDEX)
+        ignis__formula_emit(&lines->text, "i%d", at);
+    else if (term->function == IGNIS__FORMULA_RAND)
+        ignis__formula_emit(&lines->text, "r%d", (int)term->number);
+    else if (term->function != IGNIS__FORMULA_NUMBER)
+        ignis__formula_emit(&lines->text, "n%d", at);
     else if (!term->text) {
-        ignis__map_add(&lines->text, term->type == 'w' ? "((W)" : "(");
-        ignis__map_add_integer(&lines->text, term->number);
-        ignis__map_add(&lines->text, ")");
-    } else if (ignis__map_is_digit(term->text[0]) || term->text[0] == '.') {
+        ignis__formula_emit(&lines->text, term->type == 'w' ? "((W)" : "(");
+        ignis__formula_emit_integer(&lines->text, term->number);
+        ignis__formula_emit(&lines->text, ")");
+    } else if (ignis__formula_is_digit(term->text[0]) || term->text[0] == '.') {
         bool whole = strspn(term->text, "0123456789") >= (size_t)term->length;
-        ignis__map_add(&lines->text, "((W)%.*s%s)", (int)term->length, term->text, whole ? "." : "");
+        ignis__formula_emit(&lines->text, "((W)%.*s%s)", (int)term->length, term->text, whole ? "." : "");
     } else
-        ignis__map_add(&lines->text, "(%.*s)", (int)term->length, term->text);
+        ignis__formula_emit(&lines->text, "(%.*s)", (int)term->length, term->text);
 }
 
 /*  A derivative by an input. */
-IGNIS__COLD static void ignis__map_add_partial(ignis__map_lines *lines, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_partial(ignis__formula_lines *lines, int partial, int input)
 {
     if (partial > 1)
-        ignis__map_add(&lines->text, "d%d_%d", partial - 2, input);
+        ignis__formula_emit(&lines->text, "d%d_%d", partial - 2, input);
     else
-        ignis__map_add(&lines->text, "(W)%d", partial);
+        ignis__formula_emit(&lines->text, "(W)%d", partial);
 }
 
 /*  A row's CUDA text for a term; partial: that of the argument, for $d. */
-IGNIS__COLD static void ignis__map_add_row(ignis__map_lines *lines, const char *row, int at, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, const char *row, int at, int partial, int input)
 {
-    const ignis__map_term *term = &lines->formula->term[at];
+    const ignis__formula_term *term = &lines->formula->term[at];
     for (; *row; row++) {
         if (*row != '$') {
-            ignis__map_add(&lines->text, "%c", *row);
+            ignis__formula_emit(&lines->text, "%c", *row);
             continue;
         }
         row++;
         if (*row == 'n')
-            ignis__map_add_integer(&lines->text, term->number);
+            ignis__formula_emit_integer(&lines->text, term->number);
         else if (*row == 'd')
-            ignis__map_add_partial(lines, partial, input);
+            ignis__formula_emit_partial(lines, partial, input);
         else
-            ignis__map_add_term(lines, *row == 'r' ? at : term->arg[*row - 'a']);
+            ignis__formula_emit_term(lines, *row == 'r' ? at : term->arg[*row - 'a']);
     }
 }
 
 /*  Whether a comparison is one of an integer with a number that is not written down. These are compared in f64, as f32 would round them. */
-static bool ignis__map_compares_exactly(const ignis__formula *formula, const ignis__map_term *term)
+static bool ignis__formula_compares_exactly(const ignis__formula *formula, const ignis__formula_term *term)
 {
-    const ignis__map_function *f = &ignis__map_functions[term->function];
+    const ignis__formula_function *f = &ignis__formula_functions[term->function];
     int i, integers = 0, numbers = 0;
     for (i = 0; i < f->count; i++) {
-        integers += formula->term[term->arg[i]].function == IGNIS__MAP_WIDE;
-        numbers += formula->term[term->arg[i]].function == IGNIS__MAP_NUMBER;
+        integers += formula->term[term->arg[i]].function == IGNIS__FORMULA_WIDE;
+        numbers += formula->term[term->arg[i]].function == IGNIS__FORMULA_NUMBER;
     }
     return f->type == 'b' && f->integer && f->count == 2 && integers > 0 && numbers == 0;
 }
 
 /*  One side of such a comparison. */
-IGNIS__COLD static void ignis__map_add_exact(ignis__map_lines *lines, int at)
+IGNIS__COLD static void ignis__formula_emit_exact(ignis__formula_lines *lines, int at)
 {
-    const ignis__map_term *term = &lines->formula->term[at];
-    ignis__map_add(&lines->text, "(double)");
-    if (term->function == IGNIS__MAP_INPUT) {
+    const ignis__formula_term *term = &lines->formula->term[at];
+    ignis__formula_emit(&lines->text, "(double)");
+    if (term->function == IGNIS__FORMULA_INPUT) {
         lines->exact |= (uint32_t)1 << term->number;
-        ignis__map_add(&lines->text, "v%d", (int)term->number);
+        ignis__formula_emit(&lines->text, "v%d", (int)term->number);
     } else {
-        ignis__map_add_term(lines, term->function == IGNIS__MAP_WIDE ? term->arg[0] : at);
+        ignis__formula_emit_term(lines, term->function == IGNIS__FORMULA_WIDE ? term->arg[0] : at);
     }
 }
 
 /*  Whether a derivative by an input may be 0 as a choice was made. */
-static bool ignis__map_guarded(const ignis__map_lines *lines, int partial, int input)
+static bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int partial, int input)
 {
     return partial > 1 && lines->guarded[(partial - 2) * lines->formula->count + input];
 }
 
 /*  What an argument adds to a derivative: the row of its function times its own derivative, which is not 0. */
-IGNIS__COLD static void ignis__map_add_chain(ignis__map_lines *lines, const char *row, int at, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, const char *row, int at, int partial, int input)
 {
     bool times = partial > 1 && strcmp(row, "1") != 0 && !strstr(row, "$d");
-    bool guarded = times && ignis__map_guarded(lines, partial, input);
+    bool guarded = times && ignis__formula_is_guarded(lines, partial, input);
     if (strcmp(row, "1") == 0) {
-        ignis__map_add_partial(lines, partial, input);
+        ignis__formula_emit_partial(lines, partial, input);
         return;
     }
     if (guarded) {
-        ignis__map_add(&lines->text, "(");
-        ignis__map_add_partial(lines, partial, input);
-        ignis__map_add(&lines->text, " == 0 ? (W)0 : ");
+        ignis__formula_emit(&lines->text, "(");
+        ignis__formula_emit_partial(lines, partial, input);
+        ignis__formula_emit(&lines->text, " == 0 ? (W)0 : ");
     }
-    ignis__map_add(&lines->text, "(");
-    ignis__map_add_row(lines, row, at, partial, input);
-    ignis__map_add(&lines->text, times ? ")*" : ")");
+    ignis__formula_emit(&lines->text, "(");
+    ignis__formula_emit_row(lines, row, at, partial, input);
+    ignis__formula_emit(&lines->text, times ? ")*" : ")");
     if (times)
-        ignis__map_add_partial(lines, partial, input);
+        ignis__formula_emit_partial(lines, partial, input);
     if (guarded)
-        ignis__map_add(&lines->text, ")");
+        ignis__formula_emit(&lines->text, ")");
 }
 
 /*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
-IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_t needed, const unsigned char *live)
+IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines, uint32_t needed, const unsigned char *live)
 {
     const ignis__formula *formula = lines->formula;
     int at, input, i, count = formula->count;
     for (at = 0; at < formula->term_count; at++) {
-        const ignis__map_term *term = &formula->term[at];
-        const ignis__map_function *f = &ignis__map_functions[term->function];
+        const ignis__formula_term *term = &formula->term[at];
+        const ignis__formula_function *f = &ignis__formula_functions[term->function];
         short *partial = lines->partial + at * count;
         if (!live[at] || term->type != 'w')
             continue;
-        if (term->function == IGNIS__MAP_INPUT) {
+        if (term->function == IGNIS__FORMULA_INPUT) {
             partial[term->number] = (short)(needed >> term->number & 1);
             continue;
         }
         for (input = 0; input < count; input++) {
             short of[3] = {0, 0, 0};
             int terms = 0, last = 0;
-            bool select = term->function == IGNIS__MAP_SELECT, guarded = !select;
+            bool select = term->function == IGNIS__FORMULA_SELECT, guarded = !select;
             for (i = select; i < f->count; i++) {
                 of[i] = lines->partial[term->arg[i] * count + input];
                 if (of[i] && (select || f->partial[i]))
@@ -17667,47 +17684,48 @@ IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_
                 continue;
             }
             partial[input] = (short)(2 + at);
-            ignis__map_add(&lines->text, "    const W d%d_%d = ", at, input);
+            ignis__formula_emit(&lines->text, "    const W d%d_%d = ", at, input);
             if (select) {
-                ignis__map_add_term(lines, term->arg[0]);
-                ignis__map_add(&lines->text, " ? ");
-                ignis__map_add_partial(lines, of[1], input);
-                ignis__map_add(&lines->text, " : ");
-                ignis__map_add_partial(lines, of[2], input);
-                guarded = !of[1] || !of[2] || ignis__map_guarded(lines, of[1], input) || ignis__map_guarded(lines, of[2], input);
+                ignis__formula_emit_term(lines, term->arg[0]);
+                ignis__formula_emit(&lines->text, " ? ");
+                ignis__formula_emit_partial(lines, of[1], input);
+                ignis__formula_emit(&lines->text, " : ");
+                ignis__formula_emit_partial(lines, of[2], input);
+                guarded =
+                    !of[1] || !of[2] || ignis__formula_is_guarded(lines, of[1], input) || ignis__formula_is_guarded(lines, of[2], input);
             }
             for (i = 0, last = terms; i < f->count && !select; i++) {
                 if (!of[i] || !f->partial[i])
                     continue;
                 if (terms-- < last)
-                    ignis__map_add(&lines->text, " + ");
-                ignis__map_add_chain(lines, f->partial[i], at, of[i], input);
-                guarded = guarded && (strstr(f->partial[i], "$d") || ignis__map_guarded(lines, of[i], input));
+                    ignis__formula_emit(&lines->text, " + ");
+                ignis__formula_emit_chain(lines, f->partial[i], at, of[i], input);
+                guarded = guarded && (strstr(f->partial[i], "$d") || ignis__formula_is_guarded(lines, of[i], input));
             }
             lines->guarded[at * count + input] = guarded;
-            ignis__map_add(&lines->text, ";\n");
+            ignis__formula_emit(&lines->text, ";\n");
         }
     }
 }
 
 /*  Marks what the marked terms are made of. */
-static void ignis__map_mark(const ignis__formula *formula, unsigned char *used)
+static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigned char *used)
 {
     int at, i;
     for (at = formula->term_count - 1; at >= 0; at--)
-        for (i = 0; used[at] && i < ignis__map_functions[formula->term[at].function].count; i++)
+        for (i = 0; used[at] && i < ignis__formula_functions[formula->term[at].function].count; i++)
             used[formula->term[at].arg[i]] = 1;
 }
 
-/*  Writes the values of `count` results from `first` on, and derivatives by some inputs; ignis__map_lines_free frees the lines. */
-IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, int first, int count,
-                                               uint32_t needed, bool value)
+/*  Writes the values of `count` results from `first` on, and derivatives by some inputs; ignis__formula_lines_free frees the lines. */
+IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula, int first, int count,
+                                                   uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
     size_t terms = (size_t)formula->term_count;
     unsigned char *live;
-    ignis__map_text partials;
+    ignis__formula_text partials;
     int at;
     memset(lines, 0, sizeof *lines);
     lines->formula = formula;
@@ -17723,36 +17741,36 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
         live[formula->result[at]] = 1;
         lines->used[formula->result[at]] = value;
     }
-    ignis__map_mark(formula, live);
+    ignis__formula_mark_arguments(formula, live);
     if (needed)
-        ignis__map_add_partials(lines, needed, live);
-    ignis__map_mark(formula, lines->used);
+        ignis__formula_emit_partials(lines, needed, live);
+    ignis__formula_mark_arguments(formula, lines->used);
     partials = lines->text;
     memset(&lines->text, 0, sizeof lines->text);
     for (at = 0; at < formula->term_count; at++) {
-        const ignis__map_term *term = &formula->term[at];
-        const ignis__map_function *f = &ignis__map_functions[term->function];
+        const ignis__formula_term *term = &formula->term[at];
+        const ignis__formula_function *f = &ignis__formula_functions[term->function];
         bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
-        if (!lines->used[at] || term->function <= IGNIS__MAP_RAND)
+        if (!lines->used[at] || term->function <= IGNIS__FORMULA_RAND)
             continue;
-        ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
-        if (ignis__map_compares_exactly(formula, term)) {
-            ignis__map_add_exact(lines, term->arg[0]);
-            ignis__map_add(&lines->text, " %s ", f->name);
-            ignis__map_add_exact(lines, term->arg[1]);
+        ignis__formula_emit(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
+        if (ignis__formula_compares_exactly(formula, term)) {
+            ignis__formula_emit_exact(lines, term->arg[0]);
+            ignis__formula_emit(&lines->text, " %s ", f->name);
+            ignis__formula_emit_exact(lines, term->arg[1]);
         } else {
-            ignis__map_add_row(lines, integers ? f->integer : f->value, at, 0, 0);
+            ignis__formula_emit_row(lines, integers ? f->integer : f->value, at, 0, 0);
         }
-        ignis__map_add(&lines->text, ";\n");
+        ignis__formula_emit(&lines->text, ";\n");
     }
     if (partials.length)
-        ignis__map_add(&lines->text, "%s", partials.data);
+        ignis__formula_emit(&lines->text, "%s", partials.data);
     lines->text.failed = lines->text.failed || partials.failed;
     ignis__free(partials.data);
     return !lines->text.failed;
 }
 
-static void ignis__map_lines_free(ignis__map_lines *lines)
+static void ignis__formula_lines_free(ignis__formula_lines *lines)
 {
     ignis__free(lines->text.data);
     ignis__free(lines->used);
@@ -17760,20 +17778,20 @@ static void ignis__map_lines_free(ignis__map_lines *lines)
 }
 
 /*  What a reduction's gradient takes besides what is kept of it: the value. */
-static bool ignis__map_kept_value(int kept)
+static bool ignis__formula_saves_value(int kept)
 {
     return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_NORM || kept == IGNIS_REDUCE_PROD;
 }
 
 /*  Reductions in W also of integers, whose state is two of them. */
-static bool ignis__map_reduces_wide(int reduction) { return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM; }
+static bool ignis__formula_reduces_wide(int reduction) { return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM; }
 
 /*  What the gradients of a result by some inputs take. False, and reported, without memory. */
-static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
-                                 ignis__map_needs *needs)
+static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
+                                     ignis__formula_needs *needs)
 {
     uint32_t key = needed | (uint32_t)result << 16 | (uint32_t)value << 31;
-    ignis__map_lines lines;
+    ignis__formula_lines lines;
     bool found = false, ok;
     int i;
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -17785,14 +17803,14 @@ static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int 
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (found)
         return true;
-    ok = ignis__map_lines_write(&lines, formula, result, 1, needed, value);
+    ok = ignis__formula_lines_write(&lines, formula, result, 1, needed, value);
     memset(needs, 0, sizeof *needs);
     needs->needed = key;
     for (i = 0; ok && i < formula->count; i++) { /* the first terms are the inputs */
         needs->used |= (uint32_t)(lines.used[i] != 0) << i;
         needs->same |= (uint32_t)(lines.partial[formula->result[result] * formula->count + i] == 1) << i;
     }
-    ignis__map_lines_free(&lines);
+    ignis__formula_lines_free(&lines);
     if (!ok) {
         ignis__fail_host_memory(call, 1);
         return false;
@@ -17804,14 +17822,14 @@ static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int 
 }
 
 /*  What a kernel does with the elements: each is a result; or they are reduced along rows of packs, or down columns of packs. */
-enum { IGNIS__MAP_EACH, IGNIS__MAP_ROWS, IGNIS__MAP_COLUMNS };
+enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };
 
 /*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b
     become one, each a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
 static const struct {
     const char *name, *none, *none_integer, *fold;
     bool place;
-} ignis__map_reductions[] = {
+} ignis__formula_reductions[] = {
     {"", "", "", "", false},
     {"sum", "0", "0", "a.v + b.v", false},
     {"mean", "0", "0", "a.v + b.v", false},
@@ -17827,10 +17845,10 @@ static const struct {
 };
 
 /*  A kernel's text under way, and where the words of its parameter are. */
-typedef struct ignis__map_writer {
-    ignis__map_text text;
+typedef struct ignis__formula_writer {
+    ignis__formula_text text;
     const ignis__formula *formula;
-    const ignis__map_spec *spec;
+    const ignis__formula_spec *spec;
     int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
     int packs;                                                      /* how many whole packs there are, and elements behind the last */
     int dims;                                                       /* size and magic numbers of each dimension but the first */
@@ -17838,20 +17856,23 @@ typedef struct ignis__map_writer {
     int indices; /* of each index(d), and of the place that is kept: its magic numbers */
     int random;  /* seed, first counter, and the address of the count of launches */
     int words;
-    uint32_t exact;   /* see ignis__map_lines */
-    bool spreads;     /* some inputs are rows or columns */
+    uint32_t exact;   /* see ignis__formula_lines */
+    bool broadcasts;  /* some inputs are rows or columns */
     const char *type; /* of the first one of f's results, and of what is reduced */
-} ignis__map_writer;
+} ignis__formula_writer;
 
 /*  Whether that is the place of an element. */
-static bool ignis__map_kept_place(const ignis__map_spec *spec) { return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN; }
+static bool ignis__formula_saves_position(const ignis__formula_spec *spec)
+{
+    return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN;
+}
 
 /*  How many index(d) a formula has; their terms. */
-static int ignis__map_indices(const ignis__formula *formula, int *terms)
+static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
 {
     int at, count = 0;
     for (at = 0; at < formula->term_count; at++)
-        if (formula->term[at].function == IGNIS__MAP_INDEX) {
+        if (formula->term[at].function == IGNIS__FORMULA_INDEX) {
             if (terms)
                 terms[count] = at;
             count++;
@@ -17859,376 +17880,387 @@ static int ignis__map_indices(const ignis__formula *formula, int *terms)
     return count;
 }
 
-static void ignis__map_words(ignis__map_writer *w)
+static void ignis__formula_plan_words(ignis__formula_writer *w)
 {
-    const ignis__map_spec *spec = w->spec;
+    const ignis__formula_spec *spec = w->spec;
     int i, at = spec->outs, count = w->formula->count;
     for (i = 0; i <= count + 1; i++) {
         w->input[i] = at;
-        at += spec->kind[i] != IGNIS__MAP_UNUSED;
-        w->spreads = w->spreads || spec->kind[i] >= IGNIS__MAP_ROW;
+        at += spec->kind[i] != IGNIS__FORMULA_UNUSED;
+        w->broadcasts = w->broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
     }
     w->packs = at;
     w->dims = at += 2;
     at += 3 * (spec->rank - 1);
     for (i = 0; i <= count + 1; i++) {
         w->strides[i] = at;
-        at += spec->kind[i] >= IGNIS__MAP_ROW ? spec->rank : 0;
+        at += spec->kind[i] >= IGNIS__FORMULA_ROW ? spec->rank : 0;
     }
     w->shared = at;
     w->indices = at += spec->mode || spec->needed ? 8 : 0;
-    w->random = at += 5 * (ignis__map_indices(w->formula, NULL) + (spec->needed && ignis__map_kept_place(spec)));
+    w->random = at += 5 * (ignis__formula_index_count(w->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
     w->words = at + (w->formula->randoms ? 3 : 0);
 }
 
 /*  The type of f's result k: gradients are W, and what is summed up in it. */
-static const char *ignis__map_result_type(const ignis__map_writer *w, int k)
+static const char *ignis__formula_result_type(const ignis__formula_writer *w, int k)
 {
-    const ignis__map_spec *spec = w->spec;
-    return spec->needed || ignis__map_reduces_wide(spec->reduction) || w->formula->term[w->formula->result[spec->result + k]].type == 'w'
+    const ignis__formula_spec *spec = w->spec;
+    return spec->needed || ignis__formula_reduces_wide(spec->reduction) ||
+                   w->formula->term[w->formula->result[spec->result + k]].type == 'w'
                ? "W"
                : "i64";
 }
 
-static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : ignis__dtype_is_int((ignis_dtype)dtype) ? "int" : "W"; }
+static const char *ignis__formula_type(int dtype)
+{
+    return dtype == IGNIS_I64 ? "i64" : ignis__dtype_is_int((ignis_dtype)dtype) ? "int" : "W";
+}
 
 /*  The coordinates of an element, or of a pack, out of its index. */
-IGNIS__COLD static void ignis__map_add_coordinates(ignis__map_writer *w, const char *index)
+IGNIS__COLD static void ignis__formula_emit_coordinates(ignis__formula_writer *w, const char *index)
 {
     int d, dims = w->dims;
-    ignis__map_add(&w->text, "u32 q = %s;", index);
+    ignis__formula_emit(&w->text, "u32 q = %s;", index);
     for (d = w->spec->rank - 1; d > 0; d--)
-        ignis__map_add(&w->text, " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
-                       dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
-    ignis__map_add(&w->text, " const u32 c0 = q;");
+        ignis__formula_emit(&w->text, " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
+                            dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
+    ignis__formula_emit(&w->text, " const u32 c0 = q;");
 }
 
 /*  Where an input's element or pack of the coordinates is. */
-IGNIS__COLD static void ignis__map_add_place(ignis__map_writer *w, int input, int pack)
+IGNIS__COLD static void ignis__formula_emit_offset(ignis__formula_writer *w, int input, int pack)
 {
-    const ignis__map_spec *spec = w->spec;
+    const ignis__formula_spec *spec = w->spec;
     int d;
-    ignis__map_add(&w->text, "(const char *)p.w[%d] + (", w->input[input]);
+    ignis__formula_emit(&w->text, "(const char *)p.w[%d] + (", w->input[input]);
     for (d = 0; d < spec->rank - 1; d++)
-        ignis__map_add(&w->text, "%sc%d*(i64)p.w[%d]", d ? " + " : "", d, w->strides[input] + d);
-    if (spec->kind[input] == IGNIS__MAP_ROW)
-        ignis__map_add(&w->text, " + (i64)c%d*%d", d, pack);
-    ignis__map_add(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
+        ignis__formula_emit(&w->text, "%sc%d*(i64)p.w[%d]", d ? " + " : "", d, w->strides[input] + d);
+    if (spec->kind[input] == IGNIS__FORMULA_ROW)
+        ignis__formula_emit(&w->text, " + (i64)c%d*%d", d, pack);
+    ignis__formula_emit(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
 }
 
 /*  A call of f with the inputs' elements: those of a pack, or single ones. */
-IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
+IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool one)
 {
-    const ignis__map_spec *spec = w->spec;
-    int i, count = w->formula->count, indices = ignis__map_indices(w->formula, NULL);
-    ignis__map_add(&w->text, "map_f(");
+    const ignis__formula_spec *spec = w->spec;
+    int i, count = w->formula->count, indices = ignis__formula_index_count(w->formula, NULL);
+    ignis__formula_emit(&w->text, "map_f(");
     for (i = 0; i <= count + 1; i++) {
-        if (spec->kind[i] == IGNIS__MAP_UNUSED)
+        if (spec->kind[i] == IGNIS__FORMULA_UNUSED)
             continue;
-        if (spec->kind[i] == IGNIS__MAP_ONE || spec->kind[i] == IGNIS__MAP_VALUE || one)
-            ignis__map_add(&w->text, "s%d", i);
-        else if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
-            ignis__map_add(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
+        if (spec->kind[i] == IGNIS__FORMULA_ONE || spec->kind[i] == IGNIS__FORMULA_VALUE || one)
+            ignis__formula_emit(&w->text, "s%d", i);
+        else if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
+            ignis__formula_emit(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
         else
-            ignis__map_add(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
-        ignis__map_add(&w->text, i == count ? "*factor, " : ", ");
+            ignis__formula_emit(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
+        ignis__formula_emit(&w->text, i == count ? "*factor, " : ", ");
     }
-    for (i = 0; i < indices + (ignis__map_kept_place(spec) && spec->needed); i++) {
-        ignis__map_add(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ", w->indices + 5 * i,
-                       spec->pack);
+    for (i = 0; i < indices + (ignis__formula_saves_position(spec) && spec->needed); i++) {
+        ignis__formula_emit(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ", w->indices + 5 * i,
+                            spec->pack);
     }
     for (i = 0; i < w->formula->randoms; i++)
-        ignis__map_add(&w->text, "r%d[e], ", i);
+        ignis__formula_emit(&w->text, "r%d[e], ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+        ignis__formula_emit(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
 
 /*  The random numbers of n elements from `element` on, r0[] and so on. */
-IGNIS__COLD static void ignis__map_add_random(ignis__map_writer *w, int n, const char *element)
+IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int n, const char *element)
 {
     int i;
     for (i = 0; i < w->formula->randoms; i++)
-        ignis__map_add(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element, w->random,
-                       w->formula->randoms, i);
+        ignis__formula_emit(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element,
+                            w->random, w->formula->randoms, i);
 }
 
 /*  Stores a pack of n elements of result k: y[], or y where it is one. */
-IGNIS__COLD static void ignis__map_add_store(ignis__map_writer *w, int k, int n, bool one, const char *index)
+IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int k, int n, bool one, const char *index)
 {
-    ignis__map_text *t = &w->text;
+    ignis__formula_text *t = &w->text;
     int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
     bool two = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
-    ignis__map_add(t, "            { u32 o[%d]%s;", words, size == 1 ? " = {}" : "");
+    ignis__formula_emit(t, "            { u32 o[%d]%s;", words, size == 1 ? " = {}" : "");
     for (e = 0; e < n; e += 1 + two) {
-        ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k, e);
+        ignis__formula_emit(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k,
+                            e);
         if (two && n > 1)
-            ignis__map_add(t, ", y%d[%d]", k, e + 1);
-        ignis__map_add(t, two && n == 1 ? ", 0.f);" : ");");
+            ignis__formula_emit(t, ", y%d[%d]", k, e + 1);
+        ignis__formula_emit(t, two && n == 1 ? ", 0.f);" : ");");
     }
-    ignis__map_add(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
+    ignis__formula_emit(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
 }
 
 /*  f, which computes the results of an element, and what stands before it. */
-IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
+IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
 {
     const ignis__formula *formula = w->formula;
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
-    int i, k = 0, count = formula->count, terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(formula, terms);
-    ignis__map_lines lines;
-    bool chosen = false, ok = ignis__map_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
-                                                     !spec->needed || ignis__map_kept_value(spec->kept));
-    ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
-                   spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
-    ignis__map_add(t, "DI void map_f(");
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
+    int i, k = 0, count = formula->count, terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(formula, terms);
+    ignis__formula_lines lines;
+    bool chosen = false, ok = ignis__formula_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
+                                                         !spec->needed || ignis__formula_saves_value(spec->kept));
+    ignis__formula_emit(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
+                        spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
+    ignis__formula_emit(t, "DI void map_f(");
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] == IGNIS__MAP_VALUE && lines.exact >> i & 1)
-            ignis__map_add(t, "const double v%d, ", i);
-        else if (spec->kind[i] != IGNIS__MAP_UNUSED)
-            ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
+        if (spec->kind[i] == IGNIS__FORMULA_VALUE && lines.exact >> i & 1)
+            ignis__formula_emit(t, "const double v%d, ", i);
+        else if (spec->kind[i] != IGNIS__FORMULA_UNUSED)
+            ignis__formula_emit(t, "const %s x%d, ", ignis__formula_type(spec->dtype[i]), i);
     for (i = 0; i < indices; i++)
-        ignis__map_add(t, "const int i%d, ", terms[i]);
-    if (ignis__map_kept_place(spec) && spec->needed)
-        ignis__map_add(t, "const i64 at, ");
+        ignis__formula_emit(t, "const int i%d, ", terms[i]);
+    if (ignis__formula_saves_position(spec) && spec->needed)
+        ignis__formula_emit(t, "const i64 at, ");
     for (i = 0; i < formula->randoms; i++)
-        ignis__map_add(t, "const W r%d, ", i);
+        ignis__formula_emit(t, "const W r%d, ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "%s &y%d%s", ignis__map_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
+        ignis__formula_emit(t, "%s &y%d%s", ignis__formula_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
     w->exact = lines.exact;
     for (i = 0; i < count; i++)
         if (lines.exact >> i & 1)
-            ignis__map_add(t, spec->kind[i] == IGNIS__MAP_VALUE ? "    const W x%d = (W)v%d;\n" : "    const double v%d = x%d;\n", i, i);
-    ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
+            ignis__formula_emit(t, spec->kind[i] == IGNIS__FORMULA_VALUE ? "    const W x%d = (W)v%d;\n" : "    const double v%d = x%d;\n",
+                                i, i);
+    ignis__formula_emit(t, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
         const char *value;
         lines.text.length = 0;
-        ignis__map_add_term(&lines, formula->result[spec->result]);
+        ignis__formula_emit_term(&lines, formula->result[spec->result]);
         value = lines.text.failed ? "" : lines.text.data;
-        chosen = ignis__map_kept_place(spec) || ignis__map_reduces_wide(spec->kept);
-        if (ignis__map_kept_place(spec))
-            ignis__map_add(t, "    const bool chosen = at == x%d;\n", count + 1);
+        chosen = ignis__formula_saves_position(spec) || ignis__formula_reduces_wide(spec->kept);
+        if (ignis__formula_saves_position(spec))
+            ignis__formula_emit(t, "    const bool chosen = at == x%d;\n", count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
-            ignis__map_add(t, "    const bool chosen = x%d != 0;\n", count + 1);
+            ignis__formula_emit(t, "    const bool chosen = x%d != 0;\n", count + 1);
         else if (chosen) /* minus infinity adds nothing, and where all is minus infinity, nothing can be told of it */
-            ignis__map_add(t, "    const bool chosen = %s != -map_infinity;\n", value);
-        ignis__map_add(t, "    const W g = x%d", count);
+            ignis__formula_emit(t, "    const bool chosen = %s != -map_infinity;\n", value);
+        ignis__formula_emit(t, "    const W g = x%d", count);
         if (spec->kept == IGNIS_REDUCE_PROD)
-            ignis__map_add(t, "*map_others(%s, x%d)", value, count + 1);
+            ignis__formula_emit(t, "*map_others(%s, x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_LOGSUMEXP)
-            ignis__map_add(t, "*exp(%s - x%d)", value, count + 1);
+            ignis__formula_emit(t, "*exp(%s - x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
-            ignis__map_add(t, "*map_divide(%s, x%d)", value, count + 1);
-        ignis__map_add(t, ";\n");
+            ignis__formula_emit(t, "*map_divide(%s, x%d)", value, count + 1);
+        ignis__formula_emit(t, ";\n");
     }
     for (i = 0; i < count && ok && spec->needed; i++) {
         int partial = lines.partial[formula->result[spec->result] * count + i];
         if (!(spec->needed >> i & 1))
             continue;
-        ignis__map_add(t, "    y%d = ", k++);
+        ignis__formula_emit(t, "    y%d = ", k++);
         if (partial && chosen)
-            ignis__map_add(t, "!chosen ? (W)0 : ");
-        if (ignis__map_guarded(&lines, partial, i))
-            ignis__map_add(t, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
+            ignis__formula_emit(t, "!chosen ? (W)0 : ");
+        if (ignis__formula_is_guarded(&lines, partial, i))
+            ignis__formula_emit(t, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
         if (partial > 1)
-            ignis__map_add(t, "d%d_%d*", partial - 2, i);
-        ignis__map_add(t, partial ? "g;\n" : "0;\n");
+            ignis__formula_emit(t, "d%d_%d*", partial - 2, i);
+        ignis__formula_emit(t, partial ? "g;\n" : "0;\n");
     }
     for (i = 0; i < spec->outs && ok && !spec->needed; i++) {
         lines.text.length = 0;
-        ignis__map_add_term(&lines, formula->result[spec->result + i]);
-        ignis__map_add(t, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
+        ignis__formula_emit_term(&lines, formula->result[spec->result + i]);
+        ignis__formula_emit(t, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
     }
-    ignis__map_add(t, "}\n");
+    ignis__formula_emit(t, "}\n");
     ok = ok && !lines.text.failed;
-    ignis__map_lines_free(&lines);
+    ignis__formula_lines_free(&lines);
     return ok;
 }
 
 /*  What all packs share: values, and arrays of one element. */
-IGNIS__COLD static void ignis__map_add_constants(ignis__map_writer *w)
+IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
 {
-    const ignis__map_spec *spec = w->spec;
+    const ignis__formula_spec *spec = w->spec;
     int i, count = w->formula->count;
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] == IGNIS__MAP_VALUE)
-            ignis__map_add(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n", w->exact >> i & 1 ? "double" : "W", i,
-                           w->input[i]);
-        else if (spec->kind[i] == IGNIS__MAP_ONE)
-            ignis__map_add(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__map_type(spec->dtype[i]), i,
-                           ignis__dtypes[spec->dtype[i]].name, w->input[i]);
+        if (spec->kind[i] == IGNIS__FORMULA_VALUE)
+            ignis__formula_emit(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n", w->exact >> i & 1 ? "double" : "W", i,
+                                w->input[i]);
+        else if (spec->kind[i] == IGNIS__FORMULA_ONE)
+            ignis__formula_emit(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__formula_type(spec->dtype[i]), i,
+                                ignis__dtypes[spec->dtype[i]].name, w->input[i]);
     if (spec->mode || spec->needed)
-        ignis__map_add(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
+        ignis__formula_emit(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
 }
 
 /*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block
     of a pack, with y[] for each result, in the braces of a loop over u and of an if. */
-IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *there, const char *at)
+IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, const char *there, const char *at)
 {
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
     int i, n = spec->pack, per = spec->packs_per_thread, count = w->formula->count;
     char element[32], loop[400];
     for (i = 0; i <= count + 1; i++) {
         int size = ignis__dtypes[spec->dtype[i]].size;
-        if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
-            ignis__map_add(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
-        else if (spec->kind[i] >= IGNIS__MAP_ROW)
-            ignis__map_add(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__map_type(spec->dtype[i]), i, per, n);
+        if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
+            ignis__formula_emit(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
+        else if (spec->kind[i] >= IGNIS__FORMULA_ROW)
+            ignis__formula_emit(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__formula_type(spec->dtype[i]), i, per,
+                                n);
     }
     snprintf(loop, sizeof loop, "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
              per, there, at);
     snprintf(element, sizeof element, "at*%du + e", n);
-    ignis__map_add(t, "%s", loop);
+    ignis__formula_emit(t, "%s", loop);
     for (i = 0; i <= count + 1; i++) {
         int bytes = n * ignis__dtypes[spec->dtype[i]].size;
-        if (spec->kind[i] == IGNIS__MAP_LINEAR)
-            ignis__map_add(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
+        if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
+            ignis__formula_emit(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
     }
-    if (w->spreads && !spec->whole)
-        ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
-    if (w->spreads)
-        ignis__map_add_coordinates(w, spec->whole ? "at" : element);
+    if (w->broadcasts && !spec->whole)
+        ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
+    if (w->broadcasts)
+        ignis__formula_emit_coordinates(w, spec->whole ? "at" : element);
     for (i = 0; i <= count + 1; i++) {
-        if (spec->kind[i] < IGNIS__MAP_ROW)
+        if (spec->kind[i] < IGNIS__FORMULA_ROW)
             continue;
-        if (spec->kind[i] == IGNIS__MAP_ROW && spec->whole)
-            ignis__map_add(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
+        if (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole)
+            ignis__formula_emit(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
         else
-            ignis__map_add(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
-        ignis__map_add_place(w, i, spec->whole ? n : 1);
-        ignis__map_add(t, ");");
+            ignis__formula_emit(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
+        ignis__formula_emit_offset(w, i, spec->whole ? n : 1);
+        ignis__formula_emit(t, ");");
     }
-    ignis__map_add(t, "%s\n        }\n    }\n%s", w->spreads && !spec->whole ? " }" : "", loop);
+    ignis__formula_emit(t, "%s\n        }\n    }\n%s", w->broadcasts && !spec->whole ? " }" : "", loop);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "            %s y%d[%d];\n", ignis__map_result_type(w, i), i, n);
+        ignis__formula_emit(t, "            %s y%d[%d];\n", ignis__formula_result_type(w, i), i, n);
     snprintf(element, sizeof element, "(u64)at*%d", n);
-    ignis__map_add_random(w, n, element);
-    ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
-    ignis__map_add_call(w, false);
-    ignis__map_add(t, "\n");
+    ignis__formula_emit_random(w, n, element);
+    ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
+    ignis__formula_emit_call(w, false);
+    ignis__formula_emit(t, "\n");
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1))
-            ignis__map_add_store(w, i, n, false, "at");
+            ignis__formula_emit_store(w, i, n, false, "at");
 }
 
 /*  Loads the element behind the last whole pack that is the thread's, and computes. */
-IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *thread)
+IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const char *thread)
 {
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
     int i, count = w->formula->count;
-    ignis__map_add(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1, w->packs,
-                   spec->pack, thread);
-    if (w->spreads)
-        ignis__map_add_coordinates(w, "(u32)at");
+    ignis__formula_emit(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1,
+                        w->packs, spec->pack, thread);
+    if (w->broadcasts)
+        ignis__formula_emit_coordinates(w, "(u32)at");
     for (i = 0; i <= count + 1; i++) {
-        if (spec->kind[i] != IGNIS__MAP_LINEAR && spec->kind[i] < IGNIS__MAP_ROW)
+        if (spec->kind[i] != IGNIS__FORMULA_LINEAR && spec->kind[i] < IGNIS__FORMULA_ROW)
             continue;
-        ignis__map_add(t, "\n        const %s s%d = ONE_%s(", ignis__map_type(spec->dtype[i]), i, ignis__dtypes[spec->dtype[i]].name);
-        if (spec->kind[i] == IGNIS__MAP_LINEAR)
-            ignis__map_add(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
+        ignis__formula_emit(t, "\n        const %s s%d = ONE_%s(", ignis__formula_type(spec->dtype[i]), i,
+                            ignis__dtypes[spec->dtype[i]].name);
+        if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
+            ignis__formula_emit(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
         else
-            ignis__map_add_place(w, i, 1);
-        ignis__map_add(t, ");");
+            ignis__formula_emit_offset(w, i, 1);
+        ignis__formula_emit(t, ");");
     }
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "\n        %s y%d;", ignis__map_result_type(w, i), i);
-    ignis__map_add(t, "\n");
+        ignis__formula_emit(t, "\n        %s y%d;", ignis__formula_result_type(w, i), i);
+    ignis__formula_emit(t, "\n");
     if (w->formula->randoms)
-        ignis__map_add(t, "            const int e = 0;\n");
-    ignis__map_add_random(w, 1, "at");
-    ignis__map_add(t, "        ");
-    ignis__map_add_call(w, true);
-    ignis__map_add(t, "\n");
+        ignis__formula_emit(t, "            const int e = 0;\n");
+    ignis__formula_emit_random(w, 1, "at");
+    ignis__formula_emit(t, "        ");
+    ignis__formula_emit_call(w, true);
+    ignis__formula_emit(t, "\n");
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1))
-            ignis__map_add_store(w, i, 1, true, "at");
+            ignis__formula_emit_store(w, i, 1, true, "at");
 }
 
 /*  Whether integers are summed up for their mean: exactly, in a value of 64 bits and its upper 32. */
-static bool ignis__map_whole_mean(const ignis__map_writer *w)
+static bool ignis__formula_is_integer_mean(const ignis__formula_writer *w)
 {
     return w->spec->reduction == IGNIS_REDUCE_MEAN && strcmp(w->type, "i64") == 0;
 }
 
 /*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
-IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool part)
+IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int k, const char *state, const char *at, bool part)
 {
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
-    bool kept = spec->kept && !spec->needed, whole_mean = ignis__map_whole_mean(w);
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
+    bool kept = spec->kept && !spec->needed, whole_mean = ignis__formula_is_integer_mean(w);
     bool to_integer = ignis__dtype_is_int((ignis_dtype)spec->out[k]);
     if (part) {
-        ignis__map_add(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k, w->shared + 4, at,
-                       state);
+        ignis__formula_emit(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k, w->shared + 4, at,
+                            state);
         return;
     }
-    if (ignis__map_reductions[spec->reduction].place)
-        ignis__map_add(t, "        { const i64 y%d = map_place_of(%s);\n", k, state);
+    if (ignis__formula_reductions[spec->reduction].place)
+        ignis__formula_emit(t, "        { const i64 y%d = map_place_of(%s);\n", k, state);
     else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
-        ignis__map_add(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
+        ignis__formula_emit(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
     else if (spec->reduction == IGNIS_REDUCE_NORM)
-        ignis__map_add(t, "        { const W y%d = map_norm(%s.v, %s.i);\n", k, state, state);
+        ignis__formula_emit(t, "        { const W y%d = map_norm(%s.v, %s.i);\n", k, state, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
-        ignis__map_add(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
+        ignis__formula_emit(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
     else if (whole_mean)
-        ignis__map_add(t, "        { const %s y%d = map_mean%s(%s.v, %s.i, (i64)__longlong_as_double((i64)p.w[%d]));\n",
-                       to_integer ? "i64" : "double", k, to_integer ? "_whole" : "", state, state, w->shared + 6);
+        ignis__formula_emit(t, "        { const %s y%d = map_mean%s(%s.v, %s.i, (i64)__longlong_as_double((i64)p.w[%d]));\n",
+                            to_integer ? "i64" : "double", k, to_integer ? "_whole" : "", state, state, w->shared + 6);
     else
-        ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "/factor" : "");
-    if (kept && ignis__map_kept_place(spec))
-        ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", w->shared + 7, at, state);
+        ignis__formula_emit(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state,
+                            spec->reduction == IGNIS_REDUCE_MEAN ? "/factor" : "");
+    if (kept && ignis__formula_saves_position(spec))
+        ignis__formula_emit(t, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", w->shared + 7, at, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
-        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
+        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_NORM)
-        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
+        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
     else if (kept) /* the largest and the sum: their logarithm would be rounded, and with it all that gradients are made from */
-        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n", w->shared + 7, at, state,
-                       w->shared + 7, w->shared + 4, at, state);
-    ignis__map_add_store(w, k, 1, true, at);
-    ignis__map_add(t, "        }\n");
+        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n", w->shared + 7, at,
+                            state, w->shared + 7, w->shared + 4, at, state);
+    ignis__formula_emit_store(w, k, 1, true, at);
+    ignis__formula_emit(t, "        }\n");
 }
 
 /*  The state of a reduction: what there is beside the value v. */
-IGNIS__COLD static const char *ignis__map_state(const ignis__map_writer *w)
+IGNIS__COLD static const char *ignis__formula_state_members(const ignis__formula_writer *w)
 {
-    const ignis__map_spec *spec = w->spec;
-    bool kept = (spec->kept && !spec->needed) || ignis__map_whole_mean(w);
-    return ignis__map_reduces_wide(spec->reduction) ? "W" : ignis__map_reductions[spec->reduction].place || kept ? "int" : NULL;
+    const ignis__formula_spec *spec = w->spec;
+    bool kept = (spec->kept && !spec->needed) || ignis__formula_is_integer_mean(w);
+    return ignis__formula_reduces_wide(spec->reduction) ? "W" : ignis__formula_reductions[spec->reduction].place || kept ? "int" : NULL;
 }
 
 /*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
     v); a product whose gradient is wanted is that of the numbers that are not 0, and i how many are. */
-IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
+IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
 {
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
-    const char *more = ignis__map_state(w);
-    bool sums = ignis__map_whole_mean(w), counts = more && spec->reduction == IGNIS_REDUCE_PROD;
-    int k, reduction = spec->reduction + (ignis__map_kept_place(spec) && !spec->needed ? IGNIS_REDUCE_ARGMAX - IGNIS_REDUCE_MAX : 0);
-    const char *fold = ignis__map_reductions[reduction].fold;
-    ignis__map_add(t, "struct S { %s v;", w->type);
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
+    const char *more = ignis__formula_state_members(w);
+    bool sums = ignis__formula_is_integer_mean(w), counts = more && spec->reduction == IGNIS_REDUCE_PROD;
+    int k,
+        reduction = spec->reduction + (ignis__formula_saves_position(spec) && !spec->needed ? IGNIS_REDUCE_ARGMAX - IGNIS_REDUCE_MAX : 0);
+    const char *fold = ignis__formula_reductions[reduction].fold;
+    ignis__formula_emit(t, "struct S { %s v;", w->type);
     if (more)
-        ignis__map_add(t, " %s i;", more);
-    ignis__map_add(t, " };\nDI S map_none() { S s; s.v = %s;%s return s; }\n",
-                   strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer,
-                   !more                            ? ""
-                   : *more == 'W' || counts || sums ? " s.i = 0;"
-                                                    : " s.i = 0x7fffffff;");
+        ignis__formula_emit(t, " %s i;", more);
+    ignis__formula_emit(t, " };\nDI S map_none() { S s; s.v = %s;%s return s; }\n",
+                        strcmp(w->type, "W") == 0 ? ignis__formula_reductions[reduction].none
+                                                  : ignis__formula_reductions[reduction].none_integer,
+                        !more                            ? ""
+                        : *more == 'W' || counts || sums ? " s.i = 0;"
+                                                         : " s.i = 0x7fffffff;");
     /* fold joins two states, next one and the next element of a thread, whose places go up */
     if (sums)
-        ignis__map_add(
+        ignis__formula_emit(
             t, "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = (i64)((u64)a.v + (u64)b.v);\n    s.i = a.i + b.i + "
                "((u64)s.v < (u64)a.v);\n    return s;\n}\n"
                "DI S map_next(const S a, const i64 v, const u32 at) { S b; b.v = v; b.i = v < 0 ? -1 : 0; return map_fold(a, b); }\n");
     else if (counts)
-        ignis__map_add(t,
-                       "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
-                       "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
-                       fold);
+        ignis__formula_emit(t,
+                            "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
+                            "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
+                            fold);
     else if (more &&
              *more == 'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
-        ignis__map_add(
+        ignis__formula_emit(
             t,
             "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : "
             "b; }\nDI S map_next(S a, const %s v, const u32 at)\n{\n    const bool is = !(v %s a.v) && a.v == a.v;\n    a.v = is ? v : "
@@ -18236,13 +18268,13 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
             "}\n",
             fold, w->type, reduction == IGNIS_REDUCE_ARGMAX ? "<=" : ">=");
     else if (spec->reduction == IGNIS_REDUCE_NORM)
-        ignis__map_add(t,
-                       "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
-                       "DI S map_next(S a, const W v, const u32 at)\n{\n    const W low = v*MAP_NORM_LOW, high = v*MAP_NORM_HIGH;\n"
-                       "    a.v += low*low;\n    a.i += high*high;\n    return a;\n}\n",
-                       fold);
+        ignis__formula_emit(t,
+                            "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
+                            "DI S map_next(S a, const W v, const u32 at)\n{\n    const W low = v*MAP_NORM_LOW, high = v*MAP_NORM_HIGH;\n"
+                            "    a.v += low*low;\n    a.i += high*high;\n    return a;\n}\n",
+                            fold);
     else if (more)
-        ignis__map_add(
+        ignis__formula_emit(
             t,
             "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? a.i : a.i*exp(a.v - s.v)) + "
             "(b.v == s.v ? b.i : b.i*exp(b.v - s.v));\n    return s;\n}\nDI S map_next(S a, const W v, const u32 at)\n{\n    const W e = v "
@@ -18251,11 +18283,11 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
             "  return a;\n}\n",
             fold);
     else
-        ignis__map_add(t,
-                       "DI S map_fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
-                       "DI S map_next(const S a, const %s v, const u32 at) { S b; b.v = v; return map_fold(a, b); }\n",
-                       fold, w->type);
-    ignis__map_add(
+        ignis__formula_emit(t,
+                            "DI S map_fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
+                            "DI S map_next(const S a, const %s v, const u32 at) { S b; b.v = v; return map_fold(a, b); }\n",
+                            fold, w->type);
+    ignis__formula_emit(
         t,
         "DI S map_together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S "
         "other;\n        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? map_fold(other, s) : map_fold(s, "
@@ -18265,52 +18297,55 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
         more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
     if (!spec->parts)
         return;
-    ignis__map_add(t,
-                   "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
-                   "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
-                   w->shared + 2, w->shared + 6);
+    ignis__formula_emit(
+        t,
+        "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
+        "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
+        w->shared + 2, w->shared + 6);
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
-        ignis__map_add(t,
-                       "    s = map_none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
-                       "        s = map_fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n    s = map_together(s, "
-                       "128, shared);\n"
-                       "    if (threadIdx.x == 0)\n",
-                       w->shared + 5, k, w->shared + 4);
-        ignis__map_add_result(w, k, "s", "blockIdx.x", false);
+        ignis__formula_emit(
+            t,
+            "    s = map_none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
+            "        s = map_fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n    s = map_together(s, "
+            "128, shared);\n"
+            "    if (threadIdx.x == 0)\n",
+            w->shared + 5, k, w->shared + 4);
+        ignis__formula_emit_result(w, k, "s", "blockIdx.x", false);
     }
-    ignis__map_add(t, "}\n");
+    ignis__formula_emit(t, "}\n");
 }
 
 /*  A kernel that reduces rows: a team of threads does a part of one. */
-IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
+IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
 {
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
     int k, n = spec->pack, team = spec->team;
     bool largest = spec->reduction == IGNIS_REDUCE_ARGMAX || spec->reduction == IGNIS_REDUCE_MAX;
-    bool packs = n > 1 && (ignis__map_reductions[spec->reduction].place || (ignis__map_kept_place(spec) && !spec->needed));
+    bool packs = n > 1 && (ignis__formula_reductions[spec->reduction].place || (ignis__formula_saves_position(spec) && !spec->needed));
     char there[60], thread[40];
     snprintf(there, sizeof there, "first + u*%du < end", team);
-    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n", team / 32,
-                   w->shared + 1, w->shared + 3);
-    ignis__map_add(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
-    ignis__map_add(
+    ignis__formula_emit(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n", team / 32,
+                        w->shared + 1, w->shared + 3);
+    ignis__formula_emit(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
+    ignis__formula_emit(
         t, "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item / parts, part = item %% parts;\n",
-        IGNIS__MAP_THREADS / team, team, team);
-    ignis__map_add(t, "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= (u32)p.w[%d]) return;\n",
-                   w->shared + 4);
+        IGNIS__FORMULA_THREADS / team, team, team);
+    ignis__formula_emit(t,
+                        "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= (u32)p.w[%d]) return;\n",
+                        w->shared + 4);
     for (k = 0; k < spec->outs; k++)
-        ignis__map_add(t, "    S a%d = map_none();\n", k);
+        ignis__formula_emit(t, "    S a%d = map_none();\n", k);
     if (packs) /* the largest element of a pack is found before its place: i is that of the pack, b the pack */
-        ignis__map_add(t, "    %s b[%d];\n", w->type, n);
-    ignis__map_add(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
-                   team * spec->packs_per_thread);
+        ignis__formula_emit(t, "    %s b[%d];\n", w->type, n);
+    ignis__formula_emit(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
+                        team * spec->packs_per_thread);
     snprintf(thread, sizeof thread, "start + first + u*%du", team);
-    ignis__map_add_packs(w, there, thread);
+    ignis__formula_emit_packs(w, there, thread);
     if (packs)
-        ignis__map_add(
+        ignis__formula_emit(
             t,
             "            S c;\n            c.v = y0[0];\n#pragma unroll\n            for (int e = 1; e < %d; e++) c.v = %s(c.v, y0[e]);\n"
             "            c = map_next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i != a0.i;\n            a0 = c;\n"
@@ -18318,139 +18353,143 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
             n, largest ? "map_most" : "map_least", team, n, n);
     for (k = 0; k < spec->outs && !packs; k++)
         if (spec->reduced >> k & 1)
-            ignis__map_add(
+            ignis__formula_emit(
                 t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = map_next(a%d, y%d[e], (first + u*%du)*%d + e);\n", n, k,
                 k, k, team, n);
-    ignis__map_add(t, "        }\n    }\n    }\n");
+    ignis__formula_emit(t, "        }\n    }\n    }\n");
     if (packs)
-        ignis__map_add(
+        ignis__formula_emit(
             t,
             "    int place = 0;\n#pragma unroll\n    for (int e = %d; e > 0; e--) place = b[e - 1] == a0.v || b[e - 1] != b[e - 1] ? e "
             "- 1 : place;\n    a0.i += a0.i == 0x7fffffff ? 0 : place;\n",
             n);
-    if (!w->spreads && spec->pack > 1) {
-        ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
+    if (!w->broadcasts && spec->pack > 1) {
+        ignis__formula_emit_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
         for (k = 0; k < spec->outs; k++)
             if (spec->reduced >> k & 1)
-                ignis__map_add(t, "        a%d = map_next(a%d, y%d, (u32)at);\n", k, k, k);
-        ignis__map_add(t, "    }\n");
+                ignis__formula_emit(t, "        a%d = map_next(a%d, y%d, (u32)at);\n", k, k, k);
+        ignis__formula_emit(t, "    }\n");
     }
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
-        ignis__map_add(t, "    a%d = map_together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
+        ignis__formula_emit(t, "    a%d = map_together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
         snprintf(thread, sizeof thread, "a%d", k);
-        ignis__map_add_result(w, k, thread, "row", spec->parts);
-        ignis__map_add(t, "    }\n");
+        ignis__formula_emit_result(w, k, thread, "row", spec->parts);
+        ignis__formula_emit(t, "    }\n");
     }
 }
 
 /*  A kernel that reduces columns: threads side by side along rows of packs, which the others of the block share out among them. */
-IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
+IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *w)
 {
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
     int k, n = spec->pack, x = spec->team, y = 256 / x;
     char there[60];
     snprintf(there, sizeof there, "row + u*%du < end", y);
-    ignis__map_add(t, "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], length = (u32)p.w[%d];\n",
-                   y, x * n, w->shared, w->shared + 1, w->shared + 3);
-    ignis__map_add(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
-    ignis__map_add(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
-    ignis__map_add(t,
-                   "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
-    ignis__map_add(t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
+    ignis__formula_emit(
+        t, "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], length = (u32)p.w[%d];\n", y, x * n,
+        w->shared, w->shared + 1, w->shared + 3);
+    ignis__formula_emit(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
+    ignis__formula_emit(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
+    ignis__formula_emit(
+        t, "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
+    ignis__formula_emit(t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
     for (k = 0; k < spec->outs; k++)
-        ignis__map_add(t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = map_none();\n", k, n, n, k);
-    ignis__map_add(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n", y * spec->packs_per_thread);
+        ignis__formula_emit(t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = map_none();\n", k, n, n, k);
+    ignis__formula_emit(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n", y * spec->packs_per_thread);
     {
         char at[80];
         snprintf(at, sizeof at, "(group*rows + row + u*%du)*packs + column", y);
-        ignis__map_add_packs(w, there, at);
+        ignis__formula_emit_packs(w, there, at);
     }
     for (k = 0; k < spec->outs; k++)
         if (spec->reduced >> k & 1)
-            ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = map_next(a%d[e], y%d[e], row + u*%du);\n",
-                           n, k, k, k, y);
-    ignis__map_add(t, "        }\n    }\n    }\n");
+            ignis__formula_emit(
+                t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = map_next(a%d[e], y%d[e], row + u*%du);\n", n, k, k, k,
+                y);
+    ignis__formula_emit(t, "        }\n    }\n    }\n");
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
-        ignis__map_add(t,
-                       "    __syncthreads();\n#pragma unroll\n    for (int e = 0; e < %d; e++) shared[ty][tx*%d + e] = a%d[e];\n    "
-                       "__syncthreads();\n",
-                       n, n, k);
-        ignis__map_add(t, "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        S s = shared[0][c];\n",
-                       x * n, x * n, n);
-        ignis__map_add(t,
-                       "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = map_fold(s, shared[i][c]);\n        const u64 to = "
-                       "(u64)group*packs*%d + tile*%du + c;\n",
-                       y, n, x * n);
-        ignis__map_add_result(w, k, "s", "to", spec->parts);
-        ignis__map_add(t, "    }\n");
+        ignis__formula_emit(t,
+                            "    __syncthreads();\n#pragma unroll\n    for (int e = 0; e < %d; e++) shared[ty][tx*%d + e] = a%d[e];\n    "
+                            "__syncthreads();\n",
+                            n, n, k);
+        ignis__formula_emit(
+            t, "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        S s = shared[0][c];\n", x * n,
+            x * n, n);
+        ignis__formula_emit(t,
+                            "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = map_fold(s, shared[i][c]);\n        const u64 to = "
+                            "(u64)group*packs*%d + tile*%du + c;\n",
+                            y, n, x * n);
+        ignis__formula_emit_result(w, k, "s", "to", spec->parts);
+        ignis__formula_emit(t, "    }\n");
     }
 }
 
 /*  The words of a kernel's parameter, and its text: for each element, or in a reduction. */
-IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__formula *formula, const ignis__map_spec *spec)
+IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *w, const ignis__formula *formula,
+                                                    const ignis__formula_spec *spec)
 {
-    ignis__map_text *t = &w->text;
-    int threads = spec->mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
+    ignis__formula_text *t = &w->text;
+    int threads = spec->mode == IGNIS__FORMULA_COLUMNS ? 256 : IGNIS__FORMULA_THREADS;
     bool ok;
     memset(w, 0, sizeof *w);
     w->formula = formula;
     w->spec = spec;
-    w->type = ignis__map_result_type(w, 0);
-    ignis__map_words(w);
-    ok = ignis__map_add_function(w);
+    w->type = ignis__formula_result_type(w, 0);
+    ignis__formula_plan_words(w);
+    ok = ignis__formula_emit_function(w);
     if (spec->mode)
-        ignis__map_add_folding(w);
-    ignis__map_add(t, "extern \"C\" __global__ void __launch_bounds__(%d) k(const P p)\n{\n", threads);
-    ignis__map_add_constants(w);
-    if (spec->mode == IGNIS__MAP_ROWS) {
-        ignis__map_add_rows(w);
-    } else if (spec->mode == IGNIS__MAP_COLUMNS) {
-        ignis__map_add_columns(w);
+        ignis__formula_emit_folding(w);
+    ignis__formula_emit(t, "extern \"C\" __global__ void __launch_bounds__(%d) k(const P p)\n{\n", threads);
+    ignis__formula_emit_constants(w);
+    if (spec->mode == IGNIS__FORMULA_ROWS) {
+        ignis__formula_emit_rows(w);
+    } else if (spec->mode == IGNIS__FORMULA_COLUMNS) {
+        ignis__formula_emit_columns(w);
     } else {
         char there[60], at[40];
         snprintf(at, sizeof at, "base + u*%du", threads);
         snprintf(there, sizeof there, "%s < (u32)p.w[%d]", at, w->packs);
-        ignis__map_add(t, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n", threads * spec->packs_per_thread);
-        ignis__map_add_packs(w, there, at);
-        ignis__map_add(t, "        }\n    }\n");
-        if (spec->pack > 1 && !(w->spreads && spec->whole)) {
-            ignis__map_add_rest(w, "base");
-            ignis__map_add(t, "    }\n");
+        ignis__formula_emit(t, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n", threads * spec->packs_per_thread);
+        ignis__formula_emit_packs(w, there, at);
+        ignis__formula_emit(t, "        }\n    }\n");
+        if (spec->pack > 1 && !(w->broadcasts && spec->whole)) {
+            ignis__formula_emit_rest(w, "base");
+            ignis__formula_emit(t, "    }\n");
         }
     }
-    ignis__map_add(t, "}\n");
+    ignis__formula_emit(t, "}\n");
     return ok && !t->failed;
 }
 
 /* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
 
 /*  A spec as words of a record: its numbers that are not 0, as "place:number,...". */
-IGNIS__COLD static void ignis__map_spec_write(ignis__map_text *t, const ignis__map_spec *spec)
+IGNIS__COLD static void ignis__formula_spec_write(ignis__formula_text *t, const ignis__formula_spec *spec)
 {
-    uint16_t numbers[IGNIS__MAP_SPEC];
+    uint16_t numbers[IGNIS__FORMULA_SPEC];
     const char *comma = "";
     int i;
     memcpy(numbers, spec, sizeof numbers);
-    for (i = 0; i < IGNIS__MAP_SPEC; i++)
+    for (i = 0; i < IGNIS__FORMULA_SPEC; i++)
         if (numbers[i]) {
-            ignis__map_add(t, "%s%d:%d", comma, i, numbers[i]);
+            ignis__formula_emit(t, "%s%d:%d", comma, i, numbers[i]);
             comma = ",";
         }
 }
 
 /*  Whether a spec, which somebody may have written, is one that a kernel can have. */
-IGNIS__COLD static bool ignis__map_spec_valid(const ignis__formula *formula, const ignis__map_spec *spec)
+IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula, const ignis__formula_spec *spec)
 {
     int i, count = formula->count, outs = 0;
-    bool reduces = spec->mode != IGNIS__MAP_EACH;
+    bool reduces = spec->mode != IGNIS__FORMULA_EACH;
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] > IGNIS__MAP_COLUMN || spec->dtype[i] >= IGNIS_DTYPE_COUNT ||
-            (!spec->dtype[i] && spec->kind[i] != IGNIS__MAP_UNUSED && spec->kind[i] != IGNIS__MAP_VALUE))
+        if (spec->kind[i] > IGNIS__FORMULA_COLUMN || spec->dtype[i] >= IGNIS_DTYPE_COUNT ||
+            (!spec->dtype[i] && spec->kind[i] != IGNIS__FORMULA_UNUSED && spec->kind[i] != IGNIS__FORMULA_VALUE))
             return false;
     for (i = 0; i < spec->outs && i < IGNIS_MAX_INPUTS; i++)
         if (spec->out[i] == 0 || spec->out[i] >= IGNIS_DTYPE_COUNT)
@@ -18459,51 +18498,54 @@ IGNIS__COLD static bool ignis__map_spec_valid(const ignis__formula *formula, con
         outs += spec->needed >> i & 1;
     return spec->outs >= 1 && spec->outs <= IGNIS_MAX_INPUTS && spec->result < formula->result_count &&
            (spec->needed ? outs == spec->outs && !(spec->needed >> count) : spec->result + spec->outs <= formula->result_count) &&
-           spec->mode <= IGNIS__MAP_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT && (spec->reduction != 0) == reduces &&
-           (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) && spec->rank >= 1 && spec->rank <= IGNIS__MAP_ANY_RANK &&
+           spec->mode <= IGNIS__FORMULA_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT && (spec->reduction != 0) == reduces &&
+           (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) && spec->rank >= 1 && spec->rank <= IGNIS__FORMULA_ANY_RANK &&
            spec->pack >= 1 && spec->pack <= 16 && !(spec->pack & (spec->pack - 1)) && spec->packs_per_thread >= 1 &&
            spec->packs_per_thread <= 2 && spec->team <= 128 && !(spec->team & (spec->team - 1)) &&
-           (spec->mode != IGNIS__MAP_ROWS || spec->team >= 32) &&
-           (spec->mode != IGNIS__MAP_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 && spec->wide <= 1 &&
+           (spec->mode != IGNIS__FORMULA_ROWS || spec->team >= 32) &&
+           (spec->mode != IGNIS__FORMULA_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 && spec->wide <= 1 &&
            spec->half <= 1 && spec->parts <= 1 && (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
 }
 
 /*  Makes of a spec that of a kernel for any shapes, strides and addresses: inputs that are arrays are walked by strides, element by element. */
-static void ignis__map_generalize(ignis__map_spec *spec, int count)
+static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 {
     int i;
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] != IGNIS__MAP_UNUSED && spec->kind[i] != IGNIS__MAP_VALUE)
-            spec->kind[i] = IGNIS__MAP_COLUMN;
-    spec->rank = IGNIS__MAP_ANY_RANK;
+        if (spec->kind[i] != IGNIS__FORMULA_UNUSED && spec->kind[i] != IGNIS__FORMULA_VALUE)
+            spec->kind[i] = IGNIS__FORMULA_COLUMN;
+    spec->rank = IGNIS__FORMULA_ANY_RANK;
     spec->pack = spec->packs_per_thread = spec->whole = 1;
-    spec->parts = spec->mode != IGNIS__MAP_EACH;
+    spec->parts = spec->mode != IGNIS__FORMULA_EACH;
 }
 
 /*  The kernels beside one that other sizes and addresses take: those for inputs that are spread alike, then those for any. False: that is all. */
-static bool ignis__map_other(const ignis__map_spec *spec, int count, int turn, ignis__map_spec *other)
+static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn, ignis__formula_spec *other)
 {
     static const struct {
         uint16_t mode, team;
-    } any[] = {{IGNIS__MAP_ROWS, 128}, {IGNIS__MAP_COLUMNS, 4}, {IGNIS__MAP_COLUMNS, 32}};
-    bool spreads = false, reduces = spec->mode != IGNIS__MAP_EACH;
+    } any[] = {{IGNIS__FORMULA_ROWS, 128}, {IGNIS__FORMULA_COLUMNS, 4}, {IGNIS__FORMULA_COLUMNS, 32}};
+    bool broadcasts = false, reduces = spec->mode != IGNIS__FORMULA_EACH;
     int i, widest = 1, alike;
     for (i = 0; i <= count + 1; i++) {
-        spreads = spreads || spec->kind[i] >= IGNIS__MAP_ROW;
-        if ((spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW) && ignis__dtypes[spec->dtype[i]].size > widest)
+        broadcasts = broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
+        if ((spec->kind[i] == IGNIS__FORMULA_LINEAR || spec->kind[i] == IGNIS__FORMULA_ROW) && ignis__dtypes[spec->dtype[i]].size > widest)
             widest = ignis__dtypes[spec->dtype[i]].size;
     }
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1) && ignis__dtypes[spec->out[i]].size > widest)
             widest = ignis__dtypes[spec->out[i]].size;
-    alike = spec->rank == IGNIS__MAP_ANY_RANK ? 0 : !reduces ? 1 + spreads : spec->mode == IGNIS__MAP_COLUMNS && spec->team == 32 ? 2 : 4;
+    alike = spec->rank == IGNIS__FORMULA_ANY_RANK                      ? 0
+            : !reduces                                                 ? 1 + broadcasts
+            : spec->mode == IGNIS__FORMULA_COLUMNS && spec->team == 32 ? 2
+                                                                       : 4;
     *other = *spec;
     if (turn < alike) {
         other->pack = (uint16_t)(16 / widest);
         other->whole = reduces || turn == 0;
         other->parts = reduces && turn % 2;
         if (reduces && turn >= 2)
-            other->team = spec->mode == IGNIS__MAP_COLUMNS || spec->team != 32 ? 32 : 128;
+            other->team = spec->mode == IGNIS__FORMULA_COLUMNS || spec->team != 32 ? 32 : 128;
         return true;
     }
     turn -= alike;
@@ -18513,58 +18555,58 @@ static bool ignis__map_other(const ignis__map_spec *spec, int count, int turn, i
         other->mode = any[turn].mode;
         other->team = any[turn].team;
     }
-    ignis__map_generalize(other, count);
+    ignis__formula_spec_generalize(other, count);
     return true;
 }
 
 /*  Whether another kernel can take a launch for which one is meant. */
-static bool ignis__map_serves(const ignis__map_spec *other, const ignis__map_spec *meant)
+static bool ignis__formula_spec_serves(const ignis__formula_spec *other, const ignis__formula_spec *meant)
 {
-    bool any = other->rank == IGNIS__MAP_ANY_RANK;
+    bool any = other->rank == IGNIS__FORMULA_ANY_RANK;
     if (other->mode != meant->mode || other->parts < meant->parts)
         return false;
     if (any)
-        return meant->mode != IGNIS__MAP_COLUMNS || other->team == 32 || other->team >= meant->team * meant->pack;
+        return meant->mode != IGNIS__FORMULA_COLUMNS || other->team == 32 || other->team >= meant->team * meant->pack;
     return other->pack <= meant->pack && (!other->whole || meant->whole || other->pack == 1);
 }
 
 /*  The program of a kernel. */
-typedef struct ignis__map_source {
+typedef struct ignis__formula_source {
     ignis__program program;
-    ignis__map_text text, line;
-} ignis__map_source;
+    ignis__formula_text text, line;
+} ignis__formula_source;
 
-static void ignis__map_source_free(ignis__map_source *made)
+static void ignis__formula_source_free(ignis__formula_source *made)
 {
     ignis__free(made->text.data);
     ignis__free(made->line.data);
 }
 
-IGNIS__COLD static bool ignis__map_source_make(const char *call, const ignis__formula *formula, const ignis__map_spec *spec,
-                                               ignis__map_source *made)
+IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis__formula *formula, const ignis__formula_spec *spec,
+                                                   ignis__formula_source *made)
 {
     static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
-    ignis__map_writer writer;
+    ignis__formula_writer writer;
     const char *words[2], *at;
     bool ok;
     int i;
     memset(made, 0, sizeof *made);
-    ok = ignis__map_write(&writer, formula, spec);
+    ok = ignis__formula_write_kernel(&writer, formula, spec);
     made->text = writer.text;
     words[0] = formula->text;
     words[1] = formula->names;
-    ignis__map_add(&made->line, "formula 0-%d", IGNIS__EVERY_ARCH);
+    ignis__formula_emit(&made->line, "formula 0-%d", IGNIS__EVERY_ARCH);
     for (i = 0; i < 2; i++) {
-        ignis__map_add(&made->line, " \"");
+        ignis__formula_emit(&made->line, " \"");
         for (at = words[i]; *at; at++)
-            ignis__map_add(&made->line, "%s%c", *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
-                           *at == '\n'   ? 'n'
-                           : *at == '\r' ? 'r'
-                                         : *at);
-        ignis__map_add(&made->line, "\"");
+            ignis__formula_emit(&made->line, "%s%c", *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
+                                *at == '\n'   ? 'n'
+                                : *at == '\r' ? 'r'
+                                              : *at);
+        ignis__formula_emit(&made->line, "\"");
     }
-    ignis__map_add(&made->line, " %d %u ", formula->count, (unsigned)formula->integers);
-    ignis__map_spec_write(&made->line, spec);
+    ignis__formula_emit(&made->line, " %d %u ", formula->count, (unsigned)formula->integers);
+    ignis__formula_spec_write(&made->line, spec);
     made->program.source = made->text.data;
     made->program.name = "formula.cu";
     made->program.options = options;
@@ -18573,7 +18615,7 @@ IGNIS__COLD static bool ignis__map_source_make(const char *call, const ignis__fo
     made->program.line = made->line.data;
     if (ok && !made->line.failed)
         return true;
-    ignis__map_source_free(made);
+    ignis__formula_source_free(made);
     ignis__fail_host_memory(call, 1);
     return false;
 }
@@ -18583,11 +18625,11 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 {
     char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
     long count, integers, place, number;
-    uint16_t numbers[IGNIS__MAP_SPEC];
+    uint16_t numbers[IGNIS__FORMULA_SPEC];
     char reason[300];
     ignis__record before, failure;
-    ignis__map_spec spec;
-    ignis__map_source made;
+    ignis__formula_spec spec;
+    ignis__formula_source made;
     ignis__formula *formula;
     int i;
     for (i = 0; i < 3; i++)
@@ -18600,7 +18642,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     for (at = word[2]; *at; at = end + (*end == ',')) {
         place = strtol(at, &end, 10);
         number = *end == ':' ? strtol(end + 1, &end, 10) : -1;
-        if (place < 0 || place >= IGNIS__MAP_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
+        if (place < 0 || place >= IGNIS__FORMULA_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
             return ignis__explain(why, "the numbers of a formula's kernel are none at '%.20s'", at);
         numbers[place] = (uint16_t)number;
     }
@@ -18610,13 +18652,13 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     ignis__quiet_end(&before, &failure, reason, sizeof reason);
     if (!formula)
         return ignis__explain(why, "%s", reason);
-    if (!ignis__map_spec_valid(formula, &spec))
+    if (!ignis__formula_spec_valid(formula, &spec))
         return ignis__explain(why, "the numbers of a formula's kernel are those of none");
     request->formula = formula;
     memcpy(request->spec, numbers, sizeof numbers);
-    if (spec.rank == IGNIS__MAP_ANY_RANK) /* of a bundle alone: this one and others of its kind */
+    if (spec.rank == IGNIS__FORMULA_ANY_RANK) /* of a bundle alone: this one and others of its kind */
         return true;
-    if (!ignis__map_source_make("a record", formula, &spec, &made))
+    if (!ignis__formula_source_make("a record", formula, &spec, &made))
         return ignis__explain(why, "out of memory");
     ignis__free(made.line.data);
     for (i = 0; i < made.program.option_count; i++)
@@ -18629,29 +18671,29 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 }
 
 /*  The kernels beside that of a formula's line that a bundle has, too. False: there are no more. For tools/ignis_embed.c. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_other(const ignis__request *request, int turn, ignis__map_source *made)
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn, ignis__formula_source *made)
 {
-    ignis__map_spec spec, other;
+    ignis__formula_spec spec, other;
     memcpy(&spec, request->spec, sizeof spec);
-    return request->formula && ignis__map_other(&spec, request->formula->count, turn, &other) &&
-           ignis__map_source_make("a record", request->formula, &other, made);
+    return request->formula && ignis__formula_spec_variant(&spec, request->formula->count, turn, &other) &&
+           ignis__formula_source_make("a record", request->formula, &other, made);
 }
 
 /*  Records a kernel, which other sizes than those of now take. */
-IGNIS__COLD static void ignis__map_record(const char *call, const ignis__formula *formula, const ignis__map_spec *spec)
+IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula, const ignis__formula_spec *spec)
 {
-    ignis__map_source made;
-    if (!ignis__map_source_make(call, formula, spec, &made))
+    ignis__formula_source made;
+    if (!ignis__formula_source_make(call, formula, spec, &made))
         return;
     ignis__request_add(&made.program, 0, IGNIS__EVERY_ARCH);
-    ignis__map_source_free(&made);
+    ignis__formula_source_free(&made);
 }
 
 /*  A kernel that was made for a spec, or that serves instead; null: there is none yet. */
-static const ignis__map_kernel *ignis__map_kernel_find(const ignis__device *device, const ignis__formula *formula,
-                                                       const ignis__map_spec *spec)
+static const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *formula,
+                                                               const ignis__formula_spec *spec)
 {
-    const ignis__map_kernel *kernel;
+    const ignis__formula_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
     for (kernel = formula->kernels; kernel; kernel = kernel->next)
         if (kernel->device == device && memcmp(&kernel->spec, spec, sizeof *spec) == 0)
@@ -18661,7 +18703,7 @@ static const ignis__map_kernel *ignis__map_kernel_find(const ignis__device *devi
 }
 
 /*  Two threads may make the same one; both stay, the newer is found. */
-static void ignis__map_kernel_list(ignis__formula *formula, ignis__map_kernel *kernel)
+static void ignis__formula_kernel_list(ignis__formula *formula, ignis__formula_kernel *kernel)
 {
     ignis__mutex_lock(&ignis__formulas.lock);
     kernel->next = formula->kernels;
@@ -18670,16 +18712,16 @@ static void ignis__map_kernel_list(ignis__formula *formula, ignis__map_kernel *k
 }
 
 /*  Loads a kernel on a device that is entered. bundled: only from the bundle. Null: it failed, or (*failed false) it is not there. */
-IGNIS__COLD static const ignis__map_kernel *ignis__map_kernel_load(const char *call, ignis__device *device, ignis__formula *formula,
-                                                                   const ignis__map_spec *spec, bool bundled, bool *failed)
+IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const char *call, ignis__device *device, ignis__formula *formula,
+                                                                           const ignis__formula_spec *spec, bool bundled, bool *failed)
 {
-    ignis__map_kernel *kernel = NULL;
-    ignis__map_source made;
+    ignis__formula_kernel *kernel = NULL;
+    ignis__formula_source made;
     *failed = true;
-    if (!ignis__map_source_make(call, formula, spec, &made))
+    if (!ignis__formula_source_make(call, formula, spec, &made))
         return NULL;
     *failed = !bundled || ignis__program_bundled(device, &made.program);
-    if (*failed && (kernel = (ignis__map_kernel *)ignis__alloc_for(call, sizeof *kernel)) != NULL) {
+    if (*failed && (kernel = (ignis__formula_kernel *)ignis__alloc_for(call, sizeof *kernel)) != NULL) {
         memset(kernel, 0, sizeof *kernel);
         kernel->spec = *spec;
         kernel->device = device;
@@ -18691,46 +18733,46 @@ IGNIS__COLD static const ignis__map_kernel *ignis__map_kernel_load(const char *c
             kernel = NULL;
         }
     }
-    ignis__map_source_free(&made);
+    ignis__formula_source_free(&made);
     if (!kernel)
         return NULL;
     *failed = false;
     ignis__function_name(kernel->function, formula->text);
-    ignis__map_kernel_list(formula, kernel);
+    ignis__formula_kernel_list(formula, kernel);
     return kernel;
 }
 
 /*  A kernel on a device that is entered: that of the spec, or where it is neither in the bundle nor can be compiled, another of the bundle that
     serves. Null on failure. */
-static const ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
-                                                      const ignis__map_spec *spec)
+static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
+                                                              const ignis__formula_spec *spec)
 {
-    const ignis__map_kernel *kernel = ignis__map_kernel_find(device, formula, spec);
-    ignis__map_kernel *stands;
-    ignis__map_spec other;
+    const ignis__formula_kernel *kernel = ignis__formula_kernel_find(device, formula, spec);
+    ignis__formula_kernel *stands;
+    ignis__formula_spec other;
     bool failed = false;
     int turn;
     if (kernel)
         return kernel;
     if (!ignis__the_bundle.data || ignis__compiler_available(call))
-        return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
-    kernel = ignis__map_kernel_load(call, device, formula, spec, true, &failed);
+        return ignis__formula_kernel_load(call, device, formula, spec, false, &failed);
+    kernel = ignis__formula_kernel_load(call, device, formula, spec, true, &failed);
     if (kernel || failed)
         return kernel;
-    for (turn = 0; !kernel && !failed && ignis__map_other(spec, formula->count, turn, &other); turn++)
-        if (ignis__map_serves(&other, spec) && (kernel = ignis__map_kernel_find(device, formula, &other)) == NULL)
-            kernel = ignis__map_kernel_load(call, device, formula, &other, true, &failed);
+    for (turn = 0; !kernel && !failed && ignis__formula_spec_variant(spec, formula->count, turn, &other); turn++)
+        if (ignis__formula_spec_serves(&other, spec) && (kernel = ignis__formula_kernel_find(device, formula, &other)) == NULL)
+            kernel = ignis__formula_kernel_load(call, device, formula, &other, true, &failed);
     if (failed)
         return NULL;
     if (!kernel) /* from the caches, or it is missed by its name */
-        return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
-    stands = (ignis__map_kernel *)ignis__alloc(sizeof *stands);
+        return ignis__formula_kernel_load(call, device, formula, spec, false, &failed);
+    stands = (ignis__formula_kernel *)ignis__alloc(sizeof *stands);
     if (stands) { /* else it is looked for again */
         memset(stands, 0, sizeof *stands);
         stands->spec = *spec;
         stands->device = device;
         stands->instead = kernel;
-        ignis__map_kernel_list(formula, stands);
+        ignis__formula_kernel_list(formula, stands);
     }
     return kernel;
 }
@@ -18742,7 +18784,7 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     for (i = 0; i < IGNIS__COUNT(ignis__formulas.first); i++) {
         ignis__formula *formula = ignis__formulas.first[i], *next;
         for (; formula; formula = next) {
-            ignis__map_kernel **link = &formula->kernels, *kernel;
+            ignis__formula_kernel **link = &formula->kernels, *kernel;
             next = formula->next;
             while (device && (kernel = *link) != NULL) {
                 if (kernel->device != device) {
@@ -18764,7 +18806,7 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
 }
 
 /*  One run of a formula: the shapes of its result and of inputs that are arrays. Input `count` is the gradient that comes in. */
-typedef struct ignis__map_run {
+typedef struct ignis__formula_run {
     ignis__formula *formula;
     ignis_shape shape;
     const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* null: a value */
@@ -18772,10 +18814,10 @@ typedef struct ignis__map_run {
     ignis__address address[IGNIS_MAX_INPUTS + 2];
     double value[IGNIS_MAX_INPUTS];
     ignis__random random;  /* where the formula takes random numbers */
-    int result;            /* see ignis__map_spec */
+    int result;            /* see ignis__formula_spec */
     uint32_t used, needed; /* bits of inputs */
     uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
-    int kept;              /* see ignis__map_spec */
+    int kept;              /* see ignis__formula_spec */
     ignis__address kept_to;
     ignis_reducer reduction;
     const ignis_shape *to_shape;
@@ -18783,7 +18825,7 @@ typedef struct ignis__map_run {
     int outs;
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
-} ignis__map_run;
+} ignis__formula_run;
 
 IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
@@ -18794,7 +18836,7 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
 }
 
 /*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
-static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
+static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
 {
     int d, lacking = shape->ndim - array->ndim;
     int64_t step = 1;
@@ -18809,7 +18851,7 @@ static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *arra
 }
 
 /*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
-static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stride[][IGNIS__MAP_ANY_RANK], int64_t *dim)
+static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK], int64_t *dim)
 {
     int d, i, rank = 0;
     for (d = 0; d < shape->ndim; d++) {
@@ -18827,22 +18869,22 @@ static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stri
 }
 
 /*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
-typedef struct ignis__spread {
+typedef struct ignis__axis {
     int64_t outer, n, inner;
-} ignis__spread;
+} ignis__axis;
 
 /*  n is a dimension of the shape. */
-static ignis__spread ignis__spread_along(const ignis_shape *shape, int dim)
+static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 {
-    ignis__spread spread = {ignis__shape_product(shape, 0, dim), shape->dim[dim], ignis__shape_product(shape, dim + 1, shape->ndim)};
-    return spread;
+    ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim], ignis__shape_product(shape, dim + 1, shape->ndim)};
+    return axis;
 }
 
 /*  Whether b spreads over a: from the last dimension on, b may lack leading ones, or have 1 for neighbouring ones. */
-static bool ignis__spread_find(const ignis_shape *a, const ignis_shape *b, ignis__spread *spread)
+static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b, ignis__axis *axis)
 {
     int i, lacking = a->ndim - b->ndim, phase = 0;
-    spread->outer = spread->n = spread->inner = 1;
+    axis->outer = axis->n = axis->inner = 1;
     if (lacking < 0)
         return false;
     for (i = 0; i < a->ndim; i++) {
@@ -18851,16 +18893,16 @@ static bool ignis__spread_find(const ignis_shape *a, const ignis_shape *b, ignis
             continue;
         if (of_a != of_b && of_b != 1)
             return false;
-        if (of_a != of_b && phase == 2) /* two places to spread over, apart from each other */
+        if (of_a != of_b && phase == 2) /* two places to axis over, apart from each other */
             return false;
         phase = of_a != of_b ? 1 : phase == 1 ? 2 : phase;
-        *(phase == 0 ? &spread->outer : phase == 1 ? &spread->n : &spread->inner) *= of_a;
+        *(phase == 0 ? &axis->outer : phase == 1 ? &axis->n : &axis->inner) *= of_a;
     }
     return true;
 }
 
 /*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
-static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spec, int widest, int64_t multiple)
+static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest, int64_t multiple)
 {
     int pack, i, count = run->formula->count;
     for (pack = 16 / widest; pack > 1; pack /= 2) {
@@ -18869,7 +18911,7 @@ static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spe
             if (!(run->reduced >> i & 1))
                 bits |= run->to[i] & (ignis__address)(pack * ignis__dtypes[run->out[i]].size - 1);
         for (i = 0; i <= count + 1; i++)
-            if (spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW)
+            if (spec->kind[i] == IGNIS__FORMULA_LINEAR || spec->kind[i] == IGNIS__FORMULA_ROW)
                 bits |= run->address[i] & (ignis__address)(pack * ignis__dtypes[run->dtype[i]].size - 1);
         if (!bits)
             break;
@@ -18897,7 +18939,7 @@ static ignis__divisor ignis__divisor_of(int64_t size)
 }
 
 /*  The same as words of a formula's kernel: a factor and a shift. */
-static void ignis__map_divisor(int64_t divisor, uint64_t *magic)
+static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 {
     ignis__divisor d = ignis__divisor_of(divisor);
     magic[0] = d.multiplier;
@@ -18905,15 +18947,15 @@ static void ignis__map_divisor(int64_t divisor, uint64_t *magic)
 }
 
 /*  The same for the place of an element in a dimension of n, behind which are dimensions of `inner` elements. */
-static void ignis__map_magic(int64_t inner, int64_t n, uint64_t *magic)
+static void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t *magic)
 {
-    ignis__map_divisor(inner, magic);
-    ignis__map_divisor(n, magic + 2);
+    ignis__formula_divisor(inner, magic);
+    ignis__formula_divisor(n, magic + 2);
     magic[4] = (uint64_t)n;
 }
 
 /*  What of a spec shapes, strides and addresses have no part in: that of a kernel for any. */
-static void ignis__map_spec_begin(const ignis__map_run *run, ignis__map_spec *spec)
+static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__formula_spec *spec)
 {
     int i, count = run->formula->count;
     memset(spec, 0, sizeof *spec);
@@ -18923,7 +18965,7 @@ static void ignis__map_spec_begin(const ignis__map_run *run, ignis__map_spec *sp
     spec->reduced = (uint16_t)run->reduced;
     spec->reduction = (uint16_t)(run->reduced ? run->reduction : 0);
     spec->kept = (uint16_t)run->kept;
-    spec->mode = (uint16_t)(run->reduced ? IGNIS__MAP_ROWS : IGNIS__MAP_EACH);
+    spec->mode = (uint16_t)(run->reduced ? IGNIS__FORMULA_ROWS : IGNIS__FORMULA_EACH);
     spec->team = (uint16_t)(run->reduced ? 128 : 0);
     spec->half = true;
     for (i = 0; i < run->outs; i++) {
@@ -18934,47 +18976,47 @@ static void ignis__map_spec_begin(const ignis__map_run *run, ignis__map_spec *sp
     for (i = 0; i <= count + 1; i++) {
         if (!(run->used >> i & 1))
             continue;
-        spec->kind[i] = run->input[i] ? IGNIS__MAP_COLUMN : IGNIS__MAP_VALUE;
+        spec->kind[i] = run->input[i] ? IGNIS__FORMULA_COLUMN : IGNIS__FORMULA_VALUE;
         spec->dtype[i] = (uint16_t)(run->input[i] ? run->dtype[i] : 0);
         spec->wide = spec->wide || spec->dtype[i] == IGNIS_F64;
     }
     spec->half = spec->half && !spec->wide;
-    ignis__map_generalize(spec, count);
+    ignis__formula_spec_generalize(spec, count);
 }
 
 /*  Records the kernels that a run takes at other sizes. */
-static void ignis__map_record_run(const char *call, const ignis__map_run *run)
+static void ignis__formula_record_run(const char *call, const ignis__formula_run *run)
 {
-    ignis__map_spec spec;
+    ignis__formula_spec spec;
     if (!ignis__requests.path[0])
         return;
-    ignis__map_spec_begin(run, &spec);
-    ignis__map_record(call, run->formula, &spec);
+    ignis__formula_spec_begin(run, &spec);
+    ignis__formula_record(call, run->formula, &spec);
 }
 
 /*  Whether a run has a kernel: it can be compiled, or the bundle has it, for any sizes if for some. */
-static bool ignis__map_there(const char *call, const ignis__device *device, const ignis__map_run *run)
+static bool ignis__formula_is_available(const char *call, const ignis__device *device, const ignis__formula_run *run)
 {
-    ignis__map_source made;
-    ignis__map_spec spec;
+    ignis__formula_source made;
+    ignis__formula_spec spec;
     bool there;
     if (!ignis__the_bundle.data || ignis__compiler_available(call))
         return true;
-    ignis__map_spec_begin(run, &spec);
-    if (ignis__map_kernel_find(device, run->formula, &spec))
+    ignis__formula_spec_begin(run, &spec);
+    if (ignis__formula_kernel_find(device, run->formula, &spec))
         return true;
-    if (!ignis__map_source_make(call, run->formula, &spec, &made))
+    if (!ignis__formula_source_make(call, run->formula, &spec, &made))
         return true; /* whoever asks for it fails, too */
     there = ignis__program_bundled(device, &made.program);
-    ignis__map_source_free(&made);
+    ignis__formula_source_free(&made);
     return there;
 }
 
 /*  How the kernel of a reduction is launched: blocks, and words of its parameter, of which [2] is the number of parts. */
-static int64_t ignis__map_split(const ignis__work *work, const ignis__map_spec *spec, const ignis__spread *s, uint64_t *shared)
+static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s, uint64_t *shared)
 {
     int64_t processors = work->device->info.multiprocessors, packs, tiles, parts;
-    if (spec->mode == IGNIS__MAP_ROWS) {
+    if (spec->mode == IGNIS__FORMULA_ROWS) {
         packs = s->n / spec->pack;
         parts = ignis__clamp(16 * processors / s->outer, 1, ignis__ceil_div(packs + 1, 1024));
         shared[1] = (uint64_t)packs;
@@ -18982,7 +19024,7 @@ static int64_t ignis__map_split(const ignis__work *work, const ignis__map_spec *
         parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
         shared[2] = (uint64_t)parts;
         shared[4] = (uint64_t)s->outer;
-        return ignis__ceil_div(s->outer * parts, IGNIS__MAP_THREADS / spec->team);
+        return ignis__ceil_div(s->outer * parts, IGNIS__FORMULA_THREADS / spec->team);
     }
     packs = s->inner / spec->pack;
     tiles = ignis__ceil_div(packs, spec->team);
@@ -18997,7 +19039,7 @@ static int64_t ignis__map_split(const ignis__work *work, const ignis__map_spec *
 }
 
 /*  Puts dimensions behind others of 1, and one of 1 behind them: as kernels for any shapes have them. */
-static void ignis__map_any_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__MAP_ANY_RANK])
+static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__FORMULA_ANY_RANK])
 {
     int before = IGNIS_MAX_DIMS - rank, d, i;
     for (d = IGNIS_MAX_DIMS; d >= 0; d--) {
@@ -19009,22 +19051,22 @@ static void ignis__map_any_rank(int rank, int inputs, int64_t *dim, int64_t stri
 }
 
 /*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
-static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run)
+static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
 {
-    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__MAP_ANY_RANK], dim[IGNIS__MAP_ANY_RANK], numel = 1, full, parts = 1, blocks;
-    ignis__spread s = {1, 1, 1}; /* of what is reduced */
-    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__MAP_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
-                   (IGNIS_MAX_INPUTS + 2) * IGNIS__MAP_ANY_RANK],
+    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full, parts = 1, blocks;
+    ignis__axis s = {1, 1, 1}; /* of what is reduced */
+    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__FORMULA_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
+                   (IGNIS_MAX_INPUTS + 2) * IGNIS__FORMULA_ANY_RANK],
         shared[8];
-    int terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(run->formula, terms), count = run->formula->count, rank, widest = 1,
-                                   linear = 0, i, d;
-    unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
+    int terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(run->formula, terms), count = run->formula->count, rank,
+                                       widest = 1, linear = 0, i, d;
+    unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__FORMULA_THREADS, 1, 1};
     bool ok, one_row;
     ignis__address launches = 0;
-    const ignis__map_kernel *kernel;
+    const ignis__formula_kernel *kernel;
     ignis__block *memory = NULL;
-    ignis__map_writer w = IGNIS__ZERO;
-    ignis__map_spec spec;
+    ignis__formula_writer w = IGNIS__ZERO;
+    ignis__formula_spec spec;
     void *params[] = {words};
     for (i = 0; i < indices; i++) {
         d = (int)run->formula->term[terms[i]].number;
@@ -19037,13 +19079,13 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     memset(stride, 0, sizeof stride);
     for (i = 0; i <= count + 1; i++)
         if (run->used >> i & 1 && run->input[i])
-            ignis__map_strides(&run->shape, run->input[i], stride[i]);
-    ignis__map_strides(&run->shape, &run->shape, stride[count + 2]);
+            ignis__formula_strides(&run->shape, run->input[i], stride[i]);
+    ignis__formula_strides(&run->shape, &run->shape, stride[count + 2]);
     if (run->reduced) {
-        ignis__map_strides(&run->shape, run->to_shape, stride[count + 3]);
-        ignis__spread_find(&run->shape, run->to_shape, &s);
+        ignis__formula_strides(&run->shape, run->to_shape, stride[count + 3]);
+        ignis__axis_of_broadcast(&run->shape, run->to_shape, &s);
     }
-    rank = ignis__map_collapse(&run->shape, count + 3 + (run->reduced != 0), stride, dim);
+    rank = ignis__formula_collapse_dims(&run->shape, count + 3 + (run->reduced != 0), stride, dim);
     if (rank == 0) { /* a single element */
         rank = 1;
         dim[0] = 1;
@@ -19054,11 +19096,11 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         numel *= dim[d];
     if (numel == 0)
         return true;
-    ignis__map_spec_begin(run, &spec);
+    ignis__formula_spec_begin(run, &spec);
     spec.parts = false;
     if (run->reduced)
-        spec.mode = s.inner == 1 && s.n > 1 ? IGNIS__MAP_ROWS : IGNIS__MAP_COLUMNS;
-    if (spec.mode == IGNIS__MAP_COLUMNS && s.n == 1) { /* nothing is folded: all are columns of one row */
+        spec.mode = s.inner == 1 && s.n > 1 ? IGNIS__FORMULA_ROWS : IGNIS__FORMULA_COLUMNS;
+    if (spec.mode == IGNIS__FORMULA_COLUMNS && s.n == 1) { /* nothing is folded: all are columns of one row */
         s.inner = s.outer * s.inner;
         s.outer = 1;
     }
@@ -19068,54 +19110,57 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (i = 0; i <= count + 1; i++) {
         bool one = true, same = true;
         int size = ignis__dtypes[run->dtype[i]].size;
-        if (spec.kind[i] == IGNIS__MAP_UNUSED || spec.kind[i] == IGNIS__MAP_VALUE)
+        if (spec.kind[i] == IGNIS__FORMULA_UNUSED || spec.kind[i] == IGNIS__FORMULA_VALUE)
             continue;
         for (d = 0; d < rank; d++) {
             one = one && stride[i][d] == 0;
             same = same && stride[i][d] == stride[count + 2][d];
         }
-        spec.kind[i] = same ? IGNIS__MAP_LINEAR : one ? IGNIS__MAP_ONE : stride[i][rank - 1] ? IGNIS__MAP_ROW : IGNIS__MAP_COLUMN;
+        spec.kind[i] = same                  ? IGNIS__FORMULA_LINEAR
+                       : one                 ? IGNIS__FORMULA_ONE
+                       : stride[i][rank - 1] ? IGNIS__FORMULA_ROW
+                                             : IGNIS__FORMULA_COLUMN;
         linear += same;
-        w.spreads = w.spreads || spec.kind[i] >= IGNIS__MAP_ROW;
+        w.broadcasts = w.broadcasts || spec.kind[i] >= IGNIS__FORMULA_ROW;
         if (!one && stride[i][rank - 1])
             widest = size > widest ? size : widest;
     }
-    one_row = spec.mode == IGNIS__MAP_ROWS && s.outer == 1 && !w.spreads;
-    spec.pack = (uint16_t)ignis__map_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
-    spec.rank = (uint16_t)(w.spreads ? rank : 1);
-    spec.whole = !w.spreads || dim[rank - 1] % spec.pack == 0;
+    one_row = spec.mode == IGNIS__FORMULA_ROWS && s.outer == 1 && !w.broadcasts;
+    spec.pack = (uint16_t)ignis__formula_choose_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
+    spec.rank = (uint16_t)(w.broadcasts ? rank : 1);
+    spec.whole = !w.broadcasts || dim[rank - 1] % spec.pack == 0;
     spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
     memset(words, 0, sizeof words);
     memset(shared, 0, sizeof shared);
-    if (spec.mode == IGNIS__MAP_ROWS) {
+    if (spec.mode == IGNIS__FORMULA_ROWS) {
         int64_t packs = s.n / spec.pack;
         spec.team = s.outer > 1 && packs <= (s.outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
-    } else if (spec.mode == IGNIS__MAP_COLUMNS) {
+    } else if (spec.mode == IGNIS__FORMULA_COLUMNS) {
         for (spec.team = 1; spec.team < s.inner / spec.pack && spec.team < 32;)
             spec.team = (uint16_t)(2 * spec.team);
     }
     if (spec.mode) {
-        (void)ignis__map_split(work, &spec, &s, shared);
+        (void)ignis__formula_split(work, &spec, &s, shared);
         spec.parts = shared[2] > 1;
     }
-    kernel = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
+    kernel = ignis__formula_kernel_get(work->call, work->device, run->formula, &spec);
     if (!kernel)
         return false;
     spec = kernel->spec; /* another one may serve */
-    if (spec.rank == IGNIS__MAP_ANY_RANK) {
-        ignis__map_any_rank(rank, count + 2, dim, stride);
-        rank = IGNIS__MAP_ANY_RANK;
-        w.spreads = true;
+    if (spec.rank == IGNIS__FORMULA_ANY_RANK) {
+        ignis__formula_pad_rank(rank, count + 2, dim, stride);
+        rank = IGNIS__FORMULA_ANY_RANK;
+        w.broadcasts = true;
     }
     full = numel / spec.pack;
-    if (((w.spreads && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
+    if (((w.broadcasts && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
                                  ignis__shape_write(&run->shape).text);
-    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
+    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__FORMULA_THREADS * spec.packs_per_thread);
     if (spec.mode) {
-        blocks = ignis__map_split(work, &spec, &s, shared);
+        blocks = ignis__formula_split(work, &spec, &s, shared);
         parts = (int64_t)shared[2];
-        block[0] = spec.mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
+        block[0] = spec.mode == IGNIS__FORMULA_COLUMNS ? 256 : IGNIS__FORMULA_THREADS;
     }
     if (blocks > INT32_MAX)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
@@ -19130,7 +19175,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     shared[7] = run->kept_to;
     w.formula = run->formula;
     w.spec = &spec;
-    ignis__map_words(&w);
+    ignis__formula_plan_words(&w);
     if (spec.mode || spec.needed)
         memcpy(words + w.shared, shared, sizeof shared);
     if (run->formula->randoms) {
@@ -19141,11 +19186,12 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (i = 0; i < indices; i++) {
         d = (int)run->formula->term[terms[i]].number;
         d += d < 0 ? run->shape.ndim : 0;
-        ignis__map_magic(ignis__shape_product(&run->shape, d + 1, run->shape.ndim), run->shape.dim[d], &words[w.indices + 5 * i]);
+        ignis__formula_coordinate_divisor(ignis__shape_product(&run->shape, d + 1, run->shape.ndim), run->shape.dim[d],
+                                          &words[w.indices + 5 * i]);
     }
-    if (spec.needed && ignis__map_kept_place(&spec)) {
-        ignis__spread_find(&run->shape, run->input[count + 1], &s);
-        ignis__map_magic(s.inner, s.n, &words[w.indices + 5 * indices]);
+    if (spec.needed && ignis__formula_saves_position(&spec)) {
+        ignis__axis_of_broadcast(&run->shape, run->input[count + 1], &s);
+        ignis__formula_coordinate_divisor(s.inner, s.n, &words[w.indices + 5 * indices]);
     }
     for (i = 0; i < run->outs; i++)
         words[i] = run->to[i];
@@ -19154,14 +19200,14 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (d = 1; d < spec.rank; d++) {
         int64_t divisor = dim[d] / (spec.whole && d == rank - 1 ? spec.pack : 1);
         words[w.dims + 3 * d - 3] = (uint64_t)divisor;
-        ignis__map_divisor(divisor, &words[w.dims + 3 * d - 2]);
+        ignis__formula_divisor(divisor, &words[w.dims + 3 * d - 2]);
     }
     for (i = 0; i <= count + 1; i++) {
-        if (spec.kind[i] == IGNIS__MAP_VALUE)
+        if (spec.kind[i] == IGNIS__FORMULA_VALUE)
             memcpy(&words[w.input[i]], &run->value[i], sizeof words[0]);
-        else if (spec.kind[i] != IGNIS__MAP_UNUSED)
+        else if (spec.kind[i] != IGNIS__FORMULA_UNUSED)
             words[w.input[i]] = run->address[i];
-        for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__MAP_ROW; d++)
+        for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__FORMULA_ROW; d++)
             words[w.strides[i] + d] = (uint64_t)stride[i][d];
     }
     grid[0] = (unsigned)blocks;
@@ -19177,7 +19223,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
 }
 
 /*  Whether others stand between dimensions that are reduced; may: whether that could be so where those of 1 are more. */
-static bool ignis__map_reduces_apart(const ignis__map_run *run, bool may)
+static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)
 {
     int d, lacking = run->shape.ndim - run->to_shape->ndim, part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
     for (d = 0; d < run->shape.ndim; d++) {
@@ -19191,7 +19237,7 @@ static bool ignis__map_reduces_apart(const ignis__map_run *run, bool may)
 }
 
 /*  The types of the two steps: what the first one gives, and the second one reads. False: out of memory, reported. */
-static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis__map_run *last)
+static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *run, ignis__formula_run *last)
 {
     int d;
     *last = *run;
@@ -19201,7 +19247,7 @@ static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis
     for (d = 0; d < run->formula->count; d++)
         if (run->input[d] && run->dtype[d] == IGNIS_F64)
             last->dtype[0] = IGNIS_F64;
-    if (run->formula->term[run->formula->result[0]].type != 'w' && !ignis__map_reduces_wide((int)run->reduction))
+    if (run->formula->term[run->formula->result[0]].type != 'w' && !ignis__formula_reduces_wide((int)run->reduction))
         last->dtype[0] = IGNIS_I64;
     last->used = 1;
     last->formula = ignis__formula_get(call, "x", "x", 1, last->dtype[0] == IGNIS_I64);
@@ -19212,28 +19258,29 @@ static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis
 }
 
 /*  The same for any dimensions that are reduced: in steps, the last ones first, the others of what that gives. */
-static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
+static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
 {
     ignis_shape shape = run->shape;
     const ignis_shape *to_shape = run->to_shape;
-    ignis__map_run first, last;
+    ignis__formula_run first, last;
     ignis__block *memory;
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
-    bool whole = ignis__map_reductions[run->reduction].place || (run->kept && !ignis__map_reduces_wide(run->kept)); /* in one step alone */
-    if (ignis__requests.path[0] && !whole && ignis__map_reduces_apart(run, true)) {
+    bool whole =
+        ignis__formula_reductions[run->reduction].place || (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step alone */
+    if (ignis__requests.path[0] && !whole && ignis__formula_reduces_in_steps(run, true)) {
         first = *run;
-        ignis__map_record_run(work->call, run);
-        if (!ignis__map_reduce_steps(work->call, &first, &last))
+        ignis__formula_record_run(work->call, run);
+        if (!ignis__formula_reduce_types(work->call, &first, &last))
             return false;
-        ignis__map_record_run(work->call, &first);
-        ignis__map_record_run(work->call, &last);
+        ignis__formula_record_run(work->call, &first);
+        ignis__formula_record_run(work->call, &last);
     }
-    if (!ignis__map_reduces_apart(run, false))
-        return ignis__map_launch(work, run);
+    if (!ignis__formula_reduces_in_steps(run, false))
+        return ignis__formula_launch(work, run);
     if (whole)
         return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
-                                 run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
+                                 run->kept ? "the gradient of " : "", ignis__formula_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
         if (found && !is && shape.dim[d] > 1)
@@ -19242,7 +19289,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
         if (is)
             shape.dim[d] = 1;
     }
-    if (!ignis__map_reduce_steps(work->call, run, &last))
+    if (!ignis__formula_reduce_types(work->call, run, &last))
         return false;
     last.shape = shape;
     memory = ignis__memory_take(work->call, work->device, work->stream, ignis__shape_product(&shape, 0, shape.ndim) * 8);
@@ -19250,7 +19297,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
         return false;
     last.address[0] = run->to[0] = memory->address;
     run->to_shape = &shape;
-    ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
+    ok = ignis__formula_launch(work, run) && ignis__formula_reduce(work, &last);
     ignis__memory_recycle(work->call, work->device, memory);
     return ok;
 }
@@ -19265,17 +19312,18 @@ static double ignis__double_of(uint64_t bits)
 static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 
 /*  What a reduction of no elements gives; false, and reported, where that is nothing. */
-static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
+static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
 {
-    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && !ignis__map_reduces_wide((int)reducer))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
+    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
+        !ignis__formula_reduces_wide((int)reducer))
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__formula_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
                                                  : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
     return true;
 }
 
-static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
+static bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer)
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;
@@ -19284,9 +19332,9 @@ static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
 }
 
 /*  The shape that arrays of several spread over, by NumPy's rules. */
-static bool ignis__map_shape(const char *call, const ignis__formula *formula, ignis__map_run *run)
+static bool ignis__formula_broadcast_shape(const char *call, const ignis__formula *formula, ignis__formula_run *run)
 {
-    ignis__map_name names[IGNIS_MAX_INPUTS];
+    ignis__formula_name names[IGNIS_MAX_INPUTS];
     int i, d, k, count = formula->count;
     memset(&run->shape, 0, sizeof run->shape);
     for (i = 0; i < count; i++)
@@ -19299,11 +19347,11 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
             if (d < lacking || run->input[i]->dim[d - lacking] == 1 || run->input[i]->dim[d - lacking] == run->shape.dim[d])
                 continue;
             if (run->shape.dim[d] != 1) {
-                ignis__map_names(formula->names, names, &k, count);
+                ignis__formula_parse_names(formula->names, names, &k, count);
                 for (k = 0; !run->input[k]; k++)
                     ;
-                return ignis__fail_false(IGNIS_DIAG_SPREAD_SHAPE, call,
-                                         "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
+                return ignis__fail_false(IGNIS_DIAG_BROADCAST_SHAPE, call,
+                                         "%.*s is %s, which does not broadcast with %lld in dimension %d; "
                                          "%.*s is %s",
                                          (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text,
                                          (long long)run->shape.dim[d], d, (int)names[k].length, names[k].text,
@@ -19317,7 +19365,7 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
 
 /*  The type of a result of a formula: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
     bf16 together are f32, and f32 for integers and types of 8 bits alone. */
-static ignis_dtype ignis__map_dtype(const ignis__map_run *run, int result)
+static ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result)
 {
     char type = run->formula->term[run->formula->result[result]].type;
     ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
@@ -19359,7 +19407,7 @@ static uint64_t ignis__value_make(double value)
 }
 
 /*  Whether a handle is that of a value, which must be one of the last. */
-static bool ignis__value_is(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
+static bool ignis__handle_is_value(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
 
 static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 {
@@ -19372,8 +19420,8 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 }
 
 /*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
-static bool ignis__map_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
-                             ignis__map_run *run, uint64_t *others, int *at, int *held)
+static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
+                                 ignis__formula_run *run, uint64_t *others, int *at, int *held)
 {
     int i;
     *held = 0;
@@ -19383,7 +19431,7 @@ static bool ignis__map_begin(const char *call, const char *formula, const char *
     if (count < 1 || count > IGNIS_MAX_INPUTS)
         return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
     for (i = 0; i < count; i++) {
-        if (!ignis__value_is(handles[i])) {
+        if (!ignis__handle_is_value(handles[i])) {
             at[*held] = i;
             others[(*held)++] = handles[i];
         } else if (!ignis__value_get(call, handles[i], &run->value[i]))
@@ -19395,7 +19443,8 @@ static bool ignis__map_begin(const char *call, const char *formula, const char *
 }
 
 /*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
-static bool ignis__map_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results, ignis__map_run *run)
+static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results,
+                                   ignis__formula_run *run)
 {
     const char *call = work->call;
     uint32_t integers = 0;
@@ -19404,7 +19453,7 @@ static bool ignis__map_prepare(const ignis__work *work, const char *formula, con
         if (run->input[i])
             integers |= (uint32_t)ignis__dtype_is_int(run->dtype[i]) << i;
     run->formula = ignis__formula_get(call, formula, names, count, integers);
-    if (!run->formula || !ignis__map_shape(call, run->formula, run))
+    if (!run->formula || !ignis__formula_broadcast_shape(call, run->formula, run))
         return false;
     if (run->formula->result_count != results)
         return ignis__fail_false(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
@@ -19426,19 +19475,20 @@ IGNIS_API ignis_array ignis_array_value(double value)
 }
 
 /*  Whether dst may be written while src is read: apart, or the same elements. */
-static bool ignis__map_apart(const char *call, const ignis__array *dst, const ignis__array *src)
+static bool ignis__formula_check_overlap(const char *call, const ignis__array *dst, const ignis__array *src)
 {
     if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
         return false;
     if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel || !src->numel)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "%s is spread over the result, which is written to the same memory",
+    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "%s is broadcast to the shape of the result, which uses the same memory",
                              ignis__array_label(src).text);
 }
 
 /*  Holds results, then inputs that are arrays, enters their device, and makes a formula ready; on failure nothing is held. */
-static bool ignis__map_arrays(const char *call, int results, const ignis_array *dsts, const char *formula, const ignis_array_inputs *inputs,
-                              ignis__work *work, ignis__map_run *run, ignis__array **arrays, int *held)
+static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
+                                        const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run, ignis__array **arrays,
+                                        int *held)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_array handles[2 * IGNIS_MAX_INPUTS];
@@ -19446,7 +19496,7 @@ static bool ignis__map_arrays(const char *call, int results, const ignis_array *
     bool ok;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->array[i].id;
-    if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
+    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
         return false;
     for (i = 0; i < results; i++)
         handles[i] = dsts[i];
@@ -19464,7 +19514,7 @@ static bool ignis__map_arrays(const char *call, int results, const ignis_array *
         run->input[at[i]] = &arrays[results + i]->shape;
         run->dtype[at[i]] = arrays[results + i]->dtype;
     }
-    ok = ignis__map_prepare(work, formula, inputs->names, inputs->count, results, run);
+    ok = ignis__formula_prepare(work, formula, inputs->names, inputs->count, results, run);
     for (i = 1; i < results && ok; i++)
         ok = ignis__same_device(call, arrays[0], arrays[i], "a result");
     for (i = 0; i < count && ok; i++)
@@ -19477,16 +19527,16 @@ static bool ignis__map_arrays(const char *call, int results, const ignis_array *
     return ok;
 }
 
-static ignis_status ignis__map_into(const char *call, int count, const ignis_array *dsts, const char *formula,
-                                    const ignis_array_inputs *inputs)
+static ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts, const char *formula,
+                                            const ignis_array_inputs *inputs)
 {
     ignis__array *arrays[2 * IGNIS_MAX_INPUTS];
-    ignis__map_run run;
+    ignis__formula_run run;
     ignis__work work;
     int64_t numel;
     int held, i, k;
     bool ok;
-    if (!ignis__map_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held))
+    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held))
         return ignis__failed();
     numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
     for (k = 0, ok = true; k < count && ok; k++) {
@@ -19497,14 +19547,14 @@ static ignis_status ignis__map_into(const char *call, int count, const ignis_arr
                                    ignis__shape_write(&run.shape).text);
         ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
         for (i = count; i < held && ok; i++)
-            ok = ignis__map_apart(call, arrays[k], arrays[i]);
+            ok = ignis__formula_check_overlap(call, arrays[k], arrays[i]);
         for (i = 0; i < k && ok; i++) {
             ok = ignis__array_apart(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
             if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset)
                 ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
         }
     }
-    ok = ok && ignis__map_launch(&work, &run);
+    ok = ok && ignis__formula_launch(&work, &run);
     ignis__work_end(&work);
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();
@@ -19512,11 +19562,11 @@ static ignis_status ignis__map_into(const char *call, int count, const ignis_arr
 
 IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs)
 {
-    return ignis__map_into("ignis_array_map", 1, &dst, formula, &inputs);
+    return ignis__formula_run_into("ignis_array_map", 1, &dst, formula, &inputs);
 }
 
 /*  Whether there are so many results to fill. */
-static bool ignis__map_results(const char *call, int count, const void *results)
+static bool ignis__formula_check_count(const char *call, int count, const void *results)
 {
     if (!ignis__enter(call))
         return false;
@@ -19528,7 +19578,8 @@ static bool ignis__map_results(const char *call, int count, const void *results)
 IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_map_many";
-    return ignis__map_results(call, count, results) ? ignis__map_into(call, count, results, formula, &inputs) : ignis__failed();
+    return ignis__formula_check_count(call, count, results) ? ignis__formula_run_into(call, count, results, formula, &inputs)
+                                                            : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
@@ -19537,13 +19588,13 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
     int64_t numel;
     double none = 0;
-    ignis__map_run run;
+    ignis__formula_run run;
     ignis__work work;
     int held, i, lacking;
     bool ok;
-    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+    if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__failed();
-    if (!ignis__map_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held))
+    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held))
         return ignis__failed();
     lacking = run.shape.ndim - arrays[0]->shape.ndim;
     ok = lacking >= 0;
@@ -19551,7 +19602,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     for (i = 0; i < run.shape.ndim; i++)
         ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
     if (!ok)
-        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
+        ignis__fail(IGNIS_DIAG_BROADCAST_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
                     ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
     run.reduced = 1;
     run.reduction = reducer;
@@ -19564,9 +19615,9 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
             ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
     }
     if (ok && numel == 0)
-        ok = arrays[0]->numel == 0 || (ignis__map_reduce_none(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+        ok = arrays[0]->numel == 0 || (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
     else
-        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__map_reduce(&work, &run);
+        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__formula_reduce(&work, &run);
     ignis__work_end(&work);
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();
@@ -19577,12 +19628,12 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
    =============================================================================================================== */
 
 /*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
-    backward knows of a group belongs to the backward (ignis__met_group). */
+    backward knows of a group belongs to the backward (ignis__group_state). */
 typedef struct ignis__grad_group {
     ignis__slot *owner; /* each backward that has met the group holds it, until end_fn gives that hold back */
-    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *walk, bool *joins); /* false, reported: not now */
+    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool *joins); /* false, reported: not now */
     bool (*ready_fn)(struct ignis__grad_group *group, const char *call);                               /* the gradients are there */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *walk, bool ok);      /* that backward is over */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok);      /* that backward is over */
 } ignis__grad_group;
 
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
@@ -19594,7 +19645,7 @@ typedef struct ignis__tensor {
     bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
     struct ignis__node *node; /* the entry of the tape that made it */
     bool requires_grad, leaf;
-    bool walked;       /* its entry was used up by a backward, or cleared */
+    bool consumed;     /* its entry was used up by a backward, or cleared */
     uint64_t read;     /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
     ignis_shape shape; /* of data, also when that is gone */
     ignis_dtype dtype;
@@ -19730,7 +19781,7 @@ static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tens
 }
 
 /*  Takes dead tensors apart, and all that only they kept alive, in a loop: chains of operations are long, and the stack is not. */
-static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
+static void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
 {
     while (dead) {
         ignis__tensor *tensor = dead;
@@ -19752,7 +19803,7 @@ IGNIS__ONE_COPY static void ignis__tensor_drop(const char *call, ignis__tensor *
     if (!ignis__pool_drop(tensor))
         return;
     tensor->next = NULL;
-    ignis__tensors_bury(call, tensor);
+    ignis__tensors_destroy_chain(call, tensor);
 }
 
 /*  Ends the entry that made a tensor: its backward is used up. Only the thread of the tape does this, and it holds the output. */
@@ -19761,11 +19812,11 @@ static void ignis__node_consume(const char *call, ignis__node *node)
     ignis__tensor *dead = NULL;
     ignis__mutex_lock(&node->output->slot.lock);
     node->output->node = NULL;
-    node->output->walked = true;
+    node->output->consumed = true;
     ignis__mutex_unlock(&node->output->slot.lock);
     ignis__node_unlink(node);
     ignis__node_destroy(call, node, &dead);
-    ignis__tensors_bury(call, dead);
+    ignis__tensors_destroy_chain(call, dead);
 }
 
 /* --- a thread's scopes ----------------------------------------------------------------------------------------------- */
@@ -19813,41 +19864,41 @@ IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis
 }
 
 /*  How a held tensor stands to the tape at this moment. The entry may be used as ignis__node says. */
-typedef struct ignis__standing {
+typedef struct ignis__tape_state {
     ignis__node *node;
     ignis__tape *tape; /* of the entry */
-    bool requires_grad, leaf, walked;
-} ignis__standing;
+    bool requires_grad, leaf, consumed;
+} ignis__tape_state;
 
 /*  The tensor is locked. */
-static ignis__standing ignis__standing_of(const ignis__tensor *tensor)
+static ignis__tape_state ignis__tape_state_of(const ignis__tensor *tensor)
 {
-    ignis__standing standing;
-    standing.node = tensor->node;
-    standing.tape = tensor->node ? tensor->node->tape : NULL;
-    standing.requires_grad = tensor->requires_grad;
-    standing.leaf = tensor->leaf;
-    standing.walked = tensor->walked;
-    return standing;
+    ignis__tape_state tape_state;
+    tape_state.node = tensor->node;
+    tape_state.tape = tensor->node ? tensor->node->tape : NULL;
+    tape_state.requires_grad = tensor->requires_grad;
+    tape_state.leaf = tensor->leaf;
+    tape_state.consumed = tensor->consumed;
+    return tape_state;
 }
 
-IGNIS__ONE_COPY static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+IGNIS__ONE_COPY static ignis__tape_state ignis__tensor_tape_state(ignis__tensor *tensor)
 {
-    ignis__standing standing;
+    ignis__tape_state tape_state;
     ignis__mutex_lock(&tensor->slot.lock);
-    standing = ignis__standing_of(tensor);
+    tape_state = ignis__tape_state_of(tensor);
     ignis__mutex_unlock(&tensor->slot.lock);
-    return standing;
+    return tape_state;
 }
 
-static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).requires_grad; }
+static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_tape_state(tensor).requires_grad; }
 
 /*  The array of a held tensor, held itself, and how the tensor stands; null, and reported, when another thread has released the tensor. */
-IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor, ignis__standing *standing)
+IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor, ignis__tape_state *tape_state)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
-    *standing = ignis__standing_of(tensor);
+    *tape_state = ignis__tape_state_of(tensor);
     if (tensor->data)
         array = (ignis__array *)ignis__pool_hold(&ignis__arrays, tensor->data->slot.handle);
     ignis__mutex_unlock(&tensor->slot.lock);
@@ -19858,8 +19909,8 @@ IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis
 
 static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
-    ignis__standing standing;
-    return ignis__tensor_enter(call, tensor, &standing);
+    ignis__tape_state tape_state;
+    return ignis__tensor_enter(call, tensor, &tape_state);
 }
 
 /*  A tensor over an array, one claim of which is its own from then on. Only its maker sees it until ignis__tensor_publish. Null: no memory. */
@@ -19873,7 +19924,7 @@ static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, 
     if (!tensor)
         return NULL;
     tensor->data = array;
-    tensor->made_in = thread->walk_serial;
+    tensor->made_in = thread->pass_serial;
     tensor->requires_grad = requires_grad;
     tensor->leaf = true;
     tensor->shape = array->shape;
@@ -20335,7 +20386,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
 }
 
 /*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
-IGNIS__COLD static int ignis__tensors_claiming(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
@@ -20360,7 +20411,7 @@ IGNIS__COLD static int ignis__tensors_claiming(ignis__string_writer *text, const
    =============================================================================================================== */
 
 /*  Another hold of what the caller holds already. */
-static void ignis__tensor_rehold(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
+static void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
 
 /*  The calling thread's tape, made at its first use. */
 static ignis__tape *ignis__tape_now(const char *call)
@@ -20406,12 +20457,12 @@ IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
     ignis__node_destroy(call, node, &dead);
-    ignis__tensors_bury(call, dead);
+    ignis__tensors_destroy_chain(call, dead);
 }
 
-/*  An entry for an operation on held inputs, whose standings may be null: to be asked for. It is on no tape yet, and has room for what the rule
+/*  An entry for an operation on held inputs, whose tape_states may be null: to be asked for. It is on no tape yet, and has room for what the rule
     saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
-static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
                                      const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
@@ -20433,18 +20484,18 @@ static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor 
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
     for (i = 0; i < count; i++) {
-        ignis__standing standing = standings ? standings[i] : ignis__tensor_standing(inputs[i]);
-        if (standing.node && standing.tape != tape) {
+        ignis__tape_state tape_state = tape_states ? tape_states[i] : ignis__tensor_tape_state(inputs[i]);
+        if (tape_state.node && tape_state.tape != tape) {
             ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
                         "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
             ignis__node_discard(call, node);
             return NULL;
         }
-        ignis__tensor_rehold(inputs[i]);
+        ignis__tensor_hold_again(inputs[i]);
         if (!ignis__atomic_load(&inputs[i]->read))
             ignis__atomic_store(&inputs[i]->read, 1);
         node->inputs[node->input_count++] = inputs[i];
-        node->needed[i] = standing.requires_grad;
+        node->needed[i] = tape_state.requires_grad;
     }
     return node;
 }
@@ -20485,13 +20536,13 @@ static void ignis__tape_append(ignis__node *node)
 }
 
 /*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is not new. */
-static bool ignis__tape_claims(const char *call, ignis__tensor *output, ignis__node *node)
+static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ignis__node *node)
 {
     const char *what = NULL;
     bool read;
     ignis__mutex_lock(&output->slot.lock);
     read = ignis__atomic_load(&output->read) != 0;
-    if (output->node || output->walked || output->requires_grad)
+    if (output->node || output->consumed || output->requires_grad)
         what = output->node ? output->node->name : "an operation";
     else if (!read)
         ignis__tensor_result(output, node);
@@ -20520,7 +20571,7 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
         if (array)
             ignis__array_drop(call, array);
     }
-    if (node && ok && ignis__tape_claims(call, output, node))
+    if (node && ok && ignis__tape_claim_output(call, output, node))
         return node;
     if (node)
         ignis__node_discard(call, node);
@@ -20528,48 +20579,48 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
 }
 
 /*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
-typedef struct ignis__watch {
+typedef struct ignis__checkpoint_inputs {
     uint64_t newest;     /* array that was there, by id */
     ignis_array *arrays; /* there is always room for one more */
     uint64_t *versions;  /* when they were read first; in the same block */
     int count, capacity;
-} ignis__watch;
+} ignis__checkpoint_inputs;
 
-static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis__array *array)
+static bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inputs *reads, const ignis__array *array)
 {
-    if (watch->count + 1 >= watch->capacity) {
-        int capacity = watch->capacity ? 2 * watch->capacity : 64;
-        size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
+    if (reads->count + 1 >= reads->capacity) {
+        int capacity = reads->capacity ? 2 * reads->capacity : 64;
+        size_t size = (sizeof *reads->arrays + sizeof *reads->versions) * (size_t)capacity;
         ignis_array *arrays = (ignis_array *)ignis__alloc_for(call, size);
         uint64_t *versions;
         if (!arrays)
             return false;
         versions = (uint64_t *)(void *)(arrays + capacity);
-        if (watch->count) {
-            memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
-            memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
+        if (reads->count) {
+            memcpy(arrays, reads->arrays, sizeof *arrays * (size_t)reads->count);
+            memcpy(versions, reads->versions, sizeof *versions * (size_t)reads->count);
         }
-        ignis__free(watch->arrays);
-        watch->arrays = arrays;
-        watch->versions = versions;
-        watch->capacity = capacity;
+        ignis__free(reads->arrays);
+        reads->arrays = arrays;
+        reads->versions = versions;
+        reads->capacity = capacity;
     }
-    watch->arrays[watch->count].id = array->slot.handle;
-    watch->versions[watch->count++] = ignis__array_version(array);
+    reads->arrays[reads->count].id = array->slot.handle;
+    reads->versions[reads->count++] = ignis__array_version(array);
     return true;
 }
 
 /*  An operation is about to read an array. */
-static bool ignis__watch_read(const char *call, const ignis__array *array)
+static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
 {
-    ignis__watch *watch = ignis__tensor_thread_now()->watch;
+    ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
     int i;
-    if (!watch || array->id > watch->newest)
+    if (!reads || array->id > reads->newest)
         return true;
-    for (i = 0; i < watch->count; i++)
-        if (watch->arrays[i].id == array->slot.handle)
+    for (i = 0; i < reads->count; i++)
+        if (reads->arrays[i].id == array->slot.handle)
             return true;
-    return ignis__watch_add(call, watch, array);
+    return ignis__checkpoint_inputs_add(call, reads, array);
 }
 
 #define IGNIS__MAX_INPUTS 64
@@ -20605,7 +20656,7 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
     }
     for (i = 0; ok && i < held; i++) {
         ignis__array *array = ignis__tensor_array(call, inputs[i]);
-        ok = array && ignis__watch_read(call, array);
+        ok = array && ignis__checkpoint_inputs_read(call, array);
         if (array)
             ignis__array_drop(call, array);
     }
@@ -20665,7 +20716,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 }
 
 /*  Adds the entries that have saved an array to a text; returns how often. */
-IGNIS__COLD static int ignis__tape_claiming(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tape *tape;
     const ignis__node *node;
@@ -20766,12 +20817,12 @@ static bool ignis__gradient_separate(const char *call, ignis__array **sum)
 /* --- gradients of leaves, to which any number of threads may add ------------------------------------------------------------ */
 
 /*  A leaf that a backward has reached, and the sum of what has reached it. */
-typedef struct ignis__reached {
-    ignis__tensor *leaf;            /* held */
-    ignis__array *sum;              /* claimed; null: nothing yet, or written already */
-    struct ignis__met_group *group; /* null: none */
-    struct ignis__reached *next;
-} ignis__reached;
+typedef struct ignis__leaf_state {
+    ignis__tensor *leaf;              /* held */
+    ignis__array *sum;                /* claimed; null: nothing yet, or written already */
+    struct ignis__group_state *group; /* null: none */
+    struct ignis__leaf_state *next;
+} ignis__leaf_state;
 
 /*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A list is entered as a whole: a thread that
     waits has entered nothing, so no two wait for each other. No mutex is held in between, as taking memory and queueing work may take long. */
@@ -20780,9 +20831,9 @@ static struct {
     ignis__condition left;
 } ignis__leaves = {IGNIS__MUTEX_INIT, IGNIS__CONDITION_INIT};
 
-static void ignis__leaves_enter(ignis__reached *list)
+static void ignis__leaves_enter(ignis__leaf_state *list)
 {
-    ignis__reached *at = list;
+    ignis__leaf_state *at = list;
     ignis__mutex_lock(&ignis__leaves.lock);
     while (at) {
         if (at->leaf->entered) {
@@ -20797,7 +20848,7 @@ static void ignis__leaves_enter(ignis__reached *list)
     ignis__mutex_unlock(&ignis__leaves.lock);
 }
 
-static void ignis__leaves_leave(ignis__reached *list)
+static void ignis__leaves_leave(ignis__leaf_state *list)
 {
     ignis__mutex_lock(&ignis__leaves.lock);
     for (; list; list = list->next)
@@ -20809,21 +20860,21 @@ static void ignis__leaves_leave(ignis__reached *list)
 /*  The same for a single tensor. */
 static void ignis__leaf_enter(ignis__tensor *leaf)
 {
-    ignis__reached one = IGNIS__ZERO;
+    ignis__leaf_state one = IGNIS__ZERO;
     one.leaf = leaf;
     ignis__leaves_enter(&one);
 }
 
 static void ignis__leaf_leave(ignis__tensor *leaf)
 {
-    ignis__reached one = IGNIS__ZERO;
+    ignis__leaf_state one = IGNIS__ZERO;
     one.leaf = leaf;
     ignis__leaves_leave(&one);
 }
 
 /*  Lets work on the current stream, which is about to change a gradient, wait for the changes that other threads have queued on their streams. Not in
     a capture: that began when all streams were idle, and who launches its graph orders the launch. */
-static bool ignis__gradient_follow(const char *call, ignis__array *grad)
+static bool ignis__gradient_wait(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
     return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_now(device));
@@ -20833,7 +20884,7 @@ static bool ignis__gradient_follow(const char *call, ignis__array *grad)
 static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
     ignis__array_set_shape(grad, &leaf->shape);
-    (void)ignis__gradient_follow(call, grad); /* nothing comes before the first */
+    (void)ignis__gradient_wait(call, grad); /* nothing comes before the first */
     ignis__mutex_lock(&leaf->slot.lock);
     leaf->grad = grad;
     ignis__mutex_unlock(&leaf->slot.lock);
@@ -20851,11 +20902,11 @@ typedef struct ignis__addends {
 
 /*  Adds the sum of a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
     gradients' memory stays: pointers to it may be part of a graph. */
-static bool ignis__gradients_add(const char *call, ignis__reached *first)
+static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
     ignis__array *added[IGNIS__ADDENDS];
-    ignis__reached *at;
+    ignis__leaf_state *at;
     ignis__addends addends;
     ignis__work work;
     int64_t blocks = 0;
@@ -20868,7 +20919,7 @@ static bool ignis__gradients_add(const char *call, ignis__reached *first)
         ignis__tensor *leaf = at->leaf;
         if (!at->sum || !leaf->grad || leaf->dtype != first->leaf->dtype || leaf->device != first->leaf->device)
             continue;
-        ok = ignis__gradient_follow(call, leaf->grad) && ignis__work_read(&work, at->sum, &addends.at[count].src) &&
+        ok = ignis__gradient_wait(call, leaf->grad) && ignis__work_read(&work, at->sum, &addends.at[count].src) &&
              ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
         addends.at[count].n = at->sum->numel;
         addends.at[count].first_block = blocks;
@@ -20888,7 +20939,7 @@ static bool ignis__gradients_add(const char *call, ignis__reached *first)
 }
 
 /*  Whether the kernel that adds to a leaf's gradient is there, which may have to be compiled and loaded first. */
-static bool ignis__gradient_addable(const char *call, const ignis__tensor *leaf)
+static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *leaf)
 {
     ignis__work work;
     bool ok = ignis__work_begin(call, leaf->device, &work);
@@ -20900,10 +20951,10 @@ static bool ignis__gradient_addable(const char *call, const ignis__tensor *leaf)
 }
 
 /*  Writes the sums of a list to the gradients of its leaves. What can fail comes first: then nothing has changed. */
-static bool ignis__leaves_write(const char *call, ignis__reached *list)
+static bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
 {
     const ignis__tensor *added = NULL; /* the last leaf to which something is added: most are of one kind */
-    ignis__reached *at;
+    ignis__leaf_state *at;
     bool ok = true;
     ignis__leaves_enter(list);
     for (at = list; ok && at; at = at->next) {
@@ -20914,7 +20965,7 @@ static bool ignis__leaves_write(const char *call, ignis__reached *list)
         }
         ok = !at->sum || ignis__array_readable(call, leaf->grad);
         if (ok && at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
-            ok = ignis__gradient_addable(call, leaf);
+            ok = ignis__gradient_prepare_add(call, leaf);
             added = leaf;
         }
     }
@@ -20932,71 +20983,71 @@ static bool ignis__leaves_write(const char *call, ignis__reached *list)
 /* --- one backward: what it has reached, and the groups that it has met --------------------------------------------------------- */
 
 static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
-static uint64_t ignis__walk_serials;
+static uint64_t ignis__backward_pass_serials;
 
 /*  A group of leaves of which a backward has met one. The outermost one has counted its uses, so it knows when the last is passed. */
-typedef struct ignis__met_group {
+typedef struct ignis__group_state {
     ignis__grad_group *group;
-    bool joins;             /* else its leaves are to this backward as all others are */
-    bool done;              /* ready_fn was called */
-    int64_t uses;           /* by entries that the backward has not passed yet */
-    ignis__reached *leaves; /* those that it has reached, or will */
-    struct ignis__met_group *next;
-} ignis__met_group;
+    bool joins;                /* else its leaves are to this backward as all others are */
+    bool done;                 /* ready_fn was called */
+    int64_t uses;              /* by entries that the backward has not passed yet */
+    ignis__leaf_state *leaves; /* those that it has reached, or will */
+    struct ignis__group_state *next;
+} ignis__group_state;
 
 /*  One backward. A backward function that it calls may run another one, inside of it. */
-typedef struct ignis__walk {
+typedef struct ignis__backward_pass {
     const char *call;
     ignis__tape *tape;
-    struct ignis__walk *outer; /* in whose backward function this one runs; null: none */
+    struct ignis__backward_pass *outer; /* in whose backward function this one runs; null: none */
     uint64_t serial;
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
     uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
-    /* what ignis__walk_sums_leave has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
+    /* what ignis__backward_pass_offer_column_sums has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
     ignis__array *summed, *sums;
     int64_t nests; /* entries that it has not passed yet and that run a backward of their own */
-    ignis__met_group *groups;
-    ignis__reached *leaves; /* those that are in no group */
-    ignis__reached **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
+    ignis__group_state *groups;
+    ignis__leaf_state *leaves; /* those that are in no group */
+    ignis__leaf_state **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
     uint32_t count, capacity;
-} ignis__walk;
+} ignis__backward_pass;
 
-/*  The place of a leaf in the walk's table, which holds null when the leaf was not reached yet. */
-static ignis__reached **ignis__walk_find(const ignis__walk *walk, const ignis__tensor *leaf)
+/*  The place of a leaf in the pass's table, which holds null when the leaf was not reached yet. */
+static ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass, const ignis__tensor *leaf)
 {
-    uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (walk->capacity - 1);
-    while (walk->table[i] && walk->table[i]->leaf != leaf)
-        i = (i + 1) & (walk->capacity - 1);
-    return &walk->table[i];
+    uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (pass->capacity - 1);
+    while (pass->table[i] && pass->table[i]->leaf != leaf)
+        i = (i + 1) & (pass->capacity - 1);
+    return &pass->table[i];
 }
 
 /*  Room for one more leaf. */
-static bool ignis__walk_grow(ignis__walk *walk)
+static bool ignis__backward_pass_grow_table(ignis__backward_pass *pass)
 {
-    ignis__walk grown = *walk;
+    ignis__backward_pass grown = *pass;
     uint32_t i;
-    if (2 * walk->count < walk->capacity)
+    if (2 * pass->count < pass->capacity)
         return true;
-    grown.capacity = walk->capacity ? 4 * walk->capacity : 64;
-    grown.table = (ignis__reached **)ignis__alloc_for(walk->call, sizeof *grown.table * grown.capacity);
+    grown.capacity = pass->capacity ? 4 * pass->capacity : 64;
+    grown.table = (ignis__leaf_state **)ignis__alloc_for(pass->call, sizeof *grown.table * grown.capacity);
     if (!grown.table)
         return false;
-    for (i = 0; i < walk->capacity; i++)
-        if (walk->table[i])
-            *ignis__walk_find(&grown, walk->table[i]->leaf) = walk->table[i];
-    ignis__free(walk->table);
-    *walk = grown;
+    for (i = 0; i < pass->capacity; i++)
+        if (pass->table[i])
+            *ignis__backward_pass_find_leaf(&grown, pass->table[i]->leaf) = pass->table[i];
+    ignis__free(pass->table);
+    *pass = grown;
     return true;
 }
 
-/*  The group of a leaf, for the outermost walk: *met is null where the leaf has none, or where it does not join. */
-static bool ignis__walk_meet(ignis__walk *walk, ignis__tensor *leaf, ignis__met_group **met)
+/*  The group of a leaf, for the outermost pass: *met is null where the leaf has none, or where it does not join. */
+static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__group_state **met)
 {
     ignis__grad_group *group;
-    ignis__met_group *known;
+    ignis__group_state *known;
     *met = NULL;
     ignis__mutex_lock(&leaf->slot.lock);
     group = leaf->group;
@@ -21005,54 +21056,54 @@ static bool ignis__walk_meet(ignis__walk *walk, ignis__tensor *leaf, ignis__met_
     ignis__mutex_unlock(&leaf->slot.lock);
     if (!group)
         return true;
-    for (known = walk->groups; known && known->group != group; known = known->next)
+    for (known = pass->groups; known && known->group != group; known = known->next)
         ;
     if (known) {
         (void)ignis__pool_drop(group->owner); /* one hold is enough */
     } else {
-        known = (ignis__met_group *)ignis__alloc_for(walk->call, sizeof *known);
-        if (!known || !group->meet_fn(group, walk->call, walk, &known->joins)) {
+        known = (ignis__group_state *)ignis__alloc_for(pass->call, sizeof *known);
+        if (!known || !group->meet_fn(group, pass->call, pass, &known->joins)) {
             ignis__free(known);
-            (void)group->end_fn(group, walk->call, walk, false);
+            (void)group->end_fn(group, pass->call, pass, false);
             return false;
         }
         known->group = group;
-        known->next = walk->groups;
-        walk->groups = known;
+        known->next = pass->groups;
+        pass->groups = known;
     }
     *met = known->joins ? known : NULL;
     return true;
 }
 
-/*  What the walk knows of a held leaf. Null, and reported: out of memory, or the leaf's group cannot be met now. */
-static ignis__reached *ignis__walk_reach(ignis__walk *walk, ignis__tensor *leaf)
+/*  What the pass knows of a held leaf. Null, and reported: out of memory, or the leaf's group cannot be met now. */
+static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf)
 {
-    ignis__reached **list = &walk->leaves, *reached;
-    if (!ignis__walk_grow(walk))
+    ignis__leaf_state **list = &pass->leaves, *reached;
+    if (!ignis__backward_pass_grow_table(pass))
         return NULL;
-    reached = *ignis__walk_find(walk, leaf);
+    reached = *ignis__backward_pass_find_leaf(pass, leaf);
     if (reached)
         return reached;
-    reached = (ignis__reached *)ignis__alloc_for(walk->call, sizeof *reached);
-    if (!reached || (!walk->outer && !ignis__walk_meet(walk, leaf, &reached->group))) {
+    reached = (ignis__leaf_state *)ignis__alloc_for(pass->call, sizeof *reached);
+    if (!reached || (!pass->outer && !ignis__backward_pass_join_group(pass, leaf, &reached->group))) {
         ignis__free(reached);
         return NULL;
     }
-    ignis__tensor_rehold(leaf);
+    ignis__tensor_hold_again(leaf);
     reached->leaf = leaf;
     if (reached->group)
         list = &reached->group->leaves;
     reached->next = *list;
     *list = reached;
-    *ignis__walk_find(walk, leaf) = reached;
-    walk->count++;
+    *ignis__backward_pass_find_leaf(pass, leaf) = reached;
+    pass->count++;
     return reached;
 }
 
 /*  Frees a list, with the sums that were not written. */
-static void ignis__reached_end(const char *call, ignis__reached **list)
+static void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
 {
-    ignis__reached *reached;
+    ignis__leaf_state *reached;
     while ((reached = *list) != NULL) {
         *list = reached->next;
         if (reached->sum)
@@ -21062,7 +21113,7 @@ static void ignis__reached_end(const char *call, ignis__reached **list)
     }
 }
 
-static bool ignis__group_ready(const char *call, ignis__met_group *met)
+static bool ignis__group_ready(const char *call, ignis__group_state *met)
 {
     met->done = true;
     return ignis__leaves_write(call, met->leaves) && met->group->ready_fn(met->group, call);
@@ -21082,65 +21133,65 @@ static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *nod
 }
 
 /*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
-static bool ignis__groups_count(ignis__walk *walk, ignis__node *root)
+static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
 {
     ignis__node *node = root, *before;
     bool ok = true;
     int i;
-    ignis__tensor_rehold(root->output);
+    ignis__tensor_hold_again(root->output);
     root->counted = true;
     for (; node; node = before) {
         for (i = 0; ok && node->counted && i < node->input_count; i++) {
-            ignis__standing standing = ignis__tensor_standing(node->inputs[i]);
-            ignis__reached *reached;
-            if (standing.node && standing.tape == walk->tape) {
-                standing.node->counted = true;
-            } else if (standing.leaf && node->needed[i]) {
-                reached = ignis__walk_reach(walk, node->inputs[i]);
+            ignis__tape_state tape_state = ignis__tensor_tape_state(node->inputs[i]);
+            ignis__leaf_state *reached;
+            if (tape_state.node && tape_state.tape == pass->tape) {
+                tape_state.node->counted = true;
+            } else if (tape_state.leaf && node->needed[i]) {
+                reached = ignis__backward_pass_reach_leaf(pass, node->inputs[i]);
                 ok = reached != NULL;
                 if (ok && reached->group)
                     reached->group->uses++;
             }
         }
-        walk->nests += node->counted && node->nests;
-        before = ignis__node_before(walk->tape, node, 0);
-        ignis__tensor_drop(walk->call, node->output);
+        pass->nests += node->counted && node->nests;
+        before = ignis__node_before(pass->tape, node, 0);
+        ignis__tensor_drop(pass->call, node->output);
     }
     return ok;
 }
 
-/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
-static bool ignis__groups_pass(ignis__walk *walk, ignis__node *node, bool ok)
+/*  The pass has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
 {
-    ignis__met_group *met;
-    bool was_last = node->nests && walk->nests == 1;
+    ignis__group_state *met;
+    bool was_last = node->nests && pass->nests == 1;
     int i;
     node->counted = false;
-    walk->nests -= node->nests;
+    pass->nests -= node->nests;
     for (i = 0; i < node->input_count; i++) {
-        ignis__reached *reached = walk->count && node->needed[i] ? *ignis__walk_find(walk, node->inputs[i]) : NULL;
+        ignis__leaf_state *reached = pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
         met = reached ? reached->group : NULL;
-        if (met && --met->uses == 0 && !walk->nests && !met->done)
-            ok = ok && ignis__group_ready(walk->call, met);
+        if (met && --met->uses == 0 && !pass->nests && !met->done)
+            ok = ok && ignis__group_ready(pass->call, met);
     }
-    for (met = was_last ? walk->groups : NULL; met; met = met->next)
+    for (met = was_last ? pass->groups : NULL; met; met = met->next)
         if (met->joins && met->uses == 0 && !met->done)
-            ok = ok && ignis__group_ready(walk->call, met);
+            ok = ok && ignis__group_ready(pass->call, met);
     return ok;
 }
 
-/*  The outermost walk is over: what is left of its groups is ready now, or dropped after a failure. */
-static bool ignis__groups_end(ignis__walk *walk, bool ok)
+/*  The outermost pass is over: what is left of its groups is ready now, or dropped after a failure. */
+static bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
 {
-    ignis__met_group *met;
-    for (met = walk->groups; met; met = met->next) {
+    ignis__group_state *met;
+    for (met = pass->groups; met; met = met->next) {
         if (ok && met->joins && !met->done)
-            ok = ignis__group_ready(walk->call, met);
-        ignis__reached_end(walk->call, &met->leaves);
+            ok = ignis__group_ready(pass->call, met);
+        ignis__leaf_states_free(pass->call, &met->leaves);
     }
-    while ((met = walk->groups) != NULL) {
-        walk->groups = met->next;
-        ok = met->group->end_fn(met->group, walk->call, walk, ok) && ok;
+    while ((met = pass->groups) != NULL) {
+        pass->groups = met->next;
+        ok = met->group->end_fn(met->group, pass->call, pass, ok) && ok;
         ignis__free(met);
     }
     return ok;
@@ -21149,42 +21200,42 @@ static bool ignis__groups_end(ignis__walk *walk, bool ok)
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
 /*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
-static bool ignis__walk_add(const ignis__walk *walk, ignis__array **sum, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__array **sum, ignis__array *gradient, bool whole)
 {
     if (whole && *sum) {
-        ignis__array_unclaim(walk->call, *sum);
+        ignis__array_unclaim(pass->call, *sum);
         *sum = NULL;
     }
-    return ignis__gradient_add(walk->call, sum, gradient);
+    return ignis__gradient_add(pass->call, sum, gradient);
 }
 
 /*  Gives a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient, bool whole)
 {
-    ignis__reached *reached = ignis__walk_reach(walk, leaf);
+    ignis__leaf_state *reached = ignis__backward_pass_reach_leaf(pass, leaf);
     if (reached && !(reached->group && reached->group->done))
-        return ignis__walk_add(walk, &reached->sum, gradient, whole);
+        return ignis__backward_pass_add(pass, &reached->sum, gradient, whole);
     if (reached)
-        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
+        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, pass->call,
                     "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
                     "the other ranks already; use ignis_checkpoint for it",
                     ignis__shape_write(&leaf->shape).text);
-    ignis__array_unclaim(walk->call, gradient);
+    ignis__array_unclaim(pass->call, gradient);
     return false;
 }
 
 /*  Whether a gradient can still be given to an input of an entry. */
-static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *tensor, const ignis__standing *standing)
+static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor, const ignis__tape_state *tape_state)
 {
-    if (standing->node && standing->tape != walk->tape)
-        ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, walk->call, "a tensor %s on the way was recorded by another thread meanwhile",
+    if (tape_state->node && tape_state->tape != pass->tape)
+        ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call, "a tensor %s on the way was recorded by another thread meanwhile",
                     ignis__shape_write(&tensor->shape).text);
-    else if (standing->node && standing->node->running)
-        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, walk->call,
+    else if (tape_state->node && tape_state->node->running)
+        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, pass->call,
                     "a tensor %s on the way is the result of '%s', whose backward function is running",
-                    ignis__shape_write(&tensor->shape).text, standing->node->name);
-    else if (!standing->node && !standing->leaf)
-        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, walk->call,
+                    ignis__shape_write(&tensor->shape).text, tape_state->node->name);
+    else if (!tape_state->node && !tape_state->leaf)
+        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, pass->call,
                     "a tensor %s on the way was made by operations that an earlier backward or ignis_tape_clear has released; "
                     "run them again",
                     ignis__shape_write(&tensor->shape).text);
@@ -21194,108 +21245,109 @@ static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *ten
 }
 
 /*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
-static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient, bool whole)
 {
-    ignis__standing standing = ignis__tensor_standing(tensor);
-    if (!ignis__walk_admits(walk, tensor, &standing)) {
-        ignis__array_unclaim(walk->call, gradient);
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    if (!ignis__backward_pass_accepts(pass, tensor, &tape_state)) {
+        ignis__array_unclaim(pass->call, gradient);
         return false;
     }
-    if (!standing.node)
-        return ignis__walk_give_leaf(walk, tensor, gradient, whole);
-    if (!standing.node->grad)
-        ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
-    return ignis__walk_add(walk, &standing.node->grad, gradient, whole);
+    if (!tape_state.node)
+        return ignis__backward_pass_add_to_leaf(pass, tensor, gradient, whole);
+    if (!tape_state.node->grad)
+        ignis__tensor_hold_again(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
+    return ignis__backward_pass_add(pass, &tape_state.node->grad, gradient, whole);
 }
 
-/*  For a backward function that is running: what its walk has as the gradient of an input by now; null: nothing yet. */
-static ignis__array *ignis__walk_sum(int input)
+/*  For a backward function that is running: what its pass has as the gradient of an input by now; null: nothing yet. */
+static ignis__array *ignis__backward_pass_input_sum(int input)
 {
-    const ignis__walk *walk = ignis__tensor_thread_now()->walk;
-    ignis__tensor *tensor = walk->at->inputs[input];
-    const ignis__node *maker = ignis__tensor_standing(tensor).node;
-    const ignis__reached *leaf = !maker && walk->count ? *ignis__walk_find(walk, tensor) : NULL;
+    const ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
+    ignis__tensor *tensor = pass->at->inputs[input];
+    const ignis__node *maker = ignis__tensor_tape_state(tensor).node;
+    const ignis__leaf_state *leaf = !maker && pass->count ? *ignis__backward_pass_find_leaf(pass, tensor) : NULL;
     return maker ? maker->grad : leaf ? leaf->sum : NULL;
 }
 
-/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__walk_sum in it. */
-static void ignis__walk_sum_taken(int input) { ignis__tensor_thread_now()->walk->taken |= (uint64_t)1 << input; }
+/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__backward_pass_input_sum in it. */
+static void ignis__backward_pass_mark_summed(int input) { ignis__tensor_thread_now()->pass->taken |= (uint64_t)1 << input; }
 
-/*  For a backward function that is running: the entry of its walk's tape that made a tensor; null: none did. */
-static const ignis__node *ignis__walk_maker(ignis__tensor *tensor)
+/*  For a backward function that is running: the entry of its pass's tape that made a tensor; null: none did. */
+static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
 {
-    ignis__standing standing = ignis__tensor_standing(tensor);
-    return standing.tape == ignis__tensor_thread_now()->walk->tape ? standing.node : NULL;
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    return tape_state.tape == ignis__tensor_thread_now()->pass->tape ? tape_state.node : NULL;
 }
 
-static void ignis__walk_sums_drop(ignis__walk *walk)
+static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
 {
-    if (walk->summed)
-        ignis__array_unclaim(walk->call, walk->summed);
-    if (walk->sums)
-        ignis__array_unclaim(walk->call, walk->sums);
-    walk->summed = walk->sums = NULL;
+    if (pass->summed)
+        ignis__array_unclaim(pass->call, pass->summed);
+    if (pass->sums)
+        ignis__array_unclaim(pass->call, pass->sums);
+    pass->summed = pass->sums = NULL;
 }
 
 /*  For a backward function that is running: the gradient that it gives has these sums of its columns, for the function which that goes to and which
     has a bias. Both are arrays that nobody has claimed yet. */
-static void ignis__walk_sums_leave(ignis_array gradient, ignis_array sums)
+static void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_array sums)
 {
-    ignis__walk *walk = ignis__tensor_thread_now()->walk;
-    ignis__walk_sums_drop(walk);
-    walk->summed = ignis__array_adopt(walk->call, gradient);
-    walk->sums = ignis__array_adopt(walk->call, sums);
+    ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
+    ignis__backward_pass_drop_column_sums(pass);
+    pass->summed = ignis__array_adopt(pass->call, gradient);
+    pass->sums = ignis__array_adopt(pass->call, sums);
 }
 
 /*  The other end: the n sums of the columns of its gradient, which it may give on. No handle: nobody has left them. */
-static ignis_array ignis__walk_sums_take(const ignis__array *gradient, int64_t n)
+static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gradient, int64_t n)
 {
-    ignis__walk *walk = ignis__tensor_thread_now()->walk;
+    ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis_array sums = IGNIS__ZERO;
-    if (walk->summed && walk->summed->storage == gradient->storage && walk->summed->offset == gradient->offset &&
-        walk->summed->numel == gradient->numel && walk->sums->numel == n) {
-        ignis__array_unclaim(walk->call, walk->summed);
-        walk->summed = NULL;
-        sums.id = walk->sums->slot.handle;
+    if (pass->summed && pass->summed->storage == gradient->storage && pass->summed->offset == gradient->offset &&
+        pass->summed->numel == gradient->numel && pass->sums->numel == n) {
+        ignis__array_unclaim(pass->call, pass->summed);
+        pass->summed = NULL;
+        sums.id = pass->sums->slot.handle;
     }
     return sums;
 }
 
 /*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
-static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
+static bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
 
 /*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
-static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__node *node, int input, ignis_array handle)
+static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_pass *pass, const ignis__node *node, int input,
+                                                         ignis_array handle)
 {
     const ignis__tensor *tensor = node->inputs[input];
     ignis__array *gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (!gradient) {
-        ignis__fail(IGNIS_DIAG_ARRAY_FREED, walk->call, "the backward of '%s' gave a freed array for input %d", node->name, input);
+        ignis__fail(IGNIS_DIAG_ARRAY_FREED, pass->call, "the backward of '%s' gave a freed array for input %d", node->name, input);
         return NULL;
     }
     ignis__array_claim(gradient);
-    ignis__array_drop(walk->call, gradient);
+    ignis__array_drop(pass->call, gradient);
     if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype && gradient->storage->device == tensor->device &&
         (gradient->numel == 0 || ignis__storage_readable(gradient->storage)))
         return gradient;
     if (gradient->storage->device != tensor->device)
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, walk->call,
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, pass->call,
                     "the backward of '%s' gave a gradient on device %d for input %d, which is on device %d", node->name,
                     ignis__device_ordinal(gradient->storage->device), input, ignis__device_ordinal(tensor->device));
     else if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype)
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, walk->call, "the backward of '%s' gave %s for input %d, which was never written to",
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, pass->call, "the backward of '%s' gave %s for input %d, which was never written to",
                     node->name, ignis__array_label(gradient).text, input);
     else
-        ignis__fail(gradient->dtype != tensor->dtype ? IGNIS_DIAG_DTYPE_DIFFERS : IGNIS_DIAG_SHAPE_DIFFERS, walk->call,
+        ignis__fail(gradient->dtype != tensor->dtype ? IGNIS_DIAG_DTYPE_DIFFERS : IGNIS_DIAG_SHAPE_DIFFERS, pass->call,
                     "the backward of '%s' gave a gradient %s of %s for input %d, which is %s of %s", node->name,
                     ignis__shape_write(&gradient->shape).text, ignis__dtypes[gradient->dtype].name, input,
                     ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
-    ignis__array_unclaim(walk->call, gradient);
+    ignis__array_unclaim(pass->call, gradient);
     return NULL;
 }
 
 /*  What an entry has saved is as it was when it was recorded. */
-static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *node)
+static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, const ignis__node *node)
 {
     int i;
     for (i = 0; i < node->saved_count; i++) {
@@ -21307,7 +21359,7 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
         if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
             snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
         return ignis__fail_false(
-            IGNIS_DIAG_SAVED_CHANGED, walk->call,
+            IGNIS_DIAG_SAVED_CHANGED, pass->call,
             "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it was written to since (version %llu, "
             "recorded at %llu); write after the backward, or to a copy",
             node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, view_of, (unsigned long long)version,
@@ -21317,31 +21369,31 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
 }
 
 /*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
-static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_backward_args *args)
+static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node, const ignis_backward_args *args)
 {
     ignis__frame frame;
     ignis_status status;
-    ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
-    walk->at = node;
-    walk->taken = 0;
+    ignis__frame_begin(&frame, pass->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
+    pass->at = node;
+    pass->taken = 0;
     node->running = true;
     status = node->backward_fn(args);
     node->running = false;
-    walk->at = NULL;
+    pass->at = NULL;
     if (!ignis__frame_end(&frame) && status == IGNIS_OK)
         status = ignis__failed();
-    if (walk->failed && status == IGNIS_OK)
-        status = ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call,
+    if (pass->failed && status == IGNIS_OK)
+        status = ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
                              "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
     if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
     else if (status != IGNIS_OK)
         ignis__this_thread.latest = status;
     return status == IGNIS_OK;
 }
 
 /*  Gives the gradient of an entry's output the output's shape: it came in the shape that the function it is from, or the caller, gave it. */
-static bool ignis__walk_shape(const ignis__walk *walk, ignis__node *node)
+static bool ignis__backward_pass_reshape_gradient(const ignis__backward_pass *pass, ignis__node *node)
 {
     const ignis_shape *shape = &node->output->shape;
     ignis__array *view;
@@ -21351,16 +21403,16 @@ static bool ignis__walk_shape(const ignis__walk *walk, ignis__node *node)
         ignis__array_set_shape(node->grad, shape);
         return true;
     }
-    view = ignis__array_adopt(walk->call, ignis__array_view(walk->call, node->grad, shape, node->grad->numel, 0));
+    view = ignis__array_adopt(pass->call, ignis__array_view(pass->call, node->grad, shape, node->grad->numel, 0));
     if (!view)
         return false;
-    ignis__array_unclaim(walk->call, node->grad);
+    ignis__array_unclaim(pass->call, node->grad);
     node->grad = view;
     return true;
 }
 
 /*  Runs the backward of one entry, and hands its gradients on. */
-static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
+static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__node *node)
 {
     ignis_backward_args args = IGNIS__ZERO;
     ignis_array grads[IGNIS__MAX_INPUTS] = IGNIS__ZERO, saved_few[16], *saved = saved_few;
@@ -21368,16 +21420,16 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     bool ok = true;
     int i;
     for (i = 0; i < node->input_count; i++) {
-        ignis__standing standing = ignis__tensor_standing(node->inputs[i]);
-        if (node->needed[i] && !ignis__walk_admits(walk, node->inputs[i], &standing))
+        ignis__tape_state tape_state = ignis__tensor_tape_state(node->inputs[i]);
+        if (node->needed[i] && !ignis__backward_pass_accepts(pass, node->inputs[i], &tape_state))
             return false;
     }
     if (node->saved_count > IGNIS__COUNT(saved_few) &&
-        (saved = (ignis_array *)ignis__alloc_for(walk->call, sizeof *saved * (size_t)node->saved_count)) == NULL)
+        (saved = (ignis_array *)ignis__alloc_for(pass->call, sizeof *saved * (size_t)node->saved_count)) == NULL)
         return false;
     for (i = 0; i < node->saved_count; i++)
         saved[i].id = node->saved[i]->slot.handle;
-    args.grad_output.id = node->grad->slot.handle != walk->one ? node->grad->slot.handle : 0;
+    args.grad_output.id = node->grad->slot.handle != pass->one ? node->grad->slot.handle : 0;
     args.saved = saved;
     args.saved_count = node->saved_count;
     args.params = node->params;
@@ -21385,18 +21437,18 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     args.needed = node->needed;
     args.grad_inputs = grads;
     args.user_data = node->user_data;
-    ok = ignis__walk_call(walk, node, &args);
+    ok = ignis__backward_pass_call_rule(pass, node, &args);
     for (i = 0; i < node->input_count; i++) { /* claim all before any is given on: one array may be there twice */
-        given[i] = grads[i].id ? ignis__walk_claim(walk, node, i, grads[i]) : NULL;
+        given[i] = grads[i].id ? ignis__backward_pass_claim_gradient(pass, node, i, grads[i]) : NULL;
         ok = ok && (given[i] || !grads[i].id || !node->needed[i]);
     }
-    if (!walk->summed) /* so that the sums, if they are among those, belong to who gets them */
-        ignis__walk_sums_drop(walk);
+    if (!pass->summed) /* so that the sums, if they are among those, belong to who gets them */
+        ignis__backward_pass_drop_column_sums(pass);
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
-            ok = ignis__walk_give(walk, node->inputs[i], given[i], walk->taken >> i & 1);
+            ok = ignis__backward_pass_add_to(pass, node->inputs[i], given[i], pass->taken >> i & 1);
         else if (given[i])
-            ignis__array_unclaim(walk->call, given[i]);
+            ignis__array_unclaim(pass->call, given[i]);
     }
     if (saved != saved_few)
         ignis__free(saved);
@@ -21404,64 +21456,65 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
 }
 
 /*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart unless it retains them. A
-    walk inside a backward function ends where the enclosing one stands. The output of the entry that the walk is at is held. */
-static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
+    pass inside a backward function ends where the enclosing one stands. The output of the entry that the pass is at is held. */
+static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *root, ignis__array *gradient)
 {
-    uint64_t end = walk->outer ? walk->outer->at->serial : 0;
+    uint64_t end = pass->outer ? pass->outer->at->serial : 0;
     ignis__node *node = root, *before;
     bool ok = true;
-    ignis__tensor_rehold(root->output); /* as of every entry with a gradient */
+    ignis__tensor_hold_again(root->output); /* as of every entry with a gradient */
     root->grad = gradient;
-    ignis__tensor_rehold(root->output);
-    if (!walk->outer && ignis__atomic_load(&ignis__grad_groups))
-        ok = ignis__groups_count(walk, root);
+    ignis__tensor_hold_again(root->output);
+    if (!pass->outer && ignis__atomic_load(&ignis__grad_groups))
+        ok = ignis__groups_count(pass, root);
     for (; node; node = before) {
         ignis__tensor *output = node->output;
         if (node->grad)
-            ok = ok && ignis__walk_unchanged(walk, node) && ignis__walk_shape(walk, node) && ignis__walk_step(walk, node);
+            ok = ok && ignis__backward_pass_check_saved(pass, node) && ignis__backward_pass_reshape_gradient(pass, node) &&
+                 ignis__backward_pass_run_node(pass, node);
         if (node->counted)
-            ok = ignis__groups_pass(walk, node, ok);
-        before = ignis__node_before(walk->tape, node, end);
+            ok = ignis__groups_pass(pass, node, ok);
+        before = ignis__node_before(pass->tape, node, end);
         if (node->grad) {
-            if (walk->retains) {
-                ignis__array_unclaim(walk->call, node->grad);
+            if (pass->retains) {
+                ignis__array_unclaim(pass->call, node->grad);
                 node->grad = NULL;
             } else {
-                ignis__node_consume(walk->call, node);
+                ignis__node_consume(pass->call, node);
             }
-            ignis__tensor_drop(walk->call, output);
+            ignis__tensor_drop(pass->call, output);
         }
-        ignis__tensor_drop(walk->call, output);
+        ignis__tensor_drop(pass->call, output);
     }
     return ok;
 }
 
-/*  Writes the gradients of leaves. A walk inside a backward function writes those of leaves that the function has made, which wants to read them, and
-    leaves the others to the enclosing walk: so when the outermost one fails, no leaf has changed. */
-static bool ignis__walk_end(ignis__walk *walk, bool ok)
+/*  Writes the gradients of leaves. A pass inside a backward function writes those of leaves that the function has made, which wants to read them, and
+    leaves the others to the enclosing pass: so when the outermost one fails, no leaf has changed. */
+static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
 {
-    ignis__reached **link = &walk->leaves, *reached;
-    while (walk->outer && (reached = *link) != NULL) {
+    ignis__leaf_state **link = &pass->leaves, *reached;
+    while (pass->outer && (reached = *link) != NULL) {
         ignis__array *sum = reached->sum;
-        if (reached->leaf->made_in == walk->outer->serial) {
+        if (reached->leaf->made_in == pass->outer->serial) {
             link = &reached->next;
             continue;
         }
         if (ok && sum) {
             reached->sum = NULL;
-            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum, false);
+            ok = ignis__backward_pass_add_to_leaf(pass->outer, reached->leaf, sum, false);
         }
         *link = reached->next;
         reached->next = NULL;
-        ignis__reached_end(walk->call, &reached);
+        ignis__leaf_states_free(pass->call, &reached);
     }
-    ignis__walk_sums_drop(walk);
-    ok = ok && ignis__leaves_write(walk->call, walk->leaves);
-    ok = ignis__groups_end(walk, ok);
-    ignis__reached_end(walk->call, &walk->leaves);
-    ignis__free(walk->table);
-    if (!ok && walk->outer)
-        walk->outer->failed = true;
+    ignis__backward_pass_drop_column_sums(pass);
+    ok = ok && ignis__leaves_write(pass->call, pass->leaves);
+    ok = ignis__groups_end(pass, ok);
+    ignis__leaf_states_free(pass->call, &pass->leaves);
+    ignis__free(pass->table);
+    if (!ok && pass->outer)
+        pass->outer->failed = true;
     return ok;
 }
 
@@ -21496,7 +21549,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
         gradient = ignis__gradient_hold(call, tensor, grad_output, "grad_output");
         if (!gradient)
             return NULL;
-        /* through a view, which ends with the walk: the array itself stays the caller's */
+        /* through a view, which ends with the pass: the array itself stays the caller's */
         made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
         ignis__array_drop(call, gradient);
         return ignis__array_adopt(call, made);
@@ -21515,43 +21568,43 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     return ignis__array_adopt(call, made);
 }
 
-static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor, ignis_array grad_output, bool retains)
+static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor, ignis_array grad_output, bool retains)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__standing standing = ignis__tensor_standing(tensor);
-    ignis__walk walk;
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    ignis__backward_pass pass;
     ignis__array *gradient;
     bool ok, runs, known;
-    if (standing.walked)
+    if (tape_state.consumed)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
                            "run them again, or keep them with ignis_backward_retain");
-    if (!standing.requires_grad)
+    if (!tape_state.requires_grad)
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
-    if (standing.node && standing.tape != thread->tape)
+    if (tape_state.node && tape_state.tape != thread->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
-    if (thread->walk && !thread->walk->at)
+    if (thread->pass && !thread->pass->at)
         return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "a backward of this thread is under way, outside of its backward functions");
-    /* inside a backward function, what is older than its entry waits for the enclosing walk */
-    runs = standing.node && (!thread->walk || standing.node->serial > thread->walk->at->serial);
-    known = runs && !grad_output.id && standing.node->knows_one;
+    /* inside a backward function, what is older than its entry waits for the enclosing pass */
+    runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->at->serial);
+    known = runs && !grad_output.id && tape_state.node->knows_one;
     gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)
         return ignis__failed();
-    memset(&walk, 0, sizeof walk);
-    walk.call = call;
-    walk.tape = thread->tape;
-    walk.retains = retains;
-    walk.outer = thread->walk;
-    walk.serial = ignis__atomic_add(&ignis__walk_serials, 1);
-    walk.one = known ? gradient->slot.handle : 0;
-    thread->walk = &walk;
-    thread->walk_serial = walk.serial;
-    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient, false);
-    ok = ignis__walk_end(&walk, ok);
-    thread->walk = walk.outer;
-    thread->walk_serial = walk.outer ? walk.outer->serial : 0;
+    memset(&pass, 0, sizeof pass);
+    pass.call = call;
+    pass.tape = thread->tape;
+    pass.retains = retains;
+    pass.outer = thread->pass;
+    pass.serial = ignis__atomic_add(&ignis__backward_pass_serials, 1);
+    pass.one = known ? gradient->slot.handle : 0;
+    thread->pass = &pass;
+    thread->pass_serial = pass.serial;
+    ok = runs ? ignis__backward_pass_run(&pass, tape_state.node, gradient) : ignis__backward_pass_add_to(&pass, tensor, gradient, false);
+    ok = ignis__backward_pass_end(&pass, ok);
+    thread->pass = pass.outer;
+    thread->pass_serial = pass.outer ? pass.outer->serial : 0;
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -21561,7 +21614,7 @@ static ignis_status ignis__backward(const char *call, ignis_tensor handle, ignis
     ignis_status status;
     if (!tensor)
         return ignis__failed();
-    status = ignis__backward_held(call, tensor, grad_output, retains);
+    status = ignis__backward_from(call, tensor, grad_output, retains);
     ignis__tensor_drop(call, tensor);
     return status;
 }
@@ -21596,7 +21649,7 @@ static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__
     ignis__leaf_enter(tensor);
     fresh = !tensor->grad;
     grad = fresh ? ignis__gradient_make(call, tensor) : tensor->grad;
-    ok = grad && (fresh || ignis__gradient_follow(call, grad));
+    ok = grad && (fresh || ignis__gradient_wait(call, grad));
     if (ok && !values) {
         handle.id = grad->slot.handle;
         ok = ignis__array_set_zero(call, handle) == IGNIS_OK;
@@ -21691,7 +21744,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     thread = ignis__tensor_thread_now();
-    if (thread->walk)
+    if (thread->pass)
         return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
     ignis__tape_clear(call, thread->tape);
     return ignis__ended(failures, true);
@@ -21811,7 +21864,7 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
 IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
-                                                 ignis__tensor *const *inputs, int count, ignis__watch *watch)
+                                                 ignis__tensor *const *inputs, int count, ignis__checkpoint_inputs *reads)
 {
     ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
@@ -21825,16 +21878,16 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     }
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
-    for (i = count; i < watch->count; i++) { /* what fn itself has freed it cannot read again */
-        if (ignis_array_is_live(watch->arrays[i])) {
-            watch->arrays[alive] = watch->arrays[i];
-            watch->versions[alive++] = watch->versions[i];
+    for (i = count; i < reads->count; i++) { /* what fn itself has freed it cannot read again */
+        if (ignis_array_is_live(reads->arrays[i])) {
+            reads->arrays[alive] = reads->arrays[i];
+            reads->versions[alive++] = reads->versions[i];
         }
     }
     checkpoint->counts = launches.id != 0;
-    if (watch->arrays)
-        watch->arrays[alive] = launches;
-    rule.saved = watch->arrays ? watch->arrays : &launches;
+    if (reads->arrays)
+        reads->arrays[alive] = launches;
+    rule.saved = reads->arrays ? reads->arrays : &launches;
     rule.saved_count = alive + checkpoint->counts;
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
@@ -21842,7 +21895,7 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     if (node) {
         node->nests = true;
         if (alive)
-            memcpy(node->versions, watch->versions, sizeof *watch->versions * (size_t)alive);
+            memcpy(node->versions, reads->versions, sizeof *reads->versions * (size_t)alive);
     } else {
         ignis__tensor_end_handle(call, made);
     }
@@ -21854,7 +21907,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
-    ignis__watch watch, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
+    ignis__checkpoint_inputs reads, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
     ignis__checkpoint checkpoint = IGNIS__ZERO;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -21871,7 +21924,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         return result;
     }
     thread = ignis__tensor_thread_now();
-    memset(&watch, 0, sizeof watch);
+    memset(&reads, 0, sizeof reads);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
     checkpoint.random = ignis__thread_now()->random;
@@ -21879,7 +21932,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);
         array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
-        ok = array && ignis__watch_add(call, &watch, array);
+        ok = array && ignis__checkpoint_inputs_add(call, &reads, array);
         if (ok)
             wanted = wanted || ignis__tensor_requires_grad(held[i]);
         if (array)
@@ -21887,20 +21940,20 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         if (!ok && held[i])
             ignis__tensor_drop(call, held[i]);
     }
-    watch.newest = ignis__atomic_load(&ignis__array_ids);
-    before = thread->watch;
-    if (ignis__recording()) /* else an outer checkpoint may watch, whose function this is part of */
-        thread->watch = &watch;
+    reads.newest = ignis__atomic_load(&ignis__array_ids);
+    before = thread->checkpoint_inputs;
+    if (ignis__recording()) /* else an outer checkpoint may reads, whose function this is part of */
+        thread->checkpoint_inputs = &reads;
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
-    thread->watch = before;
+    thread->checkpoint_inputs = before;
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &watch))
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))
         result.id = 0;
-    ignis__free(watch.arrays);
+    ignis__free(reads.arrays);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
     return result;
@@ -22029,7 +22082,7 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
 }
 
 /*  The backward whose backward function made a tensor that was found, by serial. */
-static uint64_t ignis__tensor_made_in(ignis_tensor handle)
+static uint64_t ignis__tensor_creator_pass(ignis_tensor handle)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
     uint64_t made_in = tensor ? tensor->made_in : 0;
@@ -22041,7 +22094,7 @@ static uint64_t ignis__tensor_made_in(ignis_tensor handle)
 /*  The largest relative error of all inputs; NaN on failure. */
 static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
 {
-    uint64_t walk = ignis__tensor_thread_now()->walk_serial;
+    uint64_t pass = ignis__tensor_thread_now()->pass_serial;
     ignis_tensor_info info;
     double worst = 0;
     char where[256] = "";
@@ -22057,7 +22110,7 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
                         ignis__dtypes[info.dtype].name);
         else if (!info.is_leaf)
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
-        else if (walk && ignis__tensor_made_in(check->inputs[i]) != walk)
+        else if (pass && ignis__tensor_creator_pass(check->inputs[i]) != pass)
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
                         "input %d is older than the backward function that this is called in, and gets its gradient when that is over; use "
                         "a leaf made here with its values",
@@ -22123,10 +22176,10 @@ static void ignis__dot_node(ignis__string_writer *text, const ignis__node *node)
     ignis__string_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
     for (i = 0; i < node->input_count; i++) {
         ignis__tensor *input = node->inputs[i];
-        ignis__standing standing = ignis__tensor_standing(input);
-        if (standing.node && standing.tape == node->tape) {
-            standing.node->drawn = true;
-            ignis__string_add(text, "  n%p -> n%p;\n", (const void *)standing.node, (const void *)node);
+        ignis__tape_state tape_state = ignis__tensor_tape_state(input);
+        if (tape_state.node && tape_state.tape == node->tape) {
+            tape_state.node->drawn = true;
+            ignis__string_add(text, "  n%p -> n%p;\n", (const void *)tape_state.node, (const void *)node);
             continue;
         }
         ignis__string_add(text, "  t%p [label=\"%s\\n", (const void *)input, node->needed[i] ? "leaf" : "constant");
@@ -22139,16 +22192,16 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
 {
     static const char call[] = "ignis_tape_dot";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
-    ignis__standing standing;
+    ignis__tape_state tape_state;
     ignis__node *node, *before;
     ignis__string_writer text;
     char none[1];
     bool ok;
     if (!tensor)
         return -1;
-    standing = ignis__tensor_standing(tensor);
+    tape_state = ignis__tensor_tape_state(tensor);
     ok = !capacity || ignis__check_not_null(call, "out", out);
-    if (ok && standing.node && standing.tape != ignis__tensor_thread_now()->tape)
+    if (ok && tape_state.node && tape_state.tape != ignis__tensor_thread_now()->tape)
         ok = ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
     if (!ok) {
         ignis__tensor_drop(call, tensor);
@@ -22156,10 +22209,10 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     }
     ignis__string_begin(&text, out ? out : none, capacity);
     ignis__string_add(&text, "digraph tape {\n");
-    node = standing.node;
+    node = tape_state.node;
     if (node) {
         node->drawn = true;
-        ignis__tensor_rehold(tensor);
+        ignis__tensor_hold_again(tensor);
     }
     for (; node; node = before) { /* newest first: whoever uses an entry has been met before it */
         if (node->drawn)
@@ -22220,12 +22273,12 @@ typedef struct ignis__op {
     bool steady;    /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
-    struct ignis__gemm_held *held;            /* between ignis__gemm_join and ignis__gemm_join_end; else null */
+    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else null */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
-    ignis__standing standing[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
-    ignis__array *made[IGNIS__OP_MADE];         /* which nobody else sees, until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_INPUTS];      /* what its backward function is given */
+    ignis__tape_state tape_state[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
+    ignis__array *made[IGNIS__OP_MADE];             /* which nobody else sees, until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_INPUTS];          /* what its backward function is given */
 } ignis__op;
 
 /*  Reports a failure, if it is the operation's first. */
@@ -22275,12 +22328,12 @@ static bool ignis__op_enter(ignis__op *op)
 /*  Begins an operation on tensors. On failure it is over. */
 static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
 {
-    memset(op, 0, offsetof(ignis__op, standing));
+    memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
-        ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->standing[op->count]) : NULL;
-        if (!array || !ignis__watch_read(call, array)) {
+        ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->tape_state[op->count]) : NULL;
+        if (!array || !ignis__checkpoint_inputs_read(call, array)) {
             if (array)
                 ignis__array_drop(call, array);
             if (tensor)
@@ -22290,7 +22343,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
         }
         op->tensors[op->count] = tensor;
         op->in[op->count] = array;
-        op->records = op->records || op->standing[op->count].requires_grad;
+        op->records = op->records || op->tape_state[op->count].requires_grad;
     }
     if (op->records)
         ignis__tensor_thread_now()->saw_trainable = true;
@@ -22301,7 +22354,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
 /*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
 static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
-    memset(op, 0, offsetof(ignis__op, standing));
+    memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
     for (; op->count < 1 + args->saved_count; op->count++) {
         op->in[op->count] = ignis__array_hold(call, op->count ? args->saved[op->count - 1] : args->grad_output);
@@ -22422,7 +22475,8 @@ IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin b
 }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */
-IGNIS__ONE_COPY static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel,
+                                                         void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
@@ -22457,7 +22511,7 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
 }
 
 /*  Lets the arrays go that an operation has made but for the first so many, and has not handed over. */
-static void ignis__op_unmake(ignis__op *op, int count)
+static void ignis__op_free_made(ignis__op *op, int count)
 {
     while (op->made_count > count)
         ignis__array_destroy(op->work.call, op->made[--op->made_count]);
@@ -22471,7 +22525,7 @@ static ignis_status ignis__op_leave(ignis__op *op)
         ignis__memory_recycle_zeroed(call, op->work.device, op->zeroed);
     else if (op->zeroed)
         ignis__memory_recycle(call, op->work.device, op->zeroed);
-    ignis__op_unmake(op, 0);
+    ignis__op_free_made(op, 0);
     ignis__op_drop_inputs(op);
     ignis__work_end(&op->work);
     return op->ok ? IGNIS_OK : ignis__failed();
@@ -22486,12 +22540,12 @@ static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
     }
 }
 
-/*  The entry of an operation on tensors, with what it saves. standings: as for ignis__node_make. Null after a failure. */
-static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+/*  The entry of an operation on tensors, with what it saves. tape_states: as for ignis__node_make. Null after a failure. */
+static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
                                      const ignis_rule *rule)
 {
     const char *call = op->work.call;
-    ignis__node *node = ignis__node_make(call, count, inputs, standings, rule);
+    ignis__node *node = ignis__node_make(call, count, inputs, tape_states, rule);
     int i;
     for (i = 0; node && i < rule->saved_count; i++) {
         ignis__array *array = op->saved[i];
@@ -22505,7 +22559,7 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
 
 /*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
 static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
-                                     const ignis__standing *standings, const ignis_rule *rule)
+                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
@@ -22517,8 +22571,8 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
     made = ignis__tensor_make(op->work.call, output, false);
     if (!made) {
         ignis__array_unclaim(op->work.call, output);
-    } else if (rule && (node = ignis__op_record(op, count, inputs, standings, rule)) == NULL) {
-        ignis__tensors_bury(op->work.call, made);
+    } else if (rule && (node = ignis__op_record(op, count, inputs, tape_states, rule)) == NULL) {
+        ignis__tensors_destroy_chain(op->work.call, made);
         made = NULL;
     }
     if (node) {
@@ -22533,7 +22587,7 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
 /*  Ends an operation with its result, recorded by the rule (null: never) where a gradient is wanted. No handle after a failure. */
 static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
-    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->standing, op->records ? rule : NULL);
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -22576,8 +22630,8 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
 }
 
 /*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none), where it is needed. */
-IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count,
-                                                   ignis__array *const *gradients)
+IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args, int count,
+                                                              ignis__array *const *gradients)
 {
     int i;
     for (i = 0; op->ok && i < count; i++) {
@@ -22589,9 +22643,9 @@ IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_ba
     return ignis__op_leave(op);
 }
 
-/*  The same, where the sums of the columns of the first gradient are known, for ignis__walk_sums_leave; null: they are not. */
-static ignis_status ignis__op_give_with_sums(ignis__op *op, const ignis_backward_args *args, int count, ignis__array *const *gradients,
-                                             ignis__array *sums)
+/*  The same, where the sums of the columns of the first gradient are known, for ignis__backward_pass_offer_column_sums; null: they are not. */
+static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args, int count,
+                                                        ignis__array *const *gradients, ignis__array *sums)
 {
     ignis_array known = IGNIS__ZERO;
     ignis_status status;
@@ -22599,16 +22653,16 @@ static ignis_status ignis__op_give_with_sums(ignis__op *op, const ignis_backward
         ignis__op_hand_over(op, sums, 0);
         known.id = sums->slot.handle;
     }
-    status = ignis__op_give(op, args, count, gradients);
+    status = ignis__op_finish_backward(op, args, count, gradients);
     if (known.id)
-        ignis__walk_sums_leave(args->grad_inputs[0], known);
+        ignis__backward_pass_offer_column_sums(args->grad_inputs[0], known);
     return status;
 }
 
 /*  The same for a single input. */
-static ignis_status ignis__op_give_one(ignis__op *op, const ignis_backward_args *args, ignis__array *gradient)
+static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args, ignis__array *gradient)
 {
-    return ignis__op_give(op, args, 1, &gradient);
+    return ignis__op_finish_backward(op, args, 1, &gradient);
 }
 
 IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
@@ -22813,7 +22867,7 @@ typedef struct ignis__gemm_tile {
 static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800}, /* or fewer columns: ignis__gemm_fit */
+    {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800}, /* or fewer columns: ignis__gemm_fit_columns */
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 300, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 1, 220, 165, 600, 700}, /* in pairs */
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 250, 600, 800},
@@ -22846,7 +22900,7 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 }
 
 /*  Whether tensor cores may multiply elements of a dtype: of f32 they leave some bits out. */
-static bool ignis__gemm_rounds(ignis_dtype operands)
+static bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
 {
     return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) || ignis__dtype_is_f8(operands);
 }
@@ -22854,7 +22908,7 @@ static bool ignis__gemm_rounds(ignis_dtype operands)
 /*  Whether the device, the driver and the compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
-    return ignis__gemm_rounds(dtype) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+    return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
            ignis__wgmma_compiles(op->work.call);
 }
 
@@ -22894,7 +22948,7 @@ static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 static bool ignis__gemm_is_ahead(const ignis__gemm_tile *tile) { return tile->columns == 192 && tile->rows == 128; }
 
 /*  Whether rows, which are copied to whole packs of 16 bytes where they are none, begin at sectors of the L2 cache, of 32 bytes. */
-static bool ignis__gemm_whole_sectors(const ignis__gemm *p, int64_t row)
+static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 {
     return ignis__ceil_div(row, ignis__pack_elements(p->operands)) % 2 == 0;
 }
@@ -22903,7 +22957,7 @@ static bool ignis__gemm_whole_sectors(const ignis__gemm *p, int64_t row)
 static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
     return columns > 64 && !p->patches_of && p->m > 128 &&
-           !(ignis__gemm_whole_sectors(p, p->row_a) && ignis__gemm_whole_sectors(p, p->row_b));
+           !(ignis__gemm_rows_fill_sectors(p, p->row_a) && ignis__gemm_rows_fill_sectors(p, p->row_b));
 }
 
 /*  Whether kernels/gemm_hopper.cu leaves out what does not exist of such tiles, when it loads them. */
@@ -22926,8 +22980,8 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
     double rows = (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
     double columns = (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
-    double each = rows / (ignis__gemm_whole_sectors(p, p->row_a) ? whole : parts) +
-                  columns / (ignis__gemm_whole_sectors(p, p->row_b) ? whole : parts);
+    double each = rows / (ignis__gemm_rows_fill_sectors(p, p->row_a) ? whole : parts) +
+                  columns / (ignis__gemm_rows_fill_sectors(p, p->row_b) ? whole : parts);
     double scale =
         tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
             ? size == 8 ? 2 : 1
@@ -22974,7 +23028,7 @@ static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IG
 static int64_t ignis__gemm_out_columns(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n; }
 
 /*  Whether a product by wgmma is finished in registers, with tiles of so many columns: kernels/gemm_hopper.cu. */
-static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
+static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
     bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
@@ -22985,7 +23039,7 @@ static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
 }
 
 /*  What is read from or written to beside the result when a product is finished in registers. */
-static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
+static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
 
 /*  What a variant has to be told of operands that are not of the result's dtype. */
 static const char *ignis__gemm_operands_define(ignis_dtype dtype)
@@ -23010,7 +23064,7 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
              !direct                ? 0
              : p->gradient          ? 2
              : ignis__gemm_gates(p) ? 3
-                                    : ignis__gemm_other(p) != p->pre,
+                                    : ignis__gemm_extra_matrix(p) != p->pre,
              ignis__gemm_rows(p) == 64    ? " -DIGNIS_ROWS=64"
              : ignis__gemm_rows(p) == 192 ? " -DIGNIS_ROWS=192"
                                           : "",
@@ -23025,19 +23079,20 @@ static int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis_
 
 /*  Whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is read, and 8 bits have no registers
     for it. */
-static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
+static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
     return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) && !ignis__dtype_is_f8(p.operands) &&
-           !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_direct(&p, 192);
+           !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_finishes_in_registers(&p, 192);
 }
 
 /*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
-static bool ignis__gemm_large(const ignis__gemm *p, const ignis__epilogue *epilogue)
+static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient && !p->residual &&
-           !p->accumulate && !epilogue->row_sums && !epilogue->column_sums && ignis__gemm_direct(p, 192) && !ignis__gemm_gates(p);
+           !p->accumulate && !epilogue->row_sums && !epilogue->column_sums && ignis__gemm_finishes_in_registers(p, 192) &&
+           !ignis__gemm_gates(p);
 }
 
 /*  Whether the device has the variant with so many columns, and rows: where nothing is compiled, others may have been recorded. */
@@ -23051,13 +23106,13 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     p.column_sums = epilogue->column_sums != NULL;
     p.rows = rows;
     p.pairs = pairs;
-    ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_direct(&p, columns));
+    ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_finishes_in_registers(&p, columns));
     return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
 /*  Gives a tile of 192 rows as many of its columns as are best, a multiple of 16; false: there is no such kernel. */
-static bool ignis__gemm_fit(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
-                            ignis__gemm_tile *tile)
+static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
+                                    ignis__gemm_tile *tile)
 {
     ignis__gemm_tile fitted = *tile;
     const ignis__gemm_tile widest = *tile;
@@ -23084,7 +23139,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[p->operands].size;
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
     bool eights = ignis__dtype_is_f8(p->operands);
-    bool tensor_cores = ignis__gemm_rounds(p->operands) && ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
+    bool tensor_cores = ignis__gemm_allows_tensor_cores(p->operands) && ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
          wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
@@ -23092,13 +23147,13 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) && (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
     int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
-    bool ahead = ignis__gemm_ahead(p, epilogue) &&
+    bool ahead = ignis__gemm_takes_ahead(p, epilogue) &&
                  (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
                              : wide > processors) && /* a block needs a next tile */
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
-    bool large = wgmma && !op->steady && ignis__gemm_large(p, epilogue);
+    bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(p, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double turning = (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
@@ -23116,7 +23171,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) || (eights && (is_tiny || tile.columns > 128)) ||
             (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
-                        (is_large ? !large || !ignis__gemm_fit(op, dtype, of, epilogue, &tile)
+                        (is_large ? !large || !ignis__gemm_fit_columns(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
                                         tile.rows != ignis__gemm_rows(p)))) ||
             (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
@@ -23167,8 +23222,8 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
 
 /*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows; rounds: f32 to tf32, when it is
     loaded. */
-static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds, ignis__address at, int64_t row,
-                            int64_t row_stride, int64_t rows, int64_t batch, int64_t stride, int box_rows)
+static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds, ignis__address at, int64_t row,
+                                int64_t row_stride, int64_t rows, int64_t batch, int64_t stride, int box_rows)
 {
     int64_t size = ignis__dtypes[dtype].size;
     int64_t dims[] = {row, rows, stride ? batch : 1}, strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
@@ -23177,7 +23232,7 @@ static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype d
 }
 
 /*  A map of the array that has patches: so many pixels of the grid, for a tap. */
-static void ignis__patches_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p, int count)
+static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p, int count)
 {
     const ignis__patches *q = &p->patches;
     int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
@@ -23195,7 +23250,7 @@ static void ignis__patches_map(ignis__op *op, ignis__tensor_map *map, ignis_dtyp
 }
 
 /*  A map of the pixels of out that are those of the grid. */
-static void ignis__patches_out_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
+static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
 {
     const ignis__patches *q = &p->patches;
     int64_t dims[] = {p->n, q->columns.size, q->rows.size, p->images};
@@ -23215,7 +23270,7 @@ static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int6
 }
 
 /*  Adds [count, n] up, in the order of the rows. */
-static void ignis__gemm_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
+static void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
 {
     ignis__address to = ignis__op_write(op, out);
     void *params[] = {&to, &from, &count, &out->numel};
@@ -23224,15 +23279,15 @@ static void ignis__gemm_sums(ignis__op *op, ignis__array *out, ignis__address fr
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
 
-static ignis__address ignis__gemm_room(ignis__op *op, int64_t count, ignis_dtype dtype)
+static ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
 {
     return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
 }
 
-/*  Where a kernel puts so many rows of sums for ignis__gemm_sums: a single one of the same type is the result. */
-static ignis__address ignis__gemm_sums_room(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
+/*  Where a kernel puts so many rows of sums for ignis__gemm_add_sums: a single one of the same type is the result. */
+static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
 {
-    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out) : ignis__gemm_room(op, count * out->numel, dtype);
+    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out) : ignis__gemm_scratch(op, count * out->numel, dtype);
 }
 
 /*  The parameters but for sums over parts; out and what goes with it has elements. */
@@ -23280,23 +23335,23 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
 }
 
 /*  Launches a kernel that does what comes behind a product: 128 columns of so many rows a block. */
-static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype, ignis__gemm *p,
-                            const ignis__epilogue *epilogue)
+static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype, ignis__gemm *p,
+                                      const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
     int64_t sums = ignis__ceil_div(p->m, rows);
     if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, sums, dtype);
+        p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
     ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL, ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0,
                      params);
     if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, sums);
+        ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
 
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
-    bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_rounds(product->operands),
+    bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_allows_tensor_cores(product->operands),
          by_k = ignis__dtypes[product->operands].size != 2;
     static const int widths[] = {64, 128, 192, 256};
     ignis__gemm p = *product;
@@ -23324,19 +23379,19 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
         for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
             p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256) : 64; /* as many columns as such a tile has */
-            if (p.pairs == IGNIS__SHARE_A
-                    ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
-                    : ignis__gemm_columns(&p, widths[i]) != widths[i] || (widths[i] == 192 && !ignis__gemm_ahead(product, epilogue)) ||
-                          (p.pairs && !ignis__gemm_shares_b(&p, widths[i])))
+            if (p.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
+                                          : ignis__gemm_columns(&p, widths[i]) != widths[i] ||
+                                                (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
+                                                (p.pairs && !ignis__gemm_shares_b(&p, widths[i])))
                 continue;
-            for (direct = widths[i] == 192; direct <= ignis__gemm_direct(&p, widths[i]); direct++) {
+            for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&p, widths[i]); direct++) {
                 ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
                 ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
     p.n = product->n;
     p.rows = 192; /* with some of the columns that such tiles may have */
-    for (i = 0; rounds && ignis__gemm_large(product, epilogue) && i < 3; i++)
+    for (i = 0; rounds && ignis__gemm_takes_192_rows(product, epilogue) && i < 3; i++)
         for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0); p.pairs += IGNIS__SHARE_B) {
             ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
             ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
@@ -23344,34 +23399,34 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
 }
 
 /*  A tiny product that waits for another one, to be launched with it. */
-typedef struct ignis__gemm_held {
+typedef struct ignis__gemm_pending {
     ignis__gemm p;
     ignis_dtype dtype;
     int64_t blocks; /* 0: there is none */
-} ignis__gemm_held;
+} ignis__gemm_pending;
 
 static double ignis__gemm_flops(const ignis__gemm *p) { return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch; }
 
 /*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
 static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p, int64_t blocks, bool ends)
 {
-    ignis__gemm_held *held = p->patches_of ? NULL : op->held;
+    ignis__gemm_pending *pending = p->patches_of ? NULL : op->pending;
     ignis__gemm both[2] = IGNIS__ZERO;
     double flops = ignis__gemm_flops(p);
     unsigned first_blocks = (unsigned)blocks;
     void *params[] = {both, &first_blocks};
-    if (held && !held->blocks && ends) {
-        held->p = *p;
-        held->dtype = dtype;
-        held->blocks = blocks;
+    if (pending && !pending->blocks && ends) {
+        pending->p = *p;
+        pending->dtype = dtype;
+        pending->blocks = blocks;
         return;
     }
     both[0] = *p;
-    if (held && held->blocks) { /* of plain products kernels have what is before the patches */
-        memcpy((char *)both + offsetof(ignis__gemm, patches), &held->p, offsetof(ignis__gemm, patches));
-        blocks += held->blocks;
-        flops += ignis__gemm_flops(&held->p);
-        op->held = NULL;
+    if (pending && pending->blocks) { /* of plain products kernels have what is before the patches */
+        memcpy((char *)both + offsetof(ignis__gemm, patches), &pending->p, offsetof(ignis__gemm, patches));
+        blocks += pending->blocks;
+        flops += ignis__gemm_flops(&pending->p);
+        op->pending = NULL;
     }
     ignis__cost(-1, flops, (int)dtype);
     ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
@@ -23379,18 +23434,18 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
 
 /*  Two products follow that do not depend on each other, the second perhaps by other means, and then ignis__gemm_join_end: where both are tiny they
     are one launch. Products that are measured run many times, and are not joined. */
-static void ignis__gemm_join(ignis__op *op, ignis__gemm_held *held)
+static void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
 {
-    held->blocks = 0;
-    op->held = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : held;
+    pending->blocks = 0;
+    op->pending = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : pending;
 }
 
 static void ignis__gemm_join_end(ignis__op *op)
 {
-    const ignis__gemm_held *held = op->held;
-    op->held = NULL;
-    if (held && held->blocks) /* there was no other one */
-        ignis__gemm_launch_tiny(op, held->dtype, NULL, &held->p, held->blocks, false);
+    const ignis__gemm_pending *pending = op->pending;
+    op->pending = NULL;
+    if (pending && pending->blocks) /* there was no other one */
+        ignis__gemm_launch_tiny(op, pending->dtype, NULL, &pending->p, pending->blocks, false);
 }
 
 /*  Rows of an operand that the copy engine loads at a time: 128 of a tile in one piece, where its last tile has more than 64, so that nothing is
@@ -23420,8 +23475,8 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits, processors = op->work.device->info.multiprocessors;
     ignis__tensor_map a, b, out, other;
-    ignis__address another = ignis__gemm_other(p);
-    bool direct = ignis__gemm_direct(p, kernel->columns), gated = ignis__gemm_gates(p);
+    ignis__address another = ignis__gemm_extra_matrix(p);
+    bool direct = ignis__gemm_finishes_in_registers(p, kernel->columns), gated = ignis__gemm_gates(p);
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
         ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
@@ -23450,27 +23505,28 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
         ignis__gemm_boxes(p, kernel->rows, kernel->columns);
         if (p->patches_of == 1)
-            ignis__patches_map(op, &a, dtype, p, kernel->rows);
+            ignis__patches_tma_map(op, &a, dtype, p, kernel->rows);
         else
-            ignis__gemm_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch,
-                            p->batch_a, p->box_a);
+            ignis__gemm_tma_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m,
+                                p->batch, p->batch_a, p->box_a);
         if (p->patches_of == 1) /* weights: a tap is a matrix */
-            ignis__gemm_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
-                            p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights, p->weights, p->box_b);
+            ignis__gemm_tma_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
+                                p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights, p->weights,
+                                p->box_b);
         else if (p->patches_of == 2)
-            ignis__patches_map(op, &b, dtype, p, 64);
+            ignis__patches_tma_map(op, &b, dtype, p, 64);
         else
-            ignis__gemm_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch,
-                            p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
+            ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k,
+                                p->batch, p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
-            ignis__patches_out_map(op, &out, dtype, p);
+            ignis__patches_out_tma_map(op, &out, dtype, p);
         else if (direct)
-            ignis__gemm_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
-                            gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
+                                gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
         if (direct && another)
-            ignis__gemm_map(op, &other, dtype, false, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch,
-                            p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &other, dtype, false, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch,
+                                p->m * p->n, 64);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
@@ -23484,8 +23540,8 @@ typedef struct ignis__gemm_copy {
 } ignis__gemm_copy;
 
 /*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
-static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
-                             int64_t count, int64_t *batch, int *packed, int64_t pack)
+static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
+                                  int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
     int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
@@ -23515,15 +23571,16 @@ static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_cop
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
-    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
-                     ignis__pack_elements(dtype));
-    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
-                     ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
+                          ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
+                          ignis__pack_elements(dtype));
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
 /*  Gives an operand, matrices [k, rows], room of its own where they are [rows, k]. */
-static void ignis__gemm_turn(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows, int64_t count, int64_t *batch)
+static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows, int64_t count,
+                                          int64_t *batch)
 {
     int64_t matrices = *batch ? count : 1, one = 1;
     ignis__address from = *at;
@@ -23544,9 +23601,9 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     if (kernel.packs)
         ignis__gemm_pack(op, p->operands, p);
     if (kernel.turns && p->transpose_a)
-        ignis__gemm_turn(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
+        ignis__gemm_transpose_operand(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
     if (kernel.turns && !p->transpose_b)
-        ignis__gemm_turn(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
+        ignis__gemm_transpose_operand(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
     if (kernel.turns)
         *p = ignis__gemm_by_wgmma(p);
     if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
@@ -23559,18 +23616,18 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         p->splits = (int)ignis__ceil_div(p->k, p->split_k);
     }
     if (p->splits > 1)
-        p->partial = ignis__gemm_room(op, p->splits * p->batch * p->m * p->n, dtype);
+        p->partial = ignis__gemm_scratch(op, p->splits * p->batch * p->m * p->n, dtype);
     else if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+        p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
     if (row_sums)
-        p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits * shares, dtype);
+        p->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, p->splits * shares, dtype);
     ignis__gemm_launch(op, &kernel, dtype, p, p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
     else if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
+        ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
     if (row_sums)
-        ignis__gemm_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
+        ignis__gemm_add_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
     return row_sums;
 }
 
@@ -23831,11 +23888,11 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
         p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
         p.packed_out = p.packed_out && p.partial % 16 == 0;
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &p, &rest);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &p, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
-        ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD_BROADCAST, out->dtype, out->numel, params);
     }
     return true;
 }
@@ -23858,7 +23915,7 @@ static void ignis__matmul_close(ignis__device *device)
 
 /* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
-static bool ignis__lt_there(const char *call)
+static bool ignis__cublaslt_available(const char *call)
 {
     return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
 }
@@ -23868,30 +23925,30 @@ static bool ignis__lt_there(const char *call)
 #define IGNIS__MEASURE_ROUNDS 3 /* of which the fastest counts */
 #define IGNIS__MEASURE_RUNS 4   /* in a round */
 
-typedef struct ignis__measured {
+typedef struct ignis__autotune {
     uint64_t key;
     bool own;
-    struct ignis__measured *next;
-} ignis__measured;
+    struct ignis__autotune *next;
+} ignis__autotune;
 
 static struct {
     ignis__mutex lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
     bool is_read;
-    ignis__measured *first;
+    ignis__autotune *first;
 } ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
 
-static ignis__measured *ignis__measured_find(uint64_t key)
+static ignis__autotune *ignis__autotune_find(uint64_t key)
 {
-    ignis__measured *found = ignis__measurements.first;
+    ignis__autotune *found = ignis__measurements.first;
     while (found && found->key != key)
         found = found->next;
     return found;
 }
 
 /*  Remembers one that is not known. Without memory it is not remembered. */
-static void ignis__measured_add(uint64_t key, bool own)
+static void ignis__autotune_add(uint64_t key, bool own)
 {
-    ignis__measured *added = (ignis__measured *)ignis__alloc(sizeof *added);
+    ignis__autotune *added = (ignis__autotune *)ignis__alloc(sizeof *added);
     if (!added)
         return;
     added->key = key;
@@ -23900,18 +23957,18 @@ static void ignis__measured_add(uint64_t key, bool own)
     ignis__measurements.first = added;
 }
 
-static bool ignis__measured_path(char *path, size_t size)
+static bool ignis__autotune_path(char *path, size_t size)
 {
     snprintf(path, size, "%s/products.txt", ignis__kernels_state.cache_dir);
     return ignis__kernels_state.cache_dir[0] != 0;
 }
 
 /*  Reads what was measured before: lines of a key, "own" or "cublaslt", and words for people. */
-IGNIS__COLD static void ignis__measured_read(const char *call)
+IGNIS__COLD static void ignis__autotune_read(const char *call)
 {
     char path[1024], *text, *line;
     size_t size = 0;
-    if (ignis__measurements.is_read || !ignis__measured_path(path, sizeof path))
+    if (ignis__measurements.is_read || !ignis__autotune_path(path, sizeof path))
         return;
     ignis__measurements.is_read = true;
     text = (char *)ignis__cache_read(call, path, &size);
@@ -23922,18 +23979,18 @@ IGNIS__COLD static void ignis__measured_read(const char *call)
             break;
         *end = 0;
         key = strtoull(line, &word, 16);
-        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) && !ignis__measured_find(key))
-            ignis__measured_add(key, word[1] == 'o');
+        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) && !ignis__autotune_find(key))
+            ignis__autotune_add(key, word[1] == 'o');
         line = end;
     }
     ignis__free(text);
 }
 
-IGNIS__COLD static void ignis__measured_write(const char *call, const char *line)
+IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line)
 {
     char path[1024], why[160], theirs[160];
     bool ok;
-    if (!ignis__measured_path(path, sizeof path) || !ignis__cache_folder(call))
+    if (!ignis__autotune_path(path, sizeof path) || !ignis__cache_folder(call))
         return;
     ok = ignis__line_append(path, line, true, why, sizeof why);
     if (!ok && !ignis__path_is_private(path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
@@ -23943,7 +24000,7 @@ IGNIS__COLD static void ignis__measured_write(const char *call, const char *line
 }
 
 /*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
-static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                                     const ignis__epilogue *epilogue)
 {
     static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU,
@@ -23966,8 +24023,8 @@ static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product
 }
 
 /*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
-IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
-                                              ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                                ignis__array *b, const ignis__epilogue *epilogue)
 {
     int64_t best = -1, start;
     int round, run, made = op->made_count;
@@ -23979,7 +24036,7 @@ IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ign
                 ignis__gemm_run(op, product, out, a, b, epilogue);
             else if (!ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
                 return -1;
-            ignis__op_unmake(op, made);
+            ignis__op_free_made(op, made);
         }
         op->ok = op->ok && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuStreamSynchronize, (op->work.stream));
         start = ignis__monotonic_ns() - start;
@@ -23990,23 +24047,23 @@ IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ign
 }
 
 /*  Whether it is known which one computes a product: *own. If not, that is remembered where `keeps`; another thread may have been the first. */
-static bool ignis__measured_known(const char *call, uint64_t key, bool *own, bool keeps)
+static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bool keeps)
 {
-    const ignis__measured *found;
+    const ignis__autotune *found;
     ignis__mutex_lock(&ignis__measurements.lock);
-    ignis__measured_read(call);
-    found = ignis__measured_find(key);
+    ignis__autotune_read(call);
+    found = ignis__autotune_find(key);
     if (found)
         *own = found->own;
     else if (keeps)
-        ignis__measured_add(key, *own);
+        ignis__autotune_add(key, *own);
     ignis__mutex_unlock(&ignis__measurements.lock);
     return found != NULL;
 }
 
 /*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
-static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                                const ignis__epilogue *epilogue)
+static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                                          const ignis__epilogue *epilogue)
 {
     uint64_t key;
     int64_t own, other;
@@ -24015,18 +24072,18 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     char line[256], why[1024];
     if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
         return false;
-    key = ignis__measured_key(op, product, out, a, b, epilogue);
-    if (ignis__measured_known(op->work.call, key, &is_own, false) || !op->ok || ignis__capture_on(op->work.device))
+    key = ignis__autotune_key(op, product, out, a, b, epilogue);
+    if (ignis__autotune_lookup(op->work.call, key, &is_own, false) || !op->ok || ignis__capture_on(op->work.device))
         return is_own;
-    other = ignis__measure_one(op, false, product, out, a, b, epilogue);
+    other = ignis__autotune_time(op, false, product, out, a, b, epilogue);
     if (!op->ok)
         return false;
     before = ignis__quiet_begin();
-    own = ignis__measure_one(op, true, product, out, a, b, epilogue);
+    own = ignis__autotune_time(op, true, product, out, a, b, epilogue);
     ignis__quiet_end(&before, &failure, why, sizeof why);
     if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
         op->ok = true;
-        if (other >= 0 && !ignis__measured_known(op->work.call, key, &is_own, true))
+        if (other >= 0 && !ignis__autotune_lookup(op->work.call, key, &is_own, true))
             ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
         return other < 0 || is_own;
     }
@@ -24034,17 +24091,17 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n", (unsigned long long)key,
              is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3, ignis__dtypes[product->dtype].name,
              (long long)product->m, (long long)product->n, (long long)product->k, (long long)product->batch);
-    if (!ignis__measured_known(op->work.call, key, &is_own, true)) {
-        ignis__measured_write(op->work.call, line);
+    if (!ignis__autotune_lookup(op->work.call, key, &is_own, true)) {
+        ignis__autotune_write(op->work.call, line);
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
     }
     return is_own;
 }
 
-static void ignis__measured_close(void)
+static void ignis__autotune_close(void)
 {
     while (ignis__measurements.first) {
-        ignis__measured *next = ignis__measurements.first->next;
+        ignis__autotune *next = ignis__measurements.first->next;
         ignis__free(ignis__measurements.first);
         ignis__measurements.first = next;
     }
@@ -24062,7 +24119,7 @@ static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *produ
 
 /*  Of those by wgmma: a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the next one, a tenth
     may. */
-static bool ignis__gemm_fills(const ignis__op *op, const ignis__product *product)
+static bool ignis__gemm_fills_device(const ignis__op *op, const ignis__product *product)
 {
     int64_t m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;
     double size = (double)product->m * (double)n * (double)product->batch / 128;
@@ -24074,27 +24131,27 @@ static bool ignis__gemm_fills(const ignis__op *op, const ignis__product *product
 
 /*  The same of f32, which lies along the sum, or is turned: cuBLASLt is slow where neither operand does; where one does not, the other one has to
     have many rows. */
-static bool ignis__gemm_fills_words(const ignis__op *op, const ignis__product *product)
+static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__product *product)
 {
     bool turns_a = product->transpose_a, turns_b = !product->transpose_b;
     int64_t most = ignis__gemm_pack_limit / ignis__dtypes[IGNIS_F32].size / product->batch;
     double tiles = (double)product->m * (double)product->n * (double)product->batch / (128 * 128);
     if (!turns_a && !turns_b)
         return product->m >= 512 && product->n >= 64 && product->k >= 64 && tiles > 0.9 * op->work.device->info.multiprocessors;
-    return ignis__gemm_fills(op, product) && (!turns_a || product->m * product->k <= most) &&
+    return ignis__gemm_fills_device(op, product) && (!turns_a || product->m * product->k <= most) &&
            (!turns_b || product->n * product->k <= most) && (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
 }
 
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done
     to them costs nothing), and large ones by wgmma. */
-static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
+static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     if (ignis__gemm_is_tiny(op, product))
         return ignis__nvrtc_available(op->work.call);
     return product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
-           (dtype == IGNIS_F32 ? ignis__gemm_fills_words(op, product) : ignis__gemm_fills(op, product)) &&
+           (dtype == IGNIS_F32 ? ignis__gemm_fills_device_f32(op, product) : ignis__gemm_fills_device(op, product)) &&
            ignis__nvrtc_available(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
@@ -24110,9 +24167,9 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
     if (!op->ok || out->numel == 0)
         return false;
     if (by == IGNIS_MATMUL_AUTO)
-        own = ignis__gemm_leads(op, product) || !ignis__lt_there(op->work.call);
+        own = ignis__gemm_beats_cublaslt(op, product) || !ignis__cublaslt_available(op->work.call);
     else if (by == IGNIS_MATMUL_MEASURE)
-        own = !ignis__lt_there(op->work.call) || ignis__measured_own(op, product, out, a, b, epilogue);
+        own = !ignis__cublaslt_available(op->work.call) || ignis__autotune_picks_builtin(op, product, out, a, b, epilogue);
     if (!own && ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
         return row_sums;
     if (by == IGNIS_MATMUL_CUBLASLT)
@@ -24151,11 +24208,11 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
     const ignis__product *p = (const ignis__product *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
     ignis__product of_a = ignis__matmul_product_a(p), of_b = ignis__matmul_product_b(p);
-    ignis__gemm_held held;
+    ignis__gemm_pending pending;
     ignis__op op;
     if (!ignis__op_begin_backward(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
         return ignis__failed();
-    ignis__gemm_join(&op, &held);
+    ignis__gemm_join(&op, &pending);
     if (args->needed[0]) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
         ignis__matmul_run(&op, &of_a, gradients[0], op.in[0], op.in[2], NULL);
@@ -24165,7 +24222,7 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
         ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     ignis__gemm_join_end(&op);
-    return ignis__op_give(&op, args, 2, gradients);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
 /*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions are folded into m. */
@@ -24176,7 +24233,7 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     int i;
     if (a->ndim < 2 || b->ndim < 2 || (b->ndim > 2 && b->ndim != a->ndim))
         return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
-                              "a is %s, b is %s; both have 2 dimensions or more, and leading ones that spread over each other",
+                              "a is %s, b is %s; expected 2 dimensions or more, and leading ones that broadcast",
                               ignis__shape_write(a).text, ignis__shape_write(b).text);
     inner_b = b->dim[b->ndim - (transpose_b ? 1 : 2)];
     if (a->dim[a->ndim - 1] != inner_b)
@@ -24196,7 +24253,7 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
 }
 
 /*  a and b with leading dimensions that spread over each other. False: they do not, need not, or the inner ones do not fit. */
-static bool ignis__matmul_spread(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *spread)
+static bool ignis__matmul_broadcast(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *broadcast)
 {
     int ndim = a->ndim > b->ndim ? a->ndim : b->ndim, i, leading;
     bool differ = a->ndim < ndim;
@@ -24208,11 +24265,11 @@ static bool ignis__matmul_spread(const ignis_shape *a, const ignis_shape *b, int
         if (of_a != of_b && of_a != 1 && of_b != 1)
             return false;
         differ = differ || (b->ndim > 2 && (in_b < 0 || of_a != of_b)); /* b of two dimensions serves all of a */
-        spread[0].dim[i] = spread[1].dim[i] = of_a == 1 ? of_b : of_a;
+        broadcast[0].dim[i] = broadcast[1].dim[i] = of_a == 1 ? of_b : of_a;
     }
-    spread[0].ndim = spread[1].ndim = ndim;
-    memcpy(spread[0].dim + leading, a->dim + a->ndim - 2, 2 * sizeof a->dim[0]);
-    memcpy(spread[1].dim + leading, b->dim + b->ndim - 2, 2 * sizeof b->dim[0]);
+    broadcast[0].ndim = broadcast[1].ndim = ndim;
+    memcpy(broadcast[0].dim + leading, a->dim + a->ndim - 2, 2 * sizeof a->dim[0]);
+    memcpy(broadcast[1].dim + leading, b->dim + b->ndim - 2, 2 * sizeof b->dim[0]);
     return differ;
 }
 
@@ -24221,16 +24278,17 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
     ignis_tensor inputs[] = {a, b};
     ignis__product product;
     ignis__array *out = NULL;
-    ignis_shape shape, spread[2];
+    ignis_shape shape, broadcast[2];
     ignis_tensor result;
     ignis__op op;
     int i;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
-    if (ignis__matmul_spread(&op.in[0]->shape, &op.in[1]->shape, transpose_b, spread)) { /* and again, with copies that are spread */
+    if (ignis__matmul_broadcast(&op.in[0]->shape, &op.in[1]->shape, transpose_b,
+                                broadcast)) { /* and again, with copies that are broadcast */
         ignis__op_leave(&op);
-        inputs[0] = ignis_expand(a, spread[0]);
-        inputs[1] = ignis_expand(b, spread[1]);
+        inputs[0] = ignis_expand(a, broadcast[0]);
+        inputs[1] = ignis_expand(b, broadcast[1]);
         result = ignis__matmul_op(call, inputs[0], inputs[1], transpose_b);
         for (i = 0; i < 2; i++)
             if (inputs[i].id)
@@ -24250,7 +24308,7 @@ IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b) { return ign
 IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul_t", a, b, 1); }
 
 /*  Whether input i of ignis_matmul_f8 is [1] or has so many elements, of a dtype. */
-static void ignis__f8_fits(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
+static void ignis__f8_check_input(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
 {
     const ignis__array *array = op->in[i];
     if (op->ok && array->dtype != dtype)
@@ -24290,7 +24348,8 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
         ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "b is %s; [n, k] is needed", ignis__shape_write(&op.in[1]->shape).text);
     if (op.ok && ignis__matmul_shapes(&op, 1, &product, &shape))
         for (i = 2; i < count; i++) {
-            ignis__f8_fits(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n, which[i] < 4);
+            ignis__f8_check_input(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n,
+                                  which[i] < 4);
             *places[which[i]] = op.in[i];
         }
     if (op.ok && ignis__capability(&op.work.device->info) < 89)
@@ -24309,9 +24368,9 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
 /* --- new tensors by a kernel: random ones, and those of a pattern ------------------------------------------------------------------ */
 
 /*  By a kernel of elements: params are the address, ..., the number of elements. random, *step: its numbers and their counter (null: none). */
-IGNIS__COLD static ignis_tensor ignis__tensor_made(const char *call, ignis__builtin builtin, ignis_shape shape,
-                                                   const ignis_tensor_desc *desc, void **params, int last, ignis__random *random,
-                                                   ignis__address *step)
+IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call, ignis__builtin builtin, ignis_shape shape,
+                                                               const ignis_tensor_desc *desc, void **params, int last,
+                                                               ignis__random *random, ignis__address *step)
 {
     ignis_array made = ignis__tensor_array_create(call, shape, desc);
     ignis__array *array;
@@ -24344,7 +24403,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__bu
     ignis__address step;
     double from = 0, by = 1; /* low and high; mean and deviation */
     void *params[] = {NULL, &from, &by, &random.seed, &random.first, &step, NULL};
-    return ignis__enter(call) ? ignis__tensor_made(call, builtin, shape, desc, params, 6, &random, &step) : ignis__no_tensor();
+    return ignis__enter(call) ? ignis__tensor_create_by_kernel(call, builtin, shape, desc, params, 6, &random, &step) : ignis__no_tensor();
 }
 
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc)
@@ -24358,8 +24417,8 @@ IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_
 }
 
 /*  Numbers in a row; where count is negative, the ends are no line. */
-IGNIS__COLD static ignis_tensor ignis__tensor_line(const char *call, double start, double end, double step, int64_t middle, int64_t count,
-                                                   const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, double start, double end, double step, int64_t middle,
+                                                          int64_t count, const ignis_tensor_desc *desc)
 {
     void *params[] = {NULL, &start, &end, &step, &middle, NULL};
     if (!ignis__enter(call))
@@ -24368,14 +24427,14 @@ IGNIS__COLD static ignis_tensor ignis__tensor_line(const char *call, double star
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end, step);
         return ignis__no_tensor();
     }
-    return ignis__tensor_made(call, IGNIS__BUILTIN_LINE, IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
+    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_LINE, IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc)
 {
     double count = (end - start) / step;
     int64_t n = count >= 0 && count < 9e15 ? (int64_t)count : -1;
-    return ignis__tensor_line("ignis_tensor_arange", start, end, step, INT64_MAX, n + (n >= 0 && (double)n < count), desc);
+    return ignis__tensor_create_line("ignis_tensor_arange", start, end, step, INT64_MAX, n + (n >= 0 && (double)n < count), desc);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc *desc)
@@ -24386,7 +24445,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double en
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %lld, below 0", (long long)count);
     if (count < 0)
         return ignis__no_tensor();
-    return ignis__tensor_line("ignis_tensor_linspace", start, end, step, count - count / 2, count, desc);
+    return ignis__tensor_create_line("ignis_tensor_linspace", start, end, step, count - count / 2, count, desc);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc *desc)
@@ -24397,7 +24456,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
     void *params[] = {NULL, &none, &rows, &columns, &diagonal, &diagonal, NULL};
     if (!ignis__enter(call))
         return ignis__no_tensor();
-    return ignis__tensor_made(call, IGNIS__BUILTIN_BAND, IGNIS_SHAPE(rows, columns), desc, params, 6, NULL, NULL);
+    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_BAND, IGNIS_SHAPE(rows, columns), desc, params, 6, NULL, NULL);
 }
 
 /* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
@@ -24412,11 +24471,11 @@ static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsi
 }
 
 /*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
-static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__spread *spread)
+static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__axis *axis)
 {
     ignis_dtype dtype = out->dtype, wide = ignis__wide_dtype(dtype);
     int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
-    int64_t outer = spread->outer, n = spread->n, inner = spread->inner, count = outer * inner, part_length, parts, packs, grid;
+    int64_t outer = axis->outer, n = axis->n, inner = axis->inner, count = outer * inner, part_length, parts, packs, grid;
     unsigned x, y;
     bool rows = inner == 1;
     ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
@@ -24482,7 +24541,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
 
 /*  What a sum's gradient needs to know. */
 typedef struct ignis__sum_params {
-    ignis__spread spread;
+    ignis__axis axis;
     double factor;
     ignis_shape shape; /* of the input */
 } ignis__sum_params;
@@ -24490,9 +24549,9 @@ typedef struct ignis__sum_params {
 static ignis_status ignis__sum_backward(const ignis_backward_args *args)
 {
     ignis__sum_params p = *(const ignis__sum_params *)args->params;
-    int64_t span = p.spread.n * p.spread.inner, numel = p.spread.outer * span;
+    int64_t span = p.axis.n * p.axis.inner, numel = p.axis.outer * span;
     ignis__address from, to;
-    void *params[] = {&to, &from, &p.factor, &span, &p.spread.inner, &numel};
+    void *params[] = {&to, &from, &p.factor, &span, &p.axis.inner, &numel};
     ignis__op op;
     ignis__array *gradient;
     if (!ignis__op_begin_backward(&op, "ignis_sum", args))
@@ -24500,15 +24559,15 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     gradient = ignis__op_new(&op, &p.shape, op.in[0]->dtype);
     from = ignis__op_read(&op, op.in[0]);
     to = ignis__op_write(&op, gradient);
-    ignis__op_map(&op, IGNIS__BUILTIN_SPREAD_SCALED, op.in[0]->dtype, numel, params);
-    return ignis__op_give(&op, args, 1, &gradient);
+    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_BROADCAST_SCALED, op.in[0]->dtype, numel, params);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  The sum along a dimension, or of all elements where whole; divided by how many they are where mean. */
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {
     ignis__sum_params p = IGNIS__ZERO;
-    ignis__spread all = {1, 1, 1};
+    ignis__axis all = {1, 1, 1};
     ignis__op op;
     ignis__array *out;
     ignis_shape shape;
@@ -24521,8 +24580,8 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
         ignis__op_dim(&op, &dim, "dim");
     if (op.ok) {
         p.shape = op.in[0]->shape;
-        p.spread = whole ? all : ignis__spread_along(&p.shape, dim);
-        p.factor = mean && p.spread.n ? 1.0 / (double)p.spread.n : 1.0;
+        p.axis = whole ? all : ignis__axis_of_dim(&p.shape, dim);
+        p.factor = mean && p.axis.n ? 1.0 / (double)p.axis.n : 1.0;
     }
     shape = op.in[0]->shape;
     if (whole || shape.ndim == 1) {
@@ -24533,10 +24592,10 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
             shape.dim[i] = shape.dim[i + 1];
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    if (out && mean && p.spread.n == 0)
+    if (out && mean && p.axis.n == 0)
         ignis__op_fill(&op, out, ignis__nan());
     else if (out)
-        ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.spread);
+        ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.axis);
     return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &p, sizeof p);
 }
 
@@ -24575,7 +24634,7 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
 }
 
 /*  out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse */
-static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__spread *s, int reverse)
+static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__axis *s, int reverse)
 {
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), none = 0, partial = 0;
@@ -24606,12 +24665,12 @@ static ignis_status ignis__cumsum_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_cumsum", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_cumsum(&op, op.in[0], (const ignis__spread *)args->params, 1));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_cumsum(&op, op.in[0], (const ignis__axis *)args->params, 1));
 }
 
 IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
 {
-    ignis__spread s = {1, 1, 1};
+    ignis__axis s = {1, 1, 1};
     ignis__op op;
     ignis__array *out = NULL;
     if (!ignis__op_begin(&op, "ignis_cumsum", 1, &tensor))
@@ -24620,16 +24679,16 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
         ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "the tensor is %s, whose sums would not fit; ignis_cast makes it %s",
                        ignis__dtypes[op.in[0]->dtype].name, op.in[0]->dtype == IGNIS_U8 ? "i64" : "f32");
     if (ignis__op_dim(&op, &dim, "dim")) {
-        s = ignis__spread_along(&op.in[0]->shape, dim);
+        s = ignis__axis_of_dim(&op.in[0]->shape, dim);
         out = ignis__op_cumsum(&op, op.in[0], &s, 0);
     }
     return ignis__op_end_recorded(&op, out, "cumsum", ignis__cumsum_backward, &s, sizeof s);
 }
 
-/* >>ops.pointwise - add, sub, mul: the second operand may spread over the first -------------------------------------------- */
+/* >>ops.pointwise - add, sub, mul: the second operand may axis over the first -------------------------------------------- */
 
 typedef struct ignis__binary_params {
-    ignis__spread spread; /* of the second operand; n = 1 for equal shapes */
+    ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
     ignis_shape shape;    /* of the second operand */
     int saved_a, saved_b; /* places among the saved arrays, -1: not saved */
 } ignis__binary_params;
@@ -24639,24 +24698,24 @@ static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis_
 {
     ignis__array *gradient = ignis__op_new(op, &p->shape, g->dtype);
     if (gradient)
-        ignis__op_sum(op, gradient, g, a, factor, &p->spread);
+        ignis__op_sum(op, gradient, g, a, factor, &p->axis);
     return gradient;
 }
 
 /*  A new array of g's shape: an elementwise kernel of two arrays, the second of which may spread. */
-static ignis__array *ignis__binary_map(ignis__op *op, ignis__builtin same, ignis__builtin spreading, ignis__array *a, ignis__array *b,
-                                       const ignis__spread *spread)
+static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a, ignis__array *b,
+                                          const ignis__axis *axis)
 {
     ignis__array *out = ignis__op_new_like(op, a);
     ignis__address from_a = ignis__op_read(op, a), from_b = ignis__op_read(op, b), to = ignis__op_write(op, out);
-    int64_t span = spread->n * spread->inner, inner = spread->inner;
+    int64_t span = axis->n * axis->inner, inner = axis->inner;
     void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
-    bool is_same = spread->n == 1;
+    bool is_same = axis->n == 1;
     ignis__request_builtin(same, a->dtype); /* what other sizes take */
-    ignis__request_builtin(spreading, a->dtype);
+    ignis__request_builtin(broadcast, a->dtype);
     if (is_same)
         params[3] = &a->numel;
-    ignis__op_map(op, is_same ? same : spreading, a->dtype, a->numel, params);
+    ignis__op_launch_elementwise(op, is_same ? same : broadcast, a->dtype, a->numel, params);
     return out;
 }
 
@@ -24665,7 +24724,7 @@ static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double 
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
     void *params[] = {&target, &source, &factor, &from->numel};
-    ignis__op_map(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
     return out;
 }
 
@@ -24681,7 +24740,7 @@ static void ignis__binary_record(ignis_array gradient, double sign)
 }
 
 /*  a + b and a - b: g for a; g or -g for b, summed over where b was spread. */
-static ignis_status ignis__sum_rule(const char *call, const ignis_backward_args *args, double sign)
+static ignis_status ignis__add_sub_backward(const char *call, const ignis_backward_args *args, double sign)
 {
     const ignis__binary_params *p = (const ignis__binary_params *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
@@ -24691,18 +24750,18 @@ static ignis_status ignis__sum_rule(const char *call, const ignis_backward_args 
     if (!args->needed[1])
         return IGNIS_OK;
     ignis__binary_record(args->grad_output, sign);
-    if (p->spread.n == 1 && sign > 0) {
+    if (p->axis.n == 1 && sign > 0) {
         args->grad_inputs[1] = args->grad_output;
         return IGNIS_OK;
     }
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
-    gradients[1] = p->spread.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
-    return ignis__op_give(&op, args, 2, gradients);
+    gradients[1] = p->axis.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-static ignis_status ignis__add_backward(const ignis_backward_args *args) { return ignis__sum_rule("ignis_add", args, 1); }
-static ignis_status ignis__sub_backward(const ignis_backward_args *args) { return ignis__sum_rule("ignis_sub", args, -1); }
+static ignis_status ignis__add_backward(const ignis_backward_args *args) { return ignis__add_sub_backward("ignis_add", args, 1); }
+static ignis_status ignis__sub_backward(const ignis_backward_args *args) { return ignis__add_sub_backward("ignis_sub", args, -1); }
 
 static ignis_status ignis__mul_backward(const ignis_backward_args *args)
 {
@@ -24713,18 +24772,20 @@ static ignis_status ignis__mul_backward(const ignis_backward_args *args)
         return ignis__failed();
     ignis__binary_record(args->grad_output, 1);
     if (args->needed[0])
-        gradients[0] = ignis__binary_map(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, op.in[0], op.in[1 + p->saved_b], &p->spread);
-    if (args->needed[1] && p->spread.n == 1)
-        gradients[1] = ignis__binary_map(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, op.in[0], op.in[1 + p->saved_a], &p->spread);
+        gradients[0] =
+            ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0], op.in[1 + p->saved_b], &p->axis);
+    if (args->needed[1] && p->axis.n == 1)
+        gradients[1] =
+            ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0], op.in[1 + p->saved_a], &p->axis);
     else if (args->needed[1])
         gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
-    return ignis__op_give(&op, args, 2, gradients);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
 typedef struct ignis__binary_kind {
     const char *name;
     ignis_status (*backward_fn)(const ignis_backward_args *args);
-    ignis__builtin same, spreading;
+    ignis__builtin same, broadcast;
     bool saves;
 } ignis__binary_kind;
 
@@ -24742,27 +24803,27 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     shape = &op.in[0]->shape;
     p.shape = op.in[1]->shape;
     if (bias && (p.shape.ndim != 1 || p.shape.dim[0] != shape->dim[shape->ndim - 1]))
-        ignis__op_fail(&op, IGNIS_DIAG_SPREAD_SHAPE, "the bias of %s is [%lld], this one is %s", ignis__shape_write(shape).text,
+        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s", ignis__shape_write(shape).text,
                        (long long)shape->dim[shape->ndim - 1], ignis__shape_write(&p.shape).text);
-    if (!ignis__spread_find(shape, &p.shape, &p.spread))
-        ignis__op_fail(&op, IGNIS_DIAG_SPREAD_SHAPE, "b is %s, which is not the shape of a, %s, and does not spread over it",
+    if (!ignis__axis_of_broadcast(shape, &p.shape, &p.axis))
+        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "b is %s, which does not broadcast to the shape of a, %s",
                        ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
-        out = ignis__binary_map(&op, kind->same, kind->spreading, op.in[0], op.in[1], &p.spread);
-    if (kind->saves && op.standing[0].requires_grad) {
+        out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &p.axis);
+    if (kind->saves && op.tape_state[0].requires_grad) {
         p.saved_b = op.saved_count;
         ignis__op_save(&op, op.in[1]);
     }
-    if (kind->saves && op.standing[1].requires_grad) {
+    if (kind->saves && op.tape_state[1].requires_grad) {
         p.saved_a = op.saved_count;
         ignis__op_save(&op, op.in[0]);
     }
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &p, sizeof p);
 }
 
-static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD, IGNIS__BUILTIN_ADD_SPREAD, false};
-static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB, IGNIS__BUILTIN_SUB_SPREAD, false};
-static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, true};
+static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD, IGNIS__BUILTIN_ADD_BROADCAST, false};
+static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB, IGNIS__BUILTIN_SUB_BROADCAST, false};
+static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, true};
 
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_add", &ignis__binary_add, a, b, false); }
 IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false); }
@@ -24779,7 +24840,7 @@ static ignis_status ignis__scale_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_scale", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_scaled(&op, op.in[0], *(const double *)args->params));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_scaled(&op, op.in[0], *(const double *)args->params));
 }
 
 IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
@@ -24804,7 +24865,8 @@ static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dty
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    ignis__op_map(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16), from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16), from->dtype, from->numel,
+                                 params);
     return out;
 }
 
@@ -24813,7 +24875,7 @@ static ignis_status ignis__cast_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_cast", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_cast(&op, op.in[0], *(const ignis_dtype *)args->params));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_cast(&op, op.in[0], *(const ignis_dtype *)args->params));
 }
 
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
@@ -24845,7 +24907,7 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
     void *params[] = {&target, &source, &p.threshold, &p.scale, &p.random.seed, &p.random.first, &step, &from->numel};
     op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
-    ignis__op_map(op, IGNIS__BUILTIN_DROPOUT, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_DROPOUT, from->dtype, from->numel, params);
     return out;
 }
 
@@ -24854,7 +24916,7 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_dropout", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
 }
 
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
@@ -24886,7 +24948,7 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
 /* >>ops.pointwise - activations: functions of one element, which save their input ------------------------------------------ */
 
 /*  out = kernel(a, ...): up to three arrays of one shape. */
-static ignis__array *ignis__op_map_arrays(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
+static ignis__array *ignis__op_elementwise(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
 {
     ignis__array *out = ignis__op_new_like(op, from[0]);
     ignis__address source[3], target;
@@ -24896,7 +24958,7 @@ static ignis__array *ignis__op_map_arrays(ignis__op *op, ignis__builtin builtin,
         source[i] = ignis__op_read(op, from[i]);
     target = ignis__op_write(op, out);
     params[1 + count] = &from[0]->numel;
-    ignis__op_map(op, builtin, from[0]->dtype, from[0]->numel, params);
+    ignis__op_launch_elementwise(op, builtin, from[0]->dtype, from[0]->numel, params);
     return out;
 }
 
@@ -24911,7 +24973,7 @@ static ignis_status ignis__activation_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, kind->call, args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_map_arrays(&op, kind->backward, 2, op.in));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_elementwise(&op, kind->backward, 2, op.in));
 }
 
 static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor tensor)
@@ -24922,7 +24984,7 @@ static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor 
         return ignis__no_tensor();
     ignis__op_save(&op, op.in[0]);
     if (ignis__op_is_float(&op, 0, "the tensor"))
-        out = ignis__op_map_arrays(&op, kind->forward, 1, op.in);
+        out = ignis__op_elementwise(&op, kind->forward, 1, op.in);
     return ignis__op_end_recorded(&op, out, kind->call + 6, ignis__activation_backward, &kind, sizeof kind);
 }
 
@@ -24954,8 +25016,8 @@ static ignis_status ignis__silu_mul_backward(const ignis_backward_args *args)
     up = ignis__op_read(&op, op.in[2]);
     dgate = ignis__op_write(&op, gradients[0]);
     dup = ignis__op_write(&op, gradients[1]);
-    ignis__op_map(&op, IGNIS__BUILTIN_SILU_MUL_BACKWARD, op.in[1]->dtype, n, params);
-    return ignis__op_give(&op, args, 2, gradients);
+    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_SILU_MUL_BACKWARD, op.in[1]->dtype, n, params);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
@@ -24967,14 +25029,14 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
         return ignis__no_tensor();
     ignis__op_save_inputs(&op, 0, 2);
     if (ignis__op_is_float(&op, 0, "gate") && ignis__op_same_dtype(&op, 1, "up") && ignis__op_same_shape(&op, 1, "up"))
-        out = ignis__op_map_arrays(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
+        out = ignis__op_elementwise(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }
 
 /* >>ops.map - formulas of tensors -------------------------------------------------------------------------------------------- */
 
 /*  What the gradients of a formula need to know. Saved are the inputs that they are computed from. */
-typedef struct ignis__map_rule {
+typedef struct ignis__formula_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
     int result;        /* of the formula, which this is the gradient of */
@@ -24991,51 +25053,51 @@ typedef struct ignis__map_rule {
         ignis_dtype dtype;
         ignis_shape shape;
     } tensor[IGNIS_MAX_INPUTS]; /* stored as far as there are some */
-} ignis__map_rule;
+} ignis__formula_rule;
 
 /*  The sum of an array, of the dtype or W, over where one of a shape was spread over it: by neighbouring dimensions, the last first. */
-static ignis__array *ignis__map_gather(ignis__op *op, ignis__array *from, const ignis_shape *spread_over, const ignis_shape *shape,
-                                       ignis_dtype dtype)
+static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape, const ignis_shape *shape,
+                                                 ignis_dtype dtype)
 {
-    int64_t stride[1][IGNIS__MAP_ANY_RANK], dim[IGNIS_MAX_DIMS];
+    int64_t stride[1][IGNIS__FORMULA_ANY_RANK], dim[IGNIS_MAX_DIMS];
     ignis__array *out = from;
-    ignis__spread spread;
+    ignis__axis axis;
     int rank, d;
-    ignis__map_strides(spread_over, shape, stride[0]);
-    rank = ignis__map_collapse(spread_over, 1, stride, dim);
-    spread.inner = 1;
+    ignis__formula_strides(from_shape, shape, stride[0]);
+    rank = ignis__formula_collapse_dims(from_shape, 1, stride, dim);
+    axis.inner = 1;
     for (d = rank - 1; d >= 0 && op->ok; d--) {
         if (stride[0][d]) {
-            spread.inner *= dim[d];
+            axis.inner *= dim[d];
             continue;
         }
-        spread.n = dim[d];
-        spread.outer = 1;
+        axis.n = dim[d];
+        axis.outer = 1;
         for (rank = 0; rank < d; rank++)
-            spread.outer *= dim[rank];
+            axis.outer *= dim[rank];
         from = out;
-        out = d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, spread.outer * spread.inner, from->dtype);
+        out = d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, axis.outer * axis.inner, from->dtype);
         if (out)
-            ignis__op_sum(op, out, from, NULL, 1, &spread);
+            ignis__op_sum(op, out, from, NULL, 1, &axis);
     }
     return op->ok && out->dtype != dtype ? ignis__op_cast(op, out, dtype) : out;
 }
 
 /*  Whether a tensor has fewer elements than the shape, over which it was spread. */
-static bool ignis__map_spread(const ignis__map_rule *p, int tensor)
+static bool ignis__formula_is_broadcast(const ignis__formula_rule *p, int tensor)
 {
     const ignis_shape *shape = &p->tensor[tensor].shape;
     return ignis__shape_product(shape, 0, shape->ndim) != ignis__shape_product(&p->shape, 0, p->shape.ndim);
 }
 
 /*  Whether the needed tensors were spread along the same neighbouring dimensions: then one kernel sums all gradients, too. */
-static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
+static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32_t needed)
 {
     const ignis_shape *shape, *first = NULL;
-    ignis__spread spread;
+    ignis__axis axis;
     int i, d;
     for (i = 0; i < p->count; i++) {
-        if (!(needed >> p->tensor[i].input & 1) || !ignis__map_spread(p, i))
+        if (!(needed >> p->tensor[i].input & 1) || !ignis__formula_is_broadcast(p, i))
             continue;
         shape = &p->tensor[i].shape;
         if (!first)
@@ -25044,13 +25106,13 @@ static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
             if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) != (d <= first->ndim ? first->dim[first->ndim - d] : 1))
                 return false;
     }
-    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__spread_find(&p->shape, first, &spread);
+    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__axis_of_broadcast(&p->shape, first, &axis);
 }
 
 /*  What the gradients come as. fused: those of what was spread are summed at once; apart: all are as wide and as long as they can be, and what
     is to become of each comes behind: so they are at any sizes. */
-static void ignis__map_backward_results(const ignis__map_rule *p, uint32_t needed, bool wide, bool fused, bool apart, ignis__map_run *run,
-                                        int *tensor)
+static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused, bool apart,
+                                            ignis__formula_run *run, int *tensor)
 {
     int i, k;
     run->outs = 0;
@@ -25061,17 +25123,17 @@ static void ignis__map_backward_results(const ignis__map_rule *p, uint32_t neede
         for (k = 0; k < p->count && p->tensor[k].input != i; k++)
             ;
         tensor[run->outs] = k;
-        if (fused && ignis__map_spread(p, k)) {
+        if (fused && ignis__formula_is_broadcast(p, k)) {
             run->reduced |= (uint32_t)1 << run->outs;
             run->reduction = IGNIS_REDUCE_SUM;
             run->to_shape = &p->tensor[k].shape;
         }
-        run->out[run->outs++] = !apart && (fused || !ignis__map_spread(p, k)) ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
+        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(p, k)) ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
     }
 }
 
 /*  Records what gradients take at other sizes. */
-static void ignis__map_backward_record(const char *call, const ignis__map_rule *p, const ignis__map_run *run)
+static void ignis__formula_backward_record(const char *call, const ignis__formula_rule *p, const ignis__formula_run *run)
 {
     int k;
     if (!ignis__requests.path[0])
@@ -25079,7 +25141,7 @@ static void ignis__map_backward_record(const char *call, const ignis__map_rule *
     ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
     if (run->outs == 0)
         return;
-    ignis__map_record_run(call, run);
+    ignis__formula_record_run(call, run);
     ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
     for (k = 0; k < p->count; k++)
         if (ignis__dtype_is_float(p->tensor[k].dtype) && p->tensor[k].dtype != run->out[0])
@@ -25087,10 +25149,10 @@ static void ignis__map_backward_record(const char *call, const ignis__map_rule *
 }
 
 /*  Of a logsumexp: the gradient that comes in over the sum, whose exponentials begin at what is kept, the largest. Null after a failure. */
-static ignis__array *ignis__map_over_sum(ignis__op *op, const ignis__map_rule *p)
+static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__formula_rule *p)
 {
     ignis__array *kept = op->in[p->kept_saved], *out = ignis__op_new(op, &p->given, kept->dtype);
-    ignis__map_run run = IGNIS__ZERO;
+    ignis__formula_run run = IGNIS__ZERO;
     run.formula = ignis__formula_get(op->work.call, "g/s", "g, s", 2, 0);
     op->ok = op->ok && run.formula;
     run.shape = p->given;
@@ -25104,29 +25166,29 @@ static ignis__array *ignis__map_over_sum(ignis__op *op, const ignis__map_rule *p
     run.out[0] = kept->dtype;
     run.to[0] = ignis__op_write(op, out);
     if (op->ok) {
-        ignis__map_record_run(op->work.call, &run);
-        op->ok = ignis__map_launch(&op->work, &run);
+        ignis__formula_record_run(op->work.call, &run);
+        op->ok = ignis__formula_launch(&op->work, &run);
     }
     return op->ok ? out : NULL;
 }
 
-static ignis_status ignis__map_backward(const ignis_backward_args *args)
+static ignis_status ignis__formula_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
-    const ignis__map_rule *p = (const ignis__map_rule *)args->params;
+    const ignis__formula_rule *p = (const ignis__formula_rule *)args->params;
     ignis__array *gradients[IGNIS_MAX_INPUTS] = {NULL}, *made[IGNIS_MAX_INPUTS] = {NULL};
     uint32_t needed = 0, all = 0;
     ignis__array *given;
-    ignis__map_needs needs;
-    ignis__map_run run = IGNIS__ZERO;
+    ignis__formula_needs needs;
+    ignis__formula_run run = IGNIS__ZERO;
     ignis__op op;
     int i, count = p->formula->count, tensor[IGNIS_MAX_INPUTS];
     bool wide = false, fused, apart = false;
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
-    given = p->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__map_over_sum(&op, p) : op.in[0];
+    given = p->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__formula_divide_by_sum(&op, p) : op.in[0];
     if (!given)
-        return ignis__op_give(&op, args, p->count, gradients);
+        return ignis__op_finish_backward(&op, args, p->count, gradients);
     run.formula = p->formula;
     run.shape = p->shape;
     run.dtype[count] = given->dtype;
@@ -25150,7 +25212,7 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     }
     run.result = p->result;
     run.random = p->random;
-    op.ok = ignis__map_needs_get(call, p->formula, p->result, needed ? needed : all, ignis__map_kept_value(p->kept), &needs);
+    op.ok = ignis__formula_needs_get(call, p->formula, p->result, needed ? needed : all, ignis__formula_saves_value(p->kept), &needs);
     run.used = needs.used | (uint32_t)1 << count;
     if (p->kept) {
         run.kept = p->kept;
@@ -25160,17 +25222,17 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
         run.address[count + 1] = ignis__op_read(&op, op.in[p->kept_saved]);
     }
     run.needed = needed;
-    fused = ignis__map_spread_alike(p, needed);
+    fused = ignis__formula_broadcasts_alike(p, needed);
     if (op.ok) {
-        ignis__map_backward_results(p, needed, wide, false, true, &run, tensor);
-        ignis__map_backward_record(call, p, &run);
+        ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
+        ignis__formula_backward_record(call, p, &run);
     }
     if (needed && op.ok) {
-        ignis__map_backward_results(p, needed, wide, fused, false, &run, tensor);
-        apart = !ignis__map_there(call, op.work.device, &run);
+        ignis__formula_backward_results(p, needed, wide, fused, false, &run, tensor);
+        apart = !ignis__formula_is_available(call, op.work.device, &run);
         fused = fused && !apart;
         if (apart)
-            ignis__map_backward_results(p, needed, wide, false, true, &run, tensor);
+            ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
     }
     for (i = 0; i < run.outs && op.ok; i++) {
         made[tensor[i]] = ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
@@ -25180,18 +25242,19 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
         if (needed && (run.used >> i & 1) && run.input[i])
             run.address[i] = ignis__op_read(&op, i == count ? given : op.in[p->saved[i]]);
     if (op.ok && needed)
-        op.ok = ignis__map_launch(&op.work, &run);
+        op.ok = ignis__formula_launch(&op.work, &run);
     for (i = 0; i < p->count && op.ok; i++) {
         if (!(all >> p->tensor[i].input & 1))
             continue;
-        if (!made[i] && !ignis__map_spread(p, i))
+        if (!made[i] && !ignis__formula_is_broadcast(p, i))
             args->grad_inputs[i] = args->grad_output;
-        else if (made[i] && (fused || !ignis__map_spread(p, i)) && made[i]->dtype == p->tensor[i].dtype)
+        else if (made[i] && (fused || !ignis__formula_is_broadcast(p, i)) && made[i]->dtype == p->tensor[i].dtype)
             gradients[i] = made[i];
         else
-            gradients[i] = ignis__map_gather(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
+            gradients[i] =
+                ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
     }
-    return ignis__op_give(&op, args, p->count, gradients);
+    return ignis__op_finish_backward(&op, args, p->count, gradients);
 }
 
 IGNIS_API ignis_tensor ignis_value(double value)
@@ -25208,26 +25271,27 @@ typedef enum ignis__loss_kind {
 } ignis__loss_kind;
 
 /*  What a model gives and its targets must not spread over each other by mistake. */
-static bool ignis__map_fits_loss(ignis__op *op, const ignis__map_run *run)
+static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *run)
 {
     if (!ignis__op_is_float(op, 0, "the first input") || !ignis__op_same_shape(op, 1, "targets"))
         return false;
     if (ignis__shape_same(&run->shape, &op->in[0]->shape))
         return true;
-    return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "the weights do not spread over the first input, which is %s, but make it %s",
+    return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE,
+                          "the weights do not broadcast to the first input, which is %s: together they are %s",
                           ignis__shape_write(&op->in[0]->shape).text, ignis__shape_write(&run->shape).text);
 }
 
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
-static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
-                               ignis__map_run *run, ignis__map_rule *rule, ignis__loss_kind loss)
+static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
+                                         ignis__formula_run *run, ignis__formula_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
     int at[IGNIS_MAX_INPUTS], i;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->tensor[i].id;
-    if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
+    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
         return false;
     for (i = 0; i < rule->count; i++)
         handles[i].id = others[i];
@@ -25237,9 +25301,9 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
         run->input[at[i]] = &op->in[i]->shape;
         run->dtype[at[i]] = op->in[i]->dtype;
     }
-    op->ok = ignis__map_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
+    op->ok = ignis__formula_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
     if (loss == IGNIS__LOSS_ALIKE && op->ok)
-        op->ok = ignis__map_fits_loss(op, run);
+        op->ok = ignis__formula_check_loss(op, run);
     for (i = 0; i < rule->count && op->ok; i++)
         run->address[at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
@@ -25261,26 +25325,26 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
     return true;
 }
 
-static const char ignis__map_name_of_each[] = "map";
+static const char ignis__formula_function_names[] = "map";
 
 /*  A result as a tensor, recorded with what its gradients are computed from. */
-static ignis_tensor ignis__map_result(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
 {
     ignis__array *launches = NULL;
     ignis_tensor result;
-    ignis__map_needs needs;
+    ignis__formula_needs needs;
     ignis_rule record;
     uint32_t needed = 0;
     bool records = op->ok && op->records && ignis__dtype_is_float(out->dtype);
     int i;
     if (records) {
         for (i = 0; i < rule->count; i++)
-            if (op->standing[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
+            if (op->tape_state[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
                 needed |= (uint32_t)1 << rule->tensor[i].input;
         memset(&needs, 0, sizeof needs);
-        op->ok = needed == 0 ||
-                 ignis__map_needs_get(op->work.call, rule->formula, rule->result, needed, ignis__map_kept_value(rule->kept), &needs);
-        rule->same = name == ignis__map_name_of_each ? needs.same : 0;
+        op->ok = needed == 0 || ignis__formula_needs_get(op->work.call, rule->formula, rule->result, needed,
+                                                         ignis__formula_saves_value(rule->kept), &needs);
+        rule->same = name == ignis__formula_function_names ? needs.same : 0;
         for (i = 0; i < rule->count && op->ok; i++)
             if (needs.used >> rule->tensor[i].input & 1) {
                 rule->saved[rule->tensor[i].input] = 1 + op->saved_count;
@@ -25292,9 +25356,9 @@ static ignis_tensor ignis__map_result(ignis__op *op, ignis__array *out, const ch
             ignis__op_save(op, launches);
         }
     }
-    record = ignis__op_rule(op, name, ignis__map_backward, rule,
-                            offsetof(ignis__map_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
-    result = ignis__op_result(op, out, op->count, op->tensors, op->standing, records ? &record : NULL);
+    record = ignis__op_rule(op, name, ignis__formula_backward, rule,
+                            offsetof(ignis__formula_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
+    result = ignis__op_result(op, out, op->count, op->tensors, op->tape_state, records ? &record : NULL);
     if (launches)
         ignis__array_drop(op->work.call, launches);
     op->saved_count = 0;
@@ -25302,37 +25366,37 @@ static ignis_tensor ignis__map_result(ignis__op *op, ignis__array *out, const ch
 }
 
 /*  Ends an operation of one result. */
-static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+static ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
 {
-    ignis_tensor result = ignis__map_result(op, out, name, rule);
+    ignis_tensor result = ignis__formula_record_result(op, out, name, rule);
     ignis__op_leave(op);
     return result;
 }
 
 /*  A formula of several results, which are recorded apart. */
-static ignis_status ignis__map(const char *call, const char *formula, const ignis_inputs *inputs, int count, ignis_tensor *results,
-                               ignis__loss_kind loss)
+static ignis_status ignis__formula_tensors(const char *call, const char *formula, const ignis_inputs *inputs, int count,
+                                           ignis_tensor *results, ignis__loss_kind loss)
 {
-    ignis__map_rule rule;
-    ignis__map_run run;
+    ignis__formula_rule rule;
+    ignis__formula_run run;
     ignis__array *out[IGNIS_MAX_INPUTS] = {NULL};
     ignis__op op;
     int k;
     memset(results, 0, sizeof *results * (size_t)count);
-    if (!ignis__map_tensors(&op, call, formula, inputs, count, &run, &rule, loss))
+    if (!ignis__formula_begin_tensors(&op, call, formula, inputs, count, &run, &rule, loss))
         return ignis__failed();
     for (k = 0; k < count && op.ok; k++) {
-        run.out[k] = ignis__map_dtype(&run, k);
+        run.out[k] = ignis__formula_result_dtype(&run, k);
         if (loss)
             run.out[k] = ignis__wide_dtype(run.out[k]);
         out[k] = ignis__op_new(&op, &run.shape, run.out[k]);
         run.to[k] = ignis__op_write(&op, out[k]);
     }
-    op.ok = op.ok && ignis__map_launch(&op.work, &run);
+    op.ok = op.ok && ignis__formula_launch(&op.work, &run);
     for (k = 0; k < count && op.ok; k++) {
         rule.result = k;
         memset(rule.saved, 0, sizeof rule.saved);
-        results[k] = ignis__map_result(&op, out[k], ignis__map_name_of_each, &rule);
+        results[k] = ignis__formula_record_result(&op, out[k], ignis__formula_function_names, &rule);
     }
     if (ignis__op_leave(&op) == IGNIS_OK)
         return IGNIS_OK;
@@ -25345,28 +25409,29 @@ static ignis_status ignis__map(const char *call, const char *formula, const igni
 }
 
 /*  One result. */
-static ignis_tensor ignis__map_each(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
+static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
 {
     ignis_tensor result;
-    (void)ignis__map(call, formula, inputs, 1, &result, loss);
+    (void)ignis__formula_tensors(call, formula, inputs, 1, &result, loss);
     return result;
 }
 
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_each("ignis_map", formula, &inputs, IGNIS__LOSS_NONE);
+    return ignis__formula_tensor("ignis_map", formula, &inputs, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, int count, ignis_tensor *results)
 {
     static const char call[] = "ignis_map_many";
-    return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
-                                                    : ignis__failed();
+    return ignis__formula_check_count(call, count, results)
+               ? ignis__formula_tensors(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
+               : ignis__failed();
 }
 
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
-static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
-                                     ignis_shape *out)
+static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
+                                         ignis_shape *out)
 {
     uint32_t dims = 0;
     int i, d;
@@ -25395,32 +25460,32 @@ static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, co
     return true;
 }
 
-static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
-                                       const ignis_reduce_desc *desc, ignis__loss_kind loss)
+static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
+                                           const ignis_reduce_desc *desc, ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
-    ignis__map_rule rule;
-    ignis__map_run run;
+    ignis__formula_rule rule;
+    ignis__formula_run run;
     ignis__array *out = NULL, *aside;
     ignis_dtype dtype;
     ignis__op op;
     int64_t numel;
     double none = 0;
     char type;
-    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+    if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__no_tensor();
-    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule, loss))
+    if (!ignis__formula_begin_tensors(&op, call, formula, inputs, 1, &run, &rule, loss))
         return ignis__no_tensor();
-    if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
+    if (op.ok && ignis__formula_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
         type = run.formula->term[run.formula->result[0]].type;
-        dtype = ignis__map_dtype(&run, 0);
+        dtype = ignis__formula_result_dtype(&run, 0);
         dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
                 : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
-                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__map_reduces_wide((int)reducer))
+                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__formula_reduces_wide((int)reducer))
                     ? IGNIS_I64
-                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__map_reduces_wide((int)reducer)) ? IGNIS_F32
-                : loss                                                                                   ? ignis__wide_dtype(dtype)
-                                                                                                         : dtype;
+                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__formula_reduces_wide((int)reducer)) ? IGNIS_F32
+                : loss                                                                                       ? ignis__wide_dtype(dtype)
+                                                                                                             : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
         run.out[0] = dtype;
@@ -25432,38 +25497,38 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         rule.given = kept;
         rule.factor = 1 / run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
-            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__map_reduces_wide((int)reducer))) {
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__formula_reduces_wide((int)reducer))) {
             aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1, ignis__shape_product(&kept, 0, kept.ndim),
-                                       ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
+                                       ignis__formula_saves_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
             run.kept_to = ignis__op_write(&op, aside);
             rule.kept_saved = 1 + op.saved_count;
             ignis__op_save(&op, aside);
         }
         if (op.ok && numel == 0 && out->numel > 0) {
-            op.ok = ignis__map_reduce_none(call, reducer, &none);
+            op.ok = ignis__formula_reduce_empty(call, reducer, &none);
             ignis__op_fill(&op, out, none);
         } else {
             run.to[0] = ignis__op_write(&op, out);
-            op.ok = op.ok && ignis__map_reduce(&op.work, &run);
+            op.ok = op.ok && ignis__formula_reduce(&op.work, &run);
         }
     }
-    return ignis__map_end(&op, out, ignis__map_reductions[reducer].name, &rule);
+    return ignis__formula_end(&op, out, ignis__formula_reductions[reducer].name, &rule);
 }
 
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL, IGNIS__LOSS_NONE);
+    return ignis__formula_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
+    return ignis__formula_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
 {
-    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
+    return ignis__formula_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }
 
 /* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
@@ -25507,7 +25572,7 @@ static ignis_status ignis__transpose_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_transpose", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_exchange(&op, op.in[0], &p->shape, &p->back));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_exchange(&op, op.in[0], &p->shape, &p->back));
 }
 
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
@@ -25549,7 +25614,7 @@ static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offs
     ignis__address source = ignis__op_read(op, from) + (uint64_t)from_offset * size;
     ignis__address target = ignis__op_write(op, to) + (uint64_t)to_offset * size;
     void *params[] = {&target, &source, &to_row, &from_row, &length, &rows};
-    ignis__op_map(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, length * rows, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, length * rows, params);
 }
 
 typedef struct ignis__concat_params {
@@ -25575,12 +25640,12 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
             ignis__op_copy_rows(&op, gradients[i], 0, length, op.in[0], offset, p->row, length, rows);
         offset += length;
     }
-    return ignis__op_give(&op, args, args->input_count, gradients);
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 /*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. first: the number that the caller knows the
     first one by, for messages. */
-static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim, int joined, int first)
+static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined, int first)
 {
     ignis__concat_params p = IGNIS__ZERO;
     ignis__op op;
@@ -25652,12 +25717,12 @@ static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors,
         return ignis__no_tensor();
     }
     if (count <= IGNIS__OP_INPUTS)
-        return ignis__concat_few(call, tensors, count, dim, stack ? 0 : count, 0);
-    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim, stack ? 0 : count, 0);
+        return ignis__concat_one_op(call, tensors, count, dim, stack ? 0 : count, 0);
+    few[0] = ignis__concat_one_op(call, tensors, IGNIS__OP_INPUTS, dim, stack ? 0 : count, 0);
     for (at = IGNIS__OP_INPUTS; at < count && few[0].id; at += used - 1) {
         for (used = 1; used < IGNIS__OP_INPUTS && at + used - 1 < count; used++)
             few[used] = tensors[at + used - 1];
-        result = ignis__concat_few(call, few, used, dim, stack ? 1 : count, at - 1);
+        result = ignis__concat_one_op(call, few, used, dim, stack ? 1 : count, at - 1);
         (void)ignis_tensor_release(few[0]);
         few[0] = result;
     }
@@ -25682,15 +25747,15 @@ static ignis_status ignis__split_backward(const ignis_backward_args *args)
     return IGNIS_OK;
 }
 
-typedef struct ignis__part_params {
+typedef struct ignis__slice_params {
     int64_t offset, row, length, rows;
     ignis_shape whole;
-} ignis__part_params;
+} ignis__slice_params;
 
 /*  Puts the gradient of a part into that of the whole, which is made, and given, where `sum` is null. */
-static ignis_status ignis__part_give(const char *call, const ignis_backward_args *args, ignis__array *sum)
+static ignis_status ignis__slice_add_gradient(const char *call, const ignis_backward_args *args, ignis__array *sum)
 {
-    const ignis__part_params *p = (const ignis__part_params *)args->params;
+    const ignis__slice_params *p = (const ignis__slice_params *)args->params;
     ignis__array *made = NULL;
     ignis__op op;
     if (!ignis__op_begin_backward(&op, call, args))
@@ -25702,16 +25767,16 @@ static ignis_status ignis__part_give(const char *call, const ignis_backward_args
     }
     if (sum)
         ignis__op_copy_rows(&op, sum, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
-static ignis_status ignis__part_backward(const ignis_backward_args *args)
+static ignis_status ignis__split_part_backward(const ignis_backward_args *args)
 {
-    return ignis__part_give("ignis_split", args, ignis__walk_sum(0));
+    return ignis__slice_add_gradient("ignis_split", args, ignis__backward_pass_input_sum(0));
 }
 
 /*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
-static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64_t size, ignis__part_params *p)
+static ignis__array *ignis__op_slice(ignis__op *op, int dim, int64_t start, int64_t size, ignis__slice_params *p)
 {
     ignis_shape shape = op->in[0]->shape;
     int64_t inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
@@ -25731,19 +25796,19 @@ static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64
 }
 
 /*  A part of a split. */
-static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size)
+static ignis_tensor ignis__split_part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size)
 {
-    ignis__part_params p;
+    ignis__slice_params p;
     ignis__op op;
     ignis__array *out;
     if (!ignis__op_begin(&op, call, 1, &whole))
         return ignis__no_tensor();
-    out = ignis__op_part(&op, dim, start, size, &p);
-    return ignis__op_end_recorded(&op, out, "part", ignis__part_backward, &p, sizeof p);
+    out = ignis__op_slice(&op, dim, start, size, &p);
+    return ignis__op_end_recorded(&op, out, "part", ignis__split_part_backward, &p, sizeof p);
 }
 
 /*  Checks a split, fills in the sizes of equal parts, and gives the tensor of which the parts are made. */
-static ignis_tensor ignis__split_whole(const char *call, ignis_tensor tensor, int *dim, int count, const int64_t *sizes)
+static ignis_tensor ignis__split_begin(const char *call, ignis_tensor tensor, int *dim, int count, const int64_t *sizes)
 {
     ignis__op op;
     ignis__array *view;
@@ -25778,12 +25843,12 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     if (count < 1)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 1", count);
     memset(parts, 0, sizeof *parts * (size_t)count);
-    whole = ignis__split_whole(call, tensor, &dim, count, sizes);
+    whole = ignis__split_begin(call, tensor, &dim, count, sizes);
     if (!whole.id || ignis_tensor_query(whole, &info) != IGNIS_OK)
         return ignis__failed();
     for (i = 0; i < count; i++) {
         size = sizes ? sizes[i] : info.shape.dim[dim] / count;
-        parts[i] = ignis__part(call, whole, dim, start, size);
+        parts[i] = ignis__split_part(call, whole, dim, start, size);
         if (!parts[i].id)
             break;
         start += size;
@@ -25798,12 +25863,12 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-static ignis_status ignis__slice_backward(const ignis_backward_args *args) { return ignis__part_give("ignis_slice", args, NULL); }
+static ignis_status ignis__slice_backward(const ignis_backward_args *args) { return ignis__slice_add_gradient("ignis_slice", args, NULL); }
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
     const ignis_shape *shape;
-    ignis__part_params p = IGNIS__ZERO;
+    ignis__slice_params p = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL;
     if (!ignis__op_begin(&op, "ignis_slice", 1, &tensor))
@@ -25813,7 +25878,7 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
         ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
                        (long long)start, (long long)len, dim, ignis__shape_write(shape).text);
     if (op.ok)
-        out = ignis__op_part(&op, dim, start, len, &p);
+        out = ignis__op_slice(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
@@ -25962,7 +26027,7 @@ static ignis_status ignis__strided_backward(const ignis_backward_args *args)
     if (gradient && !p->whole)
         ignis__op_zero(&op, gradient);
     ignis__op_strided(&op, gradient, op.in[0], &p->back);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  Begins such an operation: strides are those of an input that is copied as it is. */
@@ -26141,7 +26206,7 @@ static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis
         s->size[i] = out->dim[i];
     }
     if (!fits)
-        return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "%s does not spread over %s", ignis__shape_write(shape).text,
+        return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE, "%s does not broadcast to %s", ignis__shape_write(shape).text,
                               ignis__shape_write(out).text);
     return true;
 }
@@ -26151,7 +26216,7 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
     const ignis_shape *shapes = (const ignis_shape *)args->params; /* before and after */
     ignis__array *gradient, *from, *sorted = NULL;
     ignis__strides s, moved;
-    ignis__spread spread = {1, 1, 1};
+    ignis__axis axis = {1, 1, 1};
     ignis_shape out = shapes[1];
     ignis__op op;
     int i, phase;
@@ -26159,16 +26224,16 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
         return ignis__failed();
     from = op.in[0];
     gradient = ignis__op_new(&op, &shapes[0], from->dtype);
-    if (gradient && !ignis__spread_find(&out, &shapes[0], &spread) && ignis__expand_strides(&op, &shapes[0], &out, &s)) {
+    if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) && ignis__expand_strides(&op, &shapes[0], &out, &s)) {
         /* what is summed lies in several places: it is put in front first, so that there is one sum, rounded once */
-        spread.outer = spread.n = spread.inner = 1;
+        axis.outer = axis.n = axis.inner = 1;
         memset(&moved, 0, sizeof moved);
         for (phase = 0; phase < 2; phase++)
             for (i = 0; i < s.rank; i++)
                 if ((s.from[i] == 0 && s.size[i] != 1) == (phase == 0)) {
                     moved.size[moved.rank] = s.size[i];
                     moved.from[moved.rank++] = ignis__shape_product(&out, i + 1, s.rank);
-                    *(phase ? &spread.inner : &spread.n) *= s.size[i];
+                    *(phase ? &axis.inner : &axis.n) *= s.size[i];
                 }
         for (i = 0; i < moved.rank; i++)
             out.dim[i] = moved.size[i];
@@ -26177,8 +26242,8 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
         ignis__op_strided(&op, sorted, op.in[0], &moved);
     }
     if (gradient)
-        ignis__op_sum(&op, gradient, from, NULL, 1, &spread);
-    return ignis__op_give(&op, args, 1, &gradient);
+        ignis__op_sum(&op, gradient, from, NULL, 1, &axis);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape)
@@ -26214,7 +26279,7 @@ static ignis__array *ignis__op_band(ignis__op *op, ignis__array *from, const ign
     const int64_t *dims = from->shape.dim + from->shape.ndim - 2;
     int64_t rows = dims[0], columns = dims[1];
     void *params[] = {&target, &source, &rows, &columns, &band.low, &band.high, &from->numel};
-    ignis__op_map(op, IGNIS__BUILTIN_BAND, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_BAND, from->dtype, from->numel, params);
     return out;
 }
 
@@ -26223,7 +26288,7 @@ static ignis_status ignis__band_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_tril", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_band(&op, op.in[0], (const ignis__band *)args->params));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_band(&op, op.in[0], (const ignis__band *)args->params));
 }
 
 static ignis_tensor ignis__band_op(const char *call, const char *name, ignis_tensor tensor, int64_t low, int64_t high)
@@ -26260,12 +26325,12 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
 {
     ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
     ignis__epilogue sums = IGNIS__ZERO;
-    ignis__spread rows = {1, forward->m, forward->n};
-    ignis__gemm_held held;
+    ignis__axis rows = {1, forward->m, forward->n};
+    ignis__gemm_pending pending;
     bool summed = false;
     if (!op->ok)
         return;
-    ignis__gemm_join(op, &held);
+    ignis__gemm_join(op, &pending);
     if (dx)
         ignis__matmul_run(op, &of_x, dx, g, w, epilogue);
     sums.row_sums = db;
@@ -26281,7 +26346,7 @@ static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_ar
 {
     ignis_array known = IGNIS__ZERO;
     if (op->ok)
-        known = ignis__walk_sums_take(g, n);
+        known = ignis__backward_pass_take_column_sums(g, n);
     if (known.id)
         args->grad_inputs[input] = known;
     return known.id ? NULL : ignis__op_new_row(op, n, g->dtype);
@@ -26293,7 +26358,7 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
-    epilogue.residual = args->needed[0] ? ignis__walk_sum(0) : NULL; /* x may have a gradient from another layer by now */
+    epilogue.residual = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL; /* x may have a gradient from another layer by now */
     if (!ignis__op_begin_backward(&op, "ignis_linear", args))
         return ignis__failed();
     if (args->needed[0])
@@ -26304,8 +26369,8 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
         gradients[2] = ignis__bias_gradient(&op, args, 2, op.in[0], p->n);
     ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], gradients[0], &epilogue, gradients[1], gradients[2]);
     if (epilogue.residual)
-        ignis__walk_sum_taken(0);
-    return ignis__op_give(&op, args, args->input_count, gradients);
+        ignis__backward_pass_mark_summed(0);
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias)
@@ -26383,7 +26448,7 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
         ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead, &epilogue,
                                 gradients[1 + l], db);
     }
-    return ignis__op_give(&op, args, args->input_count, gradients);
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 /*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of all results, but for its last
@@ -26519,7 +26584,7 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
         ignis__linear_gradients(&op, &p->up, of, op.in[X], op.in[GATE + i], dx[i], &epilogue, gradients[1 + i], NULL);
     }
     gradients[0] = dx[1];
-    return ignis__op_give(&op, args, 4, gradients);
+    return ignis__op_finish_backward(&op, args, 4, gradients);
 }
 
 IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down)
@@ -26646,13 +26711,13 @@ typedef struct ignis__conv {
 } ignis__conv;
 
 /*  How a grid of pixels and the taps of its patches walk along a side of an array, as in kernels/gemm.cuh: and along the taps of the weights. */
-typedef struct ignis__conv_walk {
+typedef struct ignis__conv_grid {
     int64_t grid, taps, first, stride, step, weight, weight_step;
-} ignis__conv_walk;
+} ignis__conv_grid;
 
-static ignis__conv_walk ignis__conv_forward_walk(const ignis__conv_side *side)
+static ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
 {
-    ignis__conv_walk walk;
+    ignis__conv_grid walk;
     walk.grid = side->out;
     walk.taps = side->kernel;
     walk.first = -side->padding;
@@ -26685,9 +26750,9 @@ static int64_t ignis__conv_phases(const ignis__conv_side *side)
 /*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
     pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for the phase of one of the first taps those are every
     few taps, and from one to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
-static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, int64_t tap, int64_t *phase)
+static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase)
 {
-    ignis__conv_walk walk = IGNIS__ZERO;
+    ignis__conv_grid walk = IGNIS__ZERO;
     int64_t step = ignis__conv_tap_step(side), at = (tap * side->dilation - side->padding) % side->stride;
     *phase = at < 0 ? at + side->stride : at;
     walk.grid = *phase < side->in ? ignis__ceil_div(side->in - *phase, side->stride) : 0;
@@ -26701,18 +26766,18 @@ static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, 
 }
 
 /*  Whether there are pixels of x that no patch meets. */
-static bool ignis__conv_skips(const ignis__conv_side *side)
+static bool ignis__conv_skips_pixels(const ignis__conv_side *side)
 {
     int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
     for (tap = 0; tap < phases; tap++) {
-        ignis__conv_backward_walk(side, tap, &phase);
+        ignis__conv_backward_grid(side, tap, &phase);
         met += phase < side->in;
     }
     return met < (side->stride < side->in ? side->stride : side->in);
 }
 
 /*  Whether a grid is one that the copy engine walks through: corners of a box of pixels are bytes, as is what taps add. */
-static bool ignis__conv_takes_pixels(const ignis__conv_walk *walk, int64_t size)
+static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
 {
     int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
     return walk->first >= -128 && walk->first <= 127 && upper >= -128 && upper <= 127 && walk->stride <= 8 &&
@@ -26762,15 +26827,15 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__con
         else
             operand[i].packed = 0;
         if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
-            ignis__gemm_move(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
-                             &operand[i].packed, pack);
+            ignis__gemm_plan_copy(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
+                                  &operand[i].packed, pack);
     }
     if (op->ok && (copies[0].to || copies[1].to))
         ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
 }
 
 /*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
-static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_walk walk[2], int64_t height, int64_t width,
+static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2], int64_t height, int64_t width,
                                 const ignis__conv_operand *pixels, int64_t channels)
 {
     ignis__patches *q = &p->patches;
@@ -26794,8 +26859,8 @@ static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, co
     q->weight_step[0] = (int)(walk[0].weight_step * c->side[1].kernel);
     q->weight_step[1] = (int)walk[1].weight_step;
     p->wgmma_k = 0;
-    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_takes_pixels(&walk[0], height) &&
-        ignis__conv_takes_pixels(&walk[1], width) && (of == 1 || channels == whole))
+    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
+        ignis__conv_fits_tma(&walk[1], width) && (of == 1 || channels == whole))
         p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
 }
 
@@ -26835,7 +26900,7 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
         units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
-        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_ODD, c->dtype, by_strips ? define : NULL,
+        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, c->dtype, by_strips ? define : NULL,
                          slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
@@ -26844,10 +26909,10 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     blocks = (by_strips ? 2 : 4) * processors; /* of which each adds up some units a thread at least */
     p->splits = (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
     p->split_k = ignis__ceil_div(units, p->splits);
-    p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
-    ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_ODD, c->dtype,
+    p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
+    ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED, c->dtype,
                      by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
-    ignis__gemm_sums(op, sums, p->partial, p->splits);
+    ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
 /*  Tiles of a grid, as in kernels/grouped_mma.cu. */
@@ -26945,13 +27010,13 @@ static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm 
         warps = plan->slab * 8 == plan->channels && plan->outs > 8 && steps > 7 ? 4 : 8;
         warps /= ignis__clamp(plan->slab * plan->outs / plan->channels, 1, warps);
         p->splits = (int)(blocks * warps);
-        p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
+        p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
     ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define, blocks * plan->slabs, 1, 1,
                      256, 1, (size_t)plan->shared, params);
     if (sums)
-        ignis__gemm_sums(op, sums, p->partial, p->splits);
+        ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
 /*  A product with patches, whose first operand has so many channels, with all groups. */
@@ -26988,7 +27053,7 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
 {
     ignis__array *const arrays[2] = {x, w};
     ignis__conv_operand operand[2];
-    ignis__conv_walk walk[2];
+    ignis__conv_grid walk[2];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__gemm p;
@@ -27001,8 +27066,8 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
         return;
     }
     ignis__conv_operands(op, c, operand, arrays, channels);
-    walk[0] = ignis__conv_forward_walk(&c->side[0]);
-    walk[1] = ignis__conv_forward_walk(&c->side[1]);
+    walk[0] = ignis__conv_forward_grid(&c->side[0]);
+    walk[1] = ignis__conv_forward_grid(&c->side[1]);
     product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs, ignis__conv_taps(c) * operand[0].channels,
                                   operand[0].channels);
     product.transpose_b = 1;
@@ -27025,12 +27090,12 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     const int64_t channels[2] = {c->outs, c->channels};
     int64_t size = ignis__dtypes[c->dtype].size, phases[2], tap[2], phase[2];
     ignis__conv_operand operand[2];
-    ignis__conv_walk walk[2];
+    ignis__conv_grid walk[2];
     ignis__product product;
     ignis__gemm p;
     if (!op->ok || dx->numel == 0)
         return;
-    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips(&c->side[0]) || ignis__conv_skips(&c->side[1]))
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&c->side[0]) || ignis__conv_skips_pixels(&c->side[1]))
         ignis__op_zero(op, dx);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
@@ -27038,10 +27103,10 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     phases[0] = ignis__conv_phases(&c->side[0]);
     phases[1] = ignis__conv_phases(&c->side[1]);
     for (tap[0] = 0; tap[0] < phases[0] && op->ok; tap[0]++) {
-        walk[0] = ignis__conv_backward_walk(&c->side[0], tap[0], &phase[0]);
+        walk[0] = ignis__conv_backward_grid(&c->side[0], tap[0], &phase[0]);
         for (tap[1] = 0; walk[0].grid && tap[1] < phases[1] && op->ok; tap[1]++) {
             int made = op->made_count;
-            walk[1] = ignis__conv_backward_walk(&c->side[1], tap[1], &phase[1]);
+            walk[1] = ignis__conv_backward_grid(&c->side[1], tap[1], &phase[1]);
             if (walk[1].grid == 0)
                 continue;
             product = ignis__conv_product(c, c->images * walk[0].grid * walk[1].grid, c->channels,
@@ -27058,13 +27123,13 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
             p.patches.out_image = c->groups * c->channels * c->side[1].in * c->side[0].in;
             p.out += (uint64_t)((phase[0] * c->side[1].in + phase[1]) * c->groups * c->channels * size);
             ignis__conv_compute(op, c, &p, NULL, &nothing);
-            ignis__op_unmake(op, made);
+            ignis__op_free_made(op, made);
         }
     }
 }
 
 /*  Whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, of few channels and every other pixel. */
-static bool ignis__conv_folds(const ignis__op *op, const ignis__conv *c, const ignis__conv_operand operand[2])
+static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv *c, const ignis__conv_operand operand[2])
 {
     const ignis__conv_side *side = &c->side[1];
     return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 &&
@@ -27077,11 +27142,11 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];
-    ignis__conv_walk walk[2];
+    ignis__conv_grid walk[2];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__array *out = dw;
-    ignis__spread rows = {1, c->images * c->side[0].out * c->side[1].out, c->groups * c->outs};
+    ignis__axis rows = {1, c->images * c->side[0].out * c->side[1].out, c->groups * c->outs};
     ignis__gemm p;
     const int64_t channels[2] = {c->outs, c->channels};
     int64_t taps, width = c->side[1].in, skipped = 0;
@@ -27091,9 +27156,9 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
         ignis__op_zero(op, dw);
     } else if (op->ok && dw && dw->numel > 0) {
         ignis__conv_operands(op, c, operand, arrays, channels);
-        walk[0] = ignis__conv_forward_walk(&c->side[0]);
-        walk[1] = ignis__conv_forward_walk(&c->side[1]);
-        folded = ignis__conv_folds(op, c, operand);
+        walk[0] = ignis__conv_forward_grid(&c->side[0]);
+        walk[1] = ignis__conv_forward_grid(&c->side[1]);
+        folded = ignis__conv_folds_pixel_pairs(op, c, operand);
         if (folded) { /* pairs of pixels: the first of them may belong to no tap */
             skipped = c->side[1].padding % 2;
             walk[1].first = -(c->side[1].padding + skipped) / 2;
@@ -27153,17 +27218,17 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
     if (ignis__conv_is_product(c, &product)) {
         ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1], gradients[2]);
-        return ignis__op_give(&op, args, args->input_count, gradients);
+        return ignis__op_finish_backward(&op, args, args->input_count, gradients);
     }
     if (op.ok && gradients[0])
         ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
     if (op.ok && (gradients[1] || gradients[2]))
         ignis__conv_grad_w(&op, c, gradients[1], gradients[2], op.in[0], op.in[1]);
-    return ignis__op_give(&op, args, args->input_count, gradients);
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 /*  Takes one number of the desc: of rows and columns, or of the one side that there is. */
-static bool ignis__conv_number(ignis__op *op, const char *name, const int *given, int sides, int least, int standard, int64_t to[2])
+static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least, int standard, int64_t to[2])
 {
     int i;
     to[0] = standard;
@@ -27186,9 +27251,9 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
     int i;
     if (groups < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.groups is %lld, below 1", (long long)groups);
-    if (!ignis__conv_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
-        !ignis__conv_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
-        !ignis__conv_number(op, "dilation", desc ? desc->dilation : NULL, sides, 1, 1, dilation))
+    if (!ignis__conv_read_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
+        !ignis__conv_read_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
+        !ignis__conv_read_number(op, "dilation", desc ? desc->dilation : NULL, sides, 1, 1, dilation))
         return false;
     if (x->ndim != sides + 2 || w->ndim != sides + 2)
         return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s; %s are needed", ignis__shape_write(x).text,
@@ -27343,7 +27408,7 @@ IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool
     }
     if (op.ok)
         *scale = ignis__op_result(&op, scales, 0, NULL, NULL, NULL);
-    result = ignis__op_result(&op, out, op.count, op.tensors, op.standing, NULL);
+    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, NULL);
     ignis__op_leave_two(&op, scale);
     return result;
 }
@@ -27367,7 +27432,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
-    return ignis__op_give(&op, args, 1, &dx);
+    return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
 IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
@@ -27412,7 +27477,7 @@ static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == x % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype,
                        params);
-    return ignis__op_give(&op, args, 1, &dx);
+    return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
 IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
@@ -27467,7 +27532,7 @@ typedef struct ignis__norm_backward_work {
     int packed;
 } ignis__norm_backward_work;
 
-/*  How the kernels of norm_odd.cuh are launched. No threads: they cannot be. */
+/*  How the kernels of norm_unaligned.cuh are launched. No threads: they cannot be. */
 typedef struct ignis__norm_plan {
     ignis__builtin builtin;
     bool even; /* that is one of those named _even */
@@ -27477,7 +27542,7 @@ typedef struct ignis__norm_plan {
 } ignis__norm_plan;
 
 #define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_ANYWHERE 2   /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
+#define IGNIS__NORM_UNALIGNED 2  /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
 #define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row that a thread has */
 
 /*  How many blocks a multiprocessor holds at a time, 1 at least. */
@@ -27491,7 +27556,7 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
 }
 
 /*  After how many rows one begins at the same address modulo 16 again. */
-static int64_t ignis__norm_turn(ignis_dtype dtype, int64_t n)
+static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
 {
     int64_t pack = ignis__pack_elements(dtype), turn = pack;
     while (turn > 1 && n * turn / 2 % pack == 0)
@@ -27540,7 +27605,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         return plan;
     plan.builtin = (ignis__builtin)((int)builtin + i);
     plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
-    turn = ignis__ceil_div(ignis__norm_turn(dtype, n), shapes[i].teams);
+    turn = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
     plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
                                info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
     plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
@@ -27548,7 +27613,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
 }
 
 /*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
-static bool ignis__norm_is_odd(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
+static bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
 {
     return (!packed || ignis__norm_is_even(dtype, n, false)) && addresses % 16 == 0;
 }
@@ -27560,7 +27625,7 @@ static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t ro
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
     int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
     *plan = ignis__rows_plan(op, dtype, rows, n, packed || anywhere, 1, 2);
-    plan->packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
+    plan->packed = anywhere ? IGNIS__NORM_UNALIGNED : packed;
     if (plan->warp)
         return IGNIS__NORM_WARP;
     if (!packed || packs > 512 * share)
@@ -27583,7 +27648,8 @@ static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_w
     every row, then all columns. work->before becomes 0 where it is not in dx, and work->sums_dx false where there are no sums of that. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
-    int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype), turn = ignis__norm_turn(dtype, work->n);
+    int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype),
+            turn = ignis__norm_alignment_period(dtype, work->n);
     int64_t count, across;
     unsigned threads = 128;
     ignis_dtype wide = ignis__wide_dtype(dtype);
@@ -27608,10 +27674,10 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     }
     work->before = 0;
     if (!work->packed && (work->dx - work->x) % 16 == 0 && (work->dx - work->dy) % 16 == 0)
-        work->packed = IGNIS__NORM_ANYWHERE;
-    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_ANYWHERE ? 2 * pack : 0) : work->n, threads);
+        work->packed = IGNIS__NORM_UNALIGNED;
+    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_UNALIGNED ? 2 * pack : 0) : work->n, threads);
     count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
-    count = work->packed == IGNIS__NORM_ANYWHERE ? ignis__ceil_div(count, turn) * turn : count;
+    count = work->packed == IGNIS__NORM_UNALIGNED ? ignis__ceil_div(count, turn) * turn : count;
     ignis__norm_partials(op, norm->rms, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
@@ -27621,9 +27687,9 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
 }
 
 /*  Whether a tensor is the result of a layer whose bias needs a gradient: the sums of the columns of its own. */
-static bool ignis__bias_is_in(ignis__tensor *tensor)
+static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
 {
-    const ignis__node *node = ignis__walk_maker(tensor);
+    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
     const ignis__mlp *mlp;
     int bias = 0;
     if (node && node->backward_fn == ignis__linear_backward && node->input_count > 2) {
@@ -27637,15 +27703,15 @@ static bool ignis__bias_is_in(ignis__tensor *tensor)
 
 /*  For a backward function that is running: whether the gradient that it gives for its first input is that of such a result, on its own or where it
     is added to something. */
-static bool ignis__bias_is_behind(void)
+static bool ignis__gradient_wants_column_sums(void)
 {
-    ignis__tensor *tensor = ignis__tensor_thread_now()->walk->at->inputs[0];
-    const ignis__node *node = ignis__walk_maker(tensor);
+    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->at->inputs[0];
+    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
     int i;
     if (!node || node->backward_fn != ignis__add_backward)
-        return ignis__bias_is_in(tensor);
+        return ignis__tensor_wants_column_sums(tensor);
     for (i = 0; i < 2; i++)
-        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) && ignis__bias_is_in(node->inputs[i]))
+        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) && ignis__tensor_wants_column_sums(node->inputs[i]))
             return true;
     return false;
 }
@@ -27663,7 +27729,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL, *sums = NULL;
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL, *sums = NULL;
     ignis__norm_backward_work work = IGNIS__ZERO;
     ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
     int64_t n;
@@ -27687,18 +27753,18 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
         work.before = before ? ignis__op_read(&op, before) : 0;
-        work.sums_dx = args->needed[0] && ignis__bias_is_behind();
+        work.sums_dx = args->needed[0] && ignis__gradient_wants_column_sums();
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
         partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
         if (work.before)
-            ignis__walk_sum_taken(0);
+            ignis__backward_pass_mark_summed(0);
         for (i = 0; i < count; i++)
             to[i] = ignis__op_write(&op, gradients[1 + i]);
         if (work.sums_dx)
             to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
         ignis__sum_partials(&op, dtype, to, count, work.partial_w, partial_count, n);
     }
-    return ignis__op_give_with_sums(&op, args, args->input_count, gradients, sums);
+    return ignis__op_finish_backward_with_sums(&op, args, args->input_count, gradients, sums);
 }
 
 /*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
@@ -27748,12 +27814,12 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     }
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
-        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
+        if (ignis__norm_is_unaligned(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
             odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
         }
         if (odd.threads || !work->sum || packed)
             break;
-        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
         work->x = work->sum; /* from here on it is the norm of a tensor as any other, by the same kernels */
         work->sum = work->other = 0;
     }
@@ -27773,13 +27839,13 @@ static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
     ignis__binary_params same = IGNIS__ZERO;
     ignis_rule rule;
     int last = op->count - 1;
-    same.spread.outer = same.spread.n = same.spread.inner = 1;
+    same.axis.outer = same.axis.n = same.axis.inner = 1;
     rule = ignis__op_rule(op, "add", ignis__add_backward, &same, sizeof same);
     rule.saved_count = 0;
     added[0] = op->tensors[0];
     added[1] = op->tensors[last];
     return ignis__op_result(op, sum, 2, added, NULL,
-                            op->records && (op->standing[0].requires_grad || op->standing[last].requires_grad) ? &rule : NULL);
+                            op->records && (op->tape_state[0].requires_grad || op->tape_state[last].requires_grad) ? &rule : NULL);
 }
 
 /*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
@@ -27990,7 +28056,7 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
                       false);
     ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD, op.in[0]->dtype,
                          &pooling.images, p->is_max ? max : average);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */
@@ -28099,7 +28165,7 @@ static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
     dy = ignis__op_read(&op, op.in[0]);
     ignis__images_set(&resampling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, dx | dy, false);
     ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE_BACKWARD, op.in[0]->dtype, &resampling.images, params);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  Where the positions of a dimension lie. A single pixel has no corners to be aligned, and all positions are that one. */
@@ -28221,7 +28287,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
         for (i = 1; i < 3; i++)
             if (gradients[i])
                 ignis__op_zero(&op, gradients[i]);
-        return ignis__op_give(&op, args, 3, gradients);
+        return ignis__op_finish_backward(&op, args, 3, gradients);
     }
     dy = ignis__op_read(&op, op.in[0]);
     x = ignis__op_read(&op, op.in[1]);
@@ -28246,7 +28312,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     }
     if (gradients[0])
         ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
-    return ignis__op_give(&op, args, 3, gradients);
+    return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
 /*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
@@ -28400,7 +28466,7 @@ typedef struct ignis__rope {
 } ignis__rope;
 
 /*  The root of x of some degree, by Newton's method: the C library's pow would have to be linked. */
-static double ignis__root(double x, int degree)
+static double ignis__root_of_degree(double x, int degree)
 {
     double root = 1, power, factor, step = 1;
     int i, exponent;
@@ -28420,7 +28486,7 @@ static double ignis__root(double x, int degree)
 
 /*  Multiplies a number, whose digits go on in low, by another. The error of the product is exact (Dekker: A Floating-Point Technique for
     Extending the Available Precision, 1971). */
-static void ignis__multiply_long(double *x, double *low, double y, double y_low)
+static void ignis__multiply_double_double(double *x, double *low, double y, double y_low)
 {
     double product = *x * y, x_most = *x * 134217729, y_most = y * 134217729, error;
     x_most -= x_most - *x;
@@ -28435,24 +28501,24 @@ static void ignis__multiply_long(double *x, double *low, double y, double y_low)
 /*  The frequencies base^(-i / count). exact: for angles in f64, for which powers of a root that is rounded are off, the more so the higher. */
 static void ignis__rope_frequencies(double *frequencies, int count, double base, bool exact)
 {
-    double ratio = ignis__root(1 / base, count), ratio_low = 0, power = base, power_low = 0, low = 0;
+    double ratio = ignis__root_of_degree(1 / base, count), ratio_low = 0, power = base, power_low = 0, low = 0;
     int i;
     for (i = 0; exact && i < count; i++)
-        ignis__multiply_long(&power, &power_low, ratio, 0);
+        ignis__multiply_double_double(&power, &power_low, ratio, 0);
     if (exact)
         ratio_low = ratio * ((1 - power - power_low) / count);
     frequencies[0] = 1;
     for (i = 1; i < count; i++) {
         frequencies[i] = frequencies[i - 1];
         if (exact)
-            ignis__multiply_long(&frequencies[i], &low, ratio, ratio_low);
+            ignis__multiply_double_double(&frequencies[i], &low, ratio, ratio_low);
         else
             frequencies[i] *= ratio;
     }
 }
 
 /*  Rounds frequencies for types whose angles are in f32. Returns `to`. */
-static float *ignis__rope_floats(float *to, const double *frequencies)
+static float *ignis__rope_round_frequencies(float *to, const double *frequencies)
 {
     int i;
     for (i = 0; i < IGNIS__ROPE_HALF; i++)
@@ -28461,8 +28527,8 @@ static float *ignis__rope_floats(float *to, const double *frequencies)
 }
 
 /*  Turns the heads at the beginning of rows of x into rows of y, perhaps x. own: frequencies on the device; null: those of the parameters. */
-static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
-                             int64_t x_row, ignis__array *own, double direction)
+static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
+                               int64_t x_row, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
@@ -28472,7 +28538,7 @@ static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype
     void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,   &rope->offset,
                       &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
     if (dtype != IGNIS_F64)
-        params[13] = ignis__rope_floats(frequencies, rope->frequencies);
+        params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
     threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
 }
@@ -28482,7 +28548,7 @@ static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out,
 {
     ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
     int64_t width = (int64_t)2 * rope->heads * rope->half;
-    ignis__rope_turn(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
+    ignis__rope_rotate(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
 }
 
 static ignis_status ignis__rope_backward(const ignis_backward_args *args)
@@ -28495,11 +28561,11 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
     ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -1);
-    return ignis__op_give(&op, args, 1, &dx);
+    return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
 /*  Whether the caller's frequencies on the device fit heads of that many pairs. */
-static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
+static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
 {
     if (desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq%s and desc->inv_freq_array are given",
@@ -28540,7 +28606,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     rope->rows = op->in[0]->numel / shape->dim[shape->ndim - 1];
     rope->offset = desc->pos_offset;
     if (own)
-        return ignis__rope_own_check(op, desc, own, rope->half);
+        return ignis__rope_check_frequency_array(op, desc, own, rope->half);
     if (desc->inv_freq && desc->inv_freq_f64)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_f64 are given");
     if ((desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
@@ -28556,7 +28622,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
 }
 
 /*  The frequencies that the caller has on the device, held; null: none, or the operation has failed. */
-static ignis__array *ignis__rope_own(ignis__op *op, const ignis_rope_desc *desc)
+static ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc)
 {
     ignis__array *own = NULL;
     if (op->ok && desc->inv_freq_array.id)
@@ -28584,7 +28650,7 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
                        "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
                        ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
     else
-        own = ignis__rope_own(&op, desc);
+        own = ignis__rope_frequency_array(&op, desc);
     if (op.ok && ignis__rope_prepare(&op, desc, own, desc->num_heads, width / desc->num_heads, &rope)) {
         out = ignis__op_new_like(&op, op.in[0]);
         ignis__rope_run(&op, &rope, out, own, 1);
@@ -28716,14 +28782,15 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
 {
     const int64_t *table = (const int64_t *)args->params; /* vocab, n */
     ignis__op op;
-    ignis__array *sum = ignis__walk_sum(0), *made = NULL; /* a table that is the weight of the last product, too, has a gradient by now */
+    ignis__array *sum = ignis__backward_pass_input_sum(0),
+                 *made = NULL; /* a table that is the weight of the last product, too, has a gradient by now */
     bool adds = sum && ignis__array_is_private(sum);
     if (!ignis__op_begin_backward(&op, "ignis_embedding", args))
         return ignis__failed();
     if (!adds)
         sum = made = ignis__op_new_rows(&op, table[0], table[1], op.in[0]->dtype);
     ignis__op_add_rows(&op, sum, op.in[0], op.in[1], table[0], table[1], adds);
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
 /*  The shape of ids, with n behind it. */
@@ -28894,7 +28961,7 @@ static ignis_status ignis__gather_backward(const ignis_backward_args *args)
         ignis__op_zero(&op, gradient);
         ignis__op_scatter_add(&op, gradient, op.in[0], op.in[1], x);
     }
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
@@ -28911,7 +28978,7 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
     gradients[2] = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
     if (gradients[2])
         ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[2], op.in[0], op.in[1], x, 0);
-    return ignis__op_give(&op, args, 3, gradients);
+    return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
 /*  A sum of rows by index, as the embedding's; what is before the dimension is moved behind it, and back. */
@@ -28936,7 +29003,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
         gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
         if (gradient)
             ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner, 0);
-        return ignis__op_give(&op, args, 1, &gradient);
+        return ignis__op_finish_backward(&op, args, 1, &gradient);
     }
     shape = IGNIS_SHAPE(op.in[0]->numel);
     moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
@@ -28944,7 +29011,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
     if (sums)
         ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner, 0);
     gradient = op.ok ? ignis__op_exchange(&op, sums, &x->shape, &back) : NULL;
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 typedef struct ignis__index_kind {
@@ -29046,7 +29113,7 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
         to = ignis__op_write(&op, out);
         id_bytes = (int)ignis__dtypes[op.in[0]->dtype].size;
         params[4] = &out->numel;
-        ignis__op_map(&op, IGNIS__BUILTIN_ONE_HOT, dtype, out->numel, params);
+        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_ONE_HOT, dtype, out->numel, params);
     }
     return ignis__op_end(&op, out, NULL);
 }
@@ -29113,7 +29180,7 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
 {
     ignis__array *from = op->in[0], *values, *places;
     ignis_shape shape = from->shape, rows;
-    ignis__spread s = ignis__spread_along(&shape, dim);
+    ignis__axis s = ignis__axis_of_dim(&shape, dim);
     ignis__exchange there = {s.outer, s.n, 1, s.inner, 1}, back = {s.outer, s.inner, 1, k, 1};
     *positions = NULL;
     if (s.n > INT32_MAX - 8192) {
@@ -29154,7 +29221,7 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
         ignis__op_zero(&op, gradient);
     if (gradient)
         ignis__op_indexed(&op, IGNIS__BUILTIN_SCATTER, gradient, op.in[0], op.in[1], x, 0);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  k null: all. */
@@ -29183,7 +29250,7 @@ static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor
     if (values && indices)
         *indices = ignis__op_result(&op, positions, 0, NULL, NULL, NULL);
     rule = ignis__op_rule(&op, name, ignis__sort_backward, &x, sizeof x);
-    result = ignis__op_result(&op, values, op.count, op.tensors, op.standing, op.records ? &rule : NULL);
+    result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, indices);
     return result;
 }
@@ -29227,18 +29294,18 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
             continue;
         saved = op.in[1 + at];
         numel = saved->numel;
-        if (ignis__walk_retains()) {
+        if (ignis__backward_pass_retains()) {
             made[i] = ignis__op_new_like(&op, saved);
             ignis__op_copy(&op, made[i], saved);
         }
         grad = ignis__op_read(&op, op.in[0]);
         gradient = ignis__op_write(&op, made[i] ? made[i] : saved);
-        ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
+        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
         if (op.ok && !made[i])
             args->grad_inputs[i] = args->saved[at];
         at++;
     }
-    return ignis__op_give(&op, args, args->input_count, made);
+    return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
 
 /*  The gradient from what forward has found out of the rows. It may take the logits' place. */
@@ -29283,7 +29350,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
 /*  What the kernels of all rows do not do. */
@@ -29331,7 +29398,7 @@ typedef struct ignis__cross_entropy_work {
     bool part;   /* these are some of the rows, whose count is there */
 } ignis__cross_entropy_work;
 
-#define IGNIS__FEW_ROWS 128          /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__ONE_BLOCK_ROWS 128    /* that one block, a warp a row, is through with sooner than three launches are made */
 #define IGNIS__COUNT_BLOCKS 64       /* and a count of these, and one more number, is what they leave */
 #define IGNIS__ROWS_EXACT 2          /* for packed: all rows are whole packs of 16 bytes */
 #define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
@@ -29339,9 +29406,9 @@ typedef struct ignis__cross_entropy_work {
 #define IGNIS__ROUND_BLOCKS 7        /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
 #define IGNIS__SHORT_ROW 16          /* elements of a row that a thread has, of few rows */
 
-static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
+static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
 {
-    return work->plan.warp && entropy->rows <= IGNIS__FEW_ROWS && !work->part;
+    return work->plan.warp && entropy->rows <= IGNIS__ONE_BLOCK_ROWS && !work->part;
 }
 
 /*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
@@ -29355,7 +29422,8 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_is_few(entropy, work);
+    work->counts =
+        !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_fits_one_block(entropy, work);
     if (work->counts) {
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
@@ -29370,7 +29438,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
     if (!work->gradient)
         ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
-    if (ignis__cross_entropy_is_few(entropy, work))
+    if (ignis__cross_entropy_fits_one_block(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
@@ -29390,7 +29458,7 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
-    if (ignis__cross_entropy_is_few(entropy, work)) { /* it has the first twelve */
+    if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it has the first twelve */
         int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024 : 32 * ignis__ceil_div(entropy->rows, 32);
         ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024), rows);
         return;
@@ -29401,12 +29469,12 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
 }
 
 /*  What forward gives. The logarithms of the rows' sums of exp(x) have two parts: [2, rows], the maximum and what it lacks. */
-typedef struct ignis__cross_entropy_found {
+typedef struct ignis__cross_entropy_results {
     ignis__array *loss, *scale, *log_sums;
-} ignis__cross_entropy_found;
+} ignis__cross_entropy_results;
 
 /*  Of op->in[0] and the targets op->in[1]; the gradient is written unless null. */
-static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy, const ignis__cross_entropy_found *found,
+static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy, const ignis__cross_entropy_results *found,
                                          ignis__array *gradient)
 {
     ignis__cross_entropy_work work = IGNIS__ZERO;
@@ -29449,9 +29517,9 @@ static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inp
     if (!ignis__reduction_valid(call, reduction))
         return ignis__no_tensor();
     if (reduction == IGNIS_REDUCTION_NONE)
-        return ignis__map_each(call, formula, &inputs, IGNIS__LOSS_ALIKE);
-    return ignis__map_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
-                              IGNIS__LOSS_ALIKE);
+        return ignis__formula_tensor(call, formula, &inputs, IGNIS__LOSS_ALIKE);
+    return ignis__formula_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
+                                  IGNIS__LOSS_ALIKE);
 }
 
 IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
@@ -29491,7 +29559,7 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
 static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
 {
     static const ignis_reduce_desc last = {{-1}, 1, false};
-    return ignis__map_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
+    return ignis__formula_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
 }
 
 /*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
@@ -29551,9 +29619,9 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     static const char call[] = "ignis_cosine_similarity";
     static const ignis_reduce_desc last = {{-1}, 1, true};
     ignis_inputs of_a = IGNIS_INPUTS(a), of_b = IGNIS_INPUTS(b);
-    ignis_tensor m = ignis__map_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS),
+    ignis_tensor m = ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS),
                  result = ignis__no_tensor();
-    ignis_tensor n = m.id ? ignis__map_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
+    ignis_tensor n = m.id ? ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
     ignis_tensor c = n.id ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
                                              IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
                           : n;
@@ -29571,7 +29639,7 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
 {
     ignis__op op;
     ignis_tensor inputs[2];
-    ignis__cross_entropy_found found;
+    ignis__cross_entropy_results found;
     ignis__array *parts[2] = {NULL, NULL};
     ignis_dtype wide;
     ignis_shape shape;
@@ -29642,7 +29710,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__cross_entropy entropy;
     ignis_tensor inputs[] = {logits_tensor, targets_tensor};
     ignis__array *made = NULL;
-    ignis__cross_entropy_found found = {NULL, NULL, NULL};
+    ignis__cross_entropy_results found = {NULL, NULL, NULL};
     ignis_dtype wide;
     int64_t rows, columns;
     bool fused;
@@ -29704,7 +29772,7 @@ static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_
 }
 
 /*  The arrays for the gradients that are wanted. */
-static void ignis__chunks_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
+static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
 {
     ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
     if (hidden)
@@ -29763,7 +29831,7 @@ static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p,
             (void)ignis__op_read(op, c->sum);
         sum = ignis__op_write(op, c->sum);
         dw = ignis__op_write(op, c->dw);
-        ignis__op_map(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
     }
 }
 
@@ -29805,7 +29873,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     c.hidden = op.in[HIDDEN];
     c.w = op.in[W];
     c.logits = c.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, c.w->dtype);
-    ignis__chunks_gradients(&op, &p, args->needed[0], args->needed[1], &c);
+    ignis__chunks_create_gradients(&op, &p, args->needed[0], args->needed[1], &c);
     kept = op.made_count;
     for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
         int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
@@ -29819,11 +29887,11 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
                                              ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
                                              ignis__op_read(&op, op.in[SCALE]));
         ignis__chunk_backward(&op, &p, &c, first);
-        ignis__op_unmake(&op, kept);
+        ignis__op_free_made(&op, kept);
     }
     gradients[0] = c.dhidden;
     gradients[1] = c.dw;
-    return ignis__op_give(&op, args, 2, gradients);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
 /*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of 16 bits and its sum. */
@@ -29896,7 +29964,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     }
     if (op.ok && fused) {
         c.gradient = c.logits; /* takes their place */
-        ignis__chunks_gradients(&op, &p, op.standing[0].requires_grad, op.standing[1].requires_grad, &c);
+        ignis__chunks_create_gradients(&op, &p, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad, &c);
     }
     kept = op.made_count;
     for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
@@ -29904,11 +29972,11 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__chunk_loss(&op, &p, &c, &work, first);
         if (fused)
             ignis__chunk_backward(&op, &p, &c, first);
-        ignis__op_unmake(&op, kept);
+        ignis__op_free_made(&op, kept);
     }
     if (op.ok && losses != loss) {
-        ignis__spread spread = {1, losses->numel, 1};
-        ignis__op_sum(&op, loss, losses, NULL, 1.0, &spread);
+        ignis__axis axis = {1, losses->numel, 1};
+        ignis__op_sum(&op, loss, losses, NULL, 1.0, &axis);
     }
     ignis__op_save(&op, c.dhidden);
     ignis__op_save(&op, c.dw);
@@ -29971,7 +30039,7 @@ typedef struct ignis__attention_variant {
 } ignis__attention_variant;
 
 /*  Whether there is a window, or lengths of sequences. */
-static bool ignis__attention_ranged(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
+static bool ignis__attention_has_range(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
 
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
 static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
@@ -30073,8 +30141,8 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
 
 /*  The map of a tensor, for tiles of so many of its `length` rows, which lie in shared memory as slabs of 64 columns one behind the other. Heads of
     whole slabs are copied so many slabs at a time, others slab by slab: what the last one lacks is zeros. */
-static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
-                                 const ignis__attention_rows *tensor, int heads, int length, int rows, int slabs)
+static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                     const ignis__attention_rows *tensor, int heads, int length, int rows, int slabs)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
@@ -30092,13 +30160,13 @@ static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dt
 }
 
 /*  How many numbers for each query forward leaves for backward in lse: with a bias a bound and a sum. */
-static int ignis__attention_lses(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
+static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
-    int stats = 1 + ignis__attention_lses(p); /* numbers for a query that backward has in shared memory */
+    int stats = 1 + ignis__attention_lse_count(p); /* numbers for a query that backward has in shared memory */
     if (ignis__attention_takes_mma(op, dtype, p)) {
         for (i = 0; ignis__attention_mma[i].head_dim < p->head_dim;)
             i++;
@@ -30136,11 +30204,11 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_has_range(p));
     return variant;
 }
 
-/*  Of kernels/attention_hopper_backward.cu; see ignis__attention_is_few and ignis__attention_is_direct. */
+/*  Of kernels/attention_hopper_backward.cu; see ignis__attention_has_one_query_tile and ignis__attention_adds_directly. */
 static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
 /*  While programs are recorded: those that devices of every kind choose, of one of the two variants. */
@@ -30149,7 +30217,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     static const struct {
         int major, first;
     } kinds[] = {{7, 0}, {8, 80}}; /* the former for rows that are not aligned, too */
-    bool ranged = ignis__attention_ranged(p) || p->softcap > 0;
+    bool ranged = ignis__attention_has_range(p) || p->softcap > 0;
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
     int i, most;
@@ -30189,7 +30257,7 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
     if (!op->ok || !ignis__requests.path[0])
         return;
     ignis__attention_request_variant(op, dtype, &p, backward);
-    p.window = ignis__attention_ranged(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+    p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
     if (p.windowed && !p.has_lengths)
         ignis__attention_request_variant(op, dtype, &p, backward);
 }
@@ -30230,7 +30298,7 @@ static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape
 }
 
 /*  The addresses of the bias and the lengths, which are inputs of the operation from one on, in this order. Returns the input behind them. */
-static int ignis__attention_extras(ignis__op *op, int input, ignis__attention *p)
+static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
         p->bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
@@ -30250,7 +30318,7 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
     p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
     p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
     p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
-    ignis__attention_extras(op, 3, p);
+    ignis__attention_read_bias_and_lengths(op, 3, p);
 }
 
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
@@ -30261,8 +30329,8 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
 }
 
 /*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
-static bool ignis__attention_fill(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
-                                  int most, ignis__attention *p)
+static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
+                                       int most, ignis__attention *p)
 {
     int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1, limit = (int64_t)1 << 30;
     if (head_dim > most)
@@ -30276,7 +30344,7 @@ static bool ignis__attention_fill(ignis__op *op, const ignis_shape *q, const ign
     p->head_dim = (int)head_dim;
     p->sq = (int)sq;
     p->sk = (int)sk;
-    p->scale = ignis__root(1.0 / (double)head_dim, 2);
+    p->scale = ignis__root_of_degree(1.0 / (double)head_dim, 2);
     return true;
 }
 
@@ -30310,7 +30378,7 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    return ignis__attention_fill(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
+    return ignis__attention_set_sizes(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
 }
 
 /*  The same for q, k and v in the rows of one tensor. */
@@ -30327,11 +30395,11 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
         return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
                               "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
                               ignis__shape_write(shape).text, heads, kv_heads);
-    return ignis__attention_fill(op, shape, shape, heads, kv_heads, width / all, 256, p);
+    return ignis__attention_set_sizes(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
 /*  Room for so many numbers for each query head of each row. */
-static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention *p, ignis_dtype dtype, int count)
+static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype, int count)
 {
     return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
@@ -30342,7 +30410,7 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
     int64_t blocks =
         ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
     void *params[] = {p};
-    p->delta = ignis__op_write(op, ignis__attention_stat(op, p, dtype, 1));
+    p->delta = ignis__op_write(op, ignis__attention_new_statistics(op, p, dtype, 1));
     if (!op->ok)
         return;
     variant = ignis__attention_choose(op, dtype, p);
@@ -30390,7 +30458,7 @@ typedef struct ignis__rotation {
 
 /*  Whether a block has queries and walks over keys, not the other way round: all queries of a head fit a tile, and keys are far more. Nobody else
     has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
-static bool ignis__attention_is_few(const ignis__attention *p)
+static bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
     return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads && (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
 }
@@ -30399,17 +30467,20 @@ static bool ignis__attention_is_few(const ignis__attention *p)
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p)
 {
-    return p->head_dim == 64 || ignis__attention_is_few(p) ? 128 : 64;
+    return p->head_dim == 64 || ignis__attention_has_one_query_tile(p) ? 128 : 64;
 }
 
 /*  Whether threads add to grad_q, not copies: turns are shorter, where few tiles of queries make blocks wait for them. */
-static bool ignis__attention_is_direct(const ignis__attention *p)
+static bool ignis__attention_adds_directly(const ignis__attention *p)
 {
-    return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_is_few(p);
+    return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_has_one_query_tile(p);
 }
 
 /*  Blocks of a cluster, which have keys next to each other. */
-static int ignis__attention_backward_cluster(const ignis__attention *p) { return p->head_dim <= 128 || ignis__attention_is_few(p) ? 1 : 2; }
+static int ignis__attention_backward_cluster(const ignis__attention *p)
+{
+    return p->head_dim <= 128 || ignis__attention_has_one_query_tile(p) ? 1 : 2;
+}
 
 /*  A tile with few queries would be mostly room for what is kept in float. */
 static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -30435,7 +30506,7 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
     int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
-    if (ignis__attention_is_few(p)) {
+    if (ignis__attention_has_one_query_tile(p)) {
         stages = slabs == 1 ? 4 : slabs == 4 ? 1 : 2; /* of keys and values */
         return slabs * 128 * (2 * stages * keys + 2 * queries) + (wide ? 2 : 1) * 2 * keys * queries + 2 * 4 * queries +
                8 * (1 + 2 * stages);
@@ -30445,7 +30516,7 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
 }
 
 /*  Tiles of keys of a part, where queries are few: so that there are about 256 blocks. */
-static int ignis__attention_backward_part(const ignis__attention *p)
+static int ignis__attention_backward_key_tiles(const ignis__attention *p)
 {
     int64_t tiles = ignis__ceil_div(p->sk, ignis__attention_backward_keys(p));
     return (int)ignis__ceil_div(tiles, ignis__clamp(ignis__ceil_div(256, (int64_t)p->batches * p->heads), 1, tiles));
@@ -30453,7 +30524,7 @@ static int ignis__attention_backward_part(const ignis__attention *p)
 
 /*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. The more of them, the fewer blocks wait for turns at one tile. With
     a causal mask two sections at least: the last goes the other way. */
-static int ignis__attention_backward_section(const ignis__attention *p)
+static int ignis__attention_backward_section_heads(const ignis__attention *p)
 {
     int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
     while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
@@ -30468,7 +30539,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
     int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; whole ones */
-    bool few = ignis__attention_is_few(p), direct = ignis__attention_is_direct(p);
+    bool few = ignis__attention_has_one_query_tile(p), direct = ignis__attention_adds_directly(p);
     int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
     int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
     int64_t blocks = cluster * ignis__ceil_div(p->sk, cluster * keys) * p->kv_heads * p->batches;
@@ -30478,13 +30549,13 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
     void *params[] = {p, &scratch, rotation}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
     char define[96];
-    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries, slabs);
-    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys, cluster > 1 ? 1 : slabs);
-    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys, slabs);
-    ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries, slabs);
-    ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys, slabs);
-    ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys, slabs);
-    scratch.section = few ? ignis__attention_backward_part(p) : ignis__attention_backward_section(p);
+    ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries, slabs);
+    ignis__attention_tma_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys, cluster > 1 ? 1 : slabs);
+    ignis__attention_tma_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys, slabs);
+    ignis__attention_tma_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries, slabs);
+    ignis__attention_tma_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys, slabs);
+    ignis__attention_tma_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys, slabs);
+    scratch.section = few ? ignis__attention_backward_key_tiles(p) : ignis__attention_backward_section_heads(p);
     if (few) {
         blocks = ignis__ceil_div(ignis__ceil_div(p->sk, keys), scratch.section) * p->heads * p->batches;
         floats = blocks * p->sq * columns;
@@ -30499,7 +30570,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
              ignis__attention_backward_forms[few + 2 * direct]); /* one at most */
-    ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
+    ignis__attention_options(define, sizeof define, p, ignis__attention_has_range(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0,
                      params);
@@ -30529,7 +30600,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
     p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
-    ignis__attention_extras(&op, 6, &p);
+    ignis__attention_read_bias_and_lengths(&op, 6, &p);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
     if (args->needed[0] || wgmma) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
@@ -30547,7 +30618,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         ignis__attention_backward_wgmma(&op, dtype, &p, 0, NULL);
     else
         ignis__attention_backward_run(&op, dtype, &p);
-    return ignis__op_give(&op, args, p.bias_dtype ? 4 : 3, gradients);
+    return ignis__op_finish_backward(&op, args, p.bias_dtype ? 4 : 3, gradients);
 }
 
 /*  Adds the tensors of a desc to the inputs of an operation, behind `count`. Returns how many there are then. */
@@ -30650,13 +30721,13 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
-    bool ranged = ignis__attention_ranged(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
+    bool ranged = ignis__attention_has_range(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
     char define[IGNIS__DEFINES];
     shape = ignis__attention_hopper_choose(op, p, ranged);
-    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
-    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
-    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
-    ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64, p->head_dim / 64);
+    ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
+    ignis__attention_tma_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
+    ignis__attention_tma_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
+    ignis__attention_tma_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64, p->head_dim / 64);
     ignis__attention_hopper_define(define, sizeof define, p, shape);
     ignis__attention_options(define, sizeof define, p, ranged);
 
@@ -30709,7 +30780,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.records) {
-        lse = ignis__attention_stat(&op, &p, op.in[0]->dtype, ignis__attention_lses(&p));
+        lse = ignis__attention_new_statistics(&op, &p, op.in[0]->dtype, ignis__attention_lse_count(&p));
         p.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);
@@ -30727,8 +30798,8 @@ typedef struct ignis__sdpa_packed {
 } ignis__sdpa_packed;
 
 /*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
-static void ignis__attention_parts(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
-                                   ignis__attention_rows *k, ignis__attention_rows *v)
+static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
+                                    ignis__attention_rows *k, ignis__attention_rows *v)
 {
     ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
     *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
@@ -30740,9 +30811,9 @@ static void ignis__attention_parts(const ignis__attention *p, const ignis__array
 static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
 {
     ignis__attention_rows behind;
-    ignis__attention_parts(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
+    ignis__sdpa_packed_rows(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
     if (turned)
-        ignis__attention_parts(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
+        ignis__sdpa_packed_rows(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
 }
 
 /*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
@@ -30776,7 +30847,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
-    next = ignis__attention_extras(&op, 4, p);
+    next = ignis__attention_read_bias_and_lengths(&op, 4, p);
     ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
     p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
     p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
@@ -30785,25 +30856,26 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
-        ignis__attention_parts(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
+        ignis__sdpa_packed_rows(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
-    ignis__rope_floats(rotation.frequencies, packed.rope.frequencies);
+    ignis__rope_round_frequencies(rotation.frequencies, packed.rope.frequencies);
     wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
-    turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_is_few(p);
+    turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(p);
     if (wgmma)
-        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__bias_is_behind(),
-                                        turns_alone || !packed.rope.heads ? NULL : &rotation);
+        sums =
+            ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
+                                     turns_alone || !packed.rope.heads ? NULL : &rotation);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
     if (packed.rope.heads && turns_alone) /* back, where they are */
-        ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
-    return ignis__op_give_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
+        ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
+    return ignis__op_finish_backward_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
 }
 
 /*  An array for so many heads of each row of qkv. */
-static ignis__array *ignis__sdpa_packed_new(ignis__op *op, const ignis__attention *p, int heads)
+static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__attention *p, int heads)
 {
     ignis_shape shape = op->in[0]->shape;
     shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->head_dim : 0;
@@ -30811,7 +30883,7 @@ static ignis__array *ignis__sdpa_packed_new(ignis__op *op, const ignis__attentio
 }
 
 /*  Turns q and k into an array of their own. */
-static ignis__array *ignis__sdpa_packed_turn(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
+static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
 {
     const ignis__attention *p = &packed->attention;
     int heads = p->heads + p->kv_heads;
@@ -30821,11 +30893,11 @@ static ignis__array *ignis__sdpa_packed_turn(ignis__op *op, const ignis_rope_des
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads, heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
         return NULL;
-    turned = ignis__sdpa_packed_new(op, p, heads);
+    turned = ignis__sdpa_packed_new_heads(op, p, heads);
     from = ignis__op_read(op, op->in[0]);
     to = ignis__op_write(op, turned);
-    ignis__rope_turn(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
-                     op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
+    ignis__rope_rotate(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
+                       op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
     return turned;
 }
 
@@ -30841,18 +30913,18 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, p);
     if (rope) {
-        own = ignis__rope_own(&op, rope);
-        turned = ignis__sdpa_packed_turn(&op, rope, own, &packed);
+        own = ignis__rope_frequency_array(&op, rope);
+        turned = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
     }
-    out = ignis__sdpa_packed_new(&op, p, p->heads);
+    out = ignis__sdpa_packed_new_heads(&op, p, p->heads);
     if (op.ok)
         ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
     if (op.ok)
         p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
     if (op.ok)
-        ignis__attention_extras(&op, 1, p);
+        ignis__attention_read_bias_and_lengths(&op, 1, p);
     if (op.records) {
-        lse = ignis__attention_stat(&op, p, op.in[0]->dtype, ignis__attention_lses(p));
+        lse = ignis__attention_new_statistics(&op, p, op.in[0]->dtype, ignis__attention_lse_count(p));
         p->lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
@@ -30886,7 +30958,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     while (head_dim < p->head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_has_range(p));
     if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
@@ -30922,7 +30994,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
             variant = ignis__decode_choose(op, dtype, &p);
             ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
         }
-        p.window = ignis__attention_ranged(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+        p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
     }
     op->as_major = 0;
 }
@@ -31089,7 +31161,7 @@ static bool ignis__optimizer_array(const char *call, const ignis__array *like, i
 }
 
 /*  Adds the optimizers that an array belongs to to a text; returns how often. */
-static int ignis__optimizers_claiming(ignis__string_writer *text, const ignis__array *array)
+static int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__optimizer *optimizer;
     uint64_t index = 0;
@@ -31131,7 +31203,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     return false;
 }
 
-IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
+IGNIS__ONE_COPY static bool ignis__optimizer_check_number(const char *call, const char *name, double value, double low, double below)
 {
     if (ignis__is_finite(value) && value >= low && value < below)
         return true;
@@ -31139,7 +31211,7 @@ IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char
 }
 
 /*  By its bits: where the compiler assumes that there is no NaN, one would be equal to 0. */
-static double ignis__default(double value, double otherwise)
+static double ignis__number_or_default(double value, double otherwise)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -31158,20 +31230,22 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         memset(scale, 0, sizeof *scale); /* no interval: no step looks at the gradients */
     else if (scale->interval == 0)
         scale->interval = 2000;
-    scale->initial = ignis__default(scale->initial, 1);
-    scale->growth = ignis__default(scale->growth, 2);
-    scale->backoff = ignis__default(scale->backoff, 0.5);
-    scale->lowest = ignis__default(scale->lowest, scale->initial < 1 ? scale->initial : 1);
-    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, beta1, given->beta1, 0, 1) ||
-        !ignis__optimizer_number(call, beta2, given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
-        !ignis__optimizer_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
-        !ignis__optimizer_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
-        !ignis__optimizer_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
-        !ignis__optimizer_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
-        !ignis__optimizer_number(call, "loss_scale.lowest", scale->lowest, 1e-30, 1e30) ||
-        !ignis__optimizer_number(call, "loss_scale.interval", (double)scale->interval, 0, no_limit) ||
-        !ignis__optimizer_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
-        !ignis__optimizer_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
+    scale->initial = ignis__number_or_default(scale->initial, 1);
+    scale->growth = ignis__number_or_default(scale->growth, 2);
+    scale->backoff = ignis__number_or_default(scale->backoff, 0.5);
+    scale->lowest = ignis__number_or_default(scale->lowest, scale->initial < 1 ? scale->initial : 1);
+    if (!ignis__optimizer_check_number(call, "lr", given->lr, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, beta1, given->beta1, 0, 1) ||
+        !ignis__optimizer_check_number(call, beta2, given->beta2, 0, 1) ||
+        !ignis__optimizer_check_number(call, "eps", given->eps, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
+        !ignis__optimizer_check_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
+        !ignis__optimizer_check_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
+        !ignis__optimizer_check_number(call, "loss_scale.lowest", scale->lowest, 1e-30, 1e30) ||
+        !ignis__optimizer_check_number(call, "loss_scale.interval", (double)scale->interval, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
         return handle;
     if (scale->lowest > scale->initial) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "loss_scale.lowest is %g, which is above loss_scale.initial, %g", scale->lowest,
@@ -31213,7 +31287,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         d = *desc;                                                        \
     given.name = its_name;                                                \
     given.step = its_step;                                                \
-    given.lr = ignis__default(d.lr, default_lr);                          \
+    given.lr = ignis__number_or_default(d.lr, default_lr);                \
     given.weight_decay = d.weight_decay;                                  \
     given.schedule = d.schedule;                                          \
     given.no_master = d.no_master;                                        \
@@ -31226,9 +31300,9 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
     static const char call[] = "ignis_adamw";
     IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN_ADAM : IGNIS__BUILTIN_ADAMW);
     given.has_first = given.has_second = given.has_missed = true;
-    given.beta1 = ignis__default(d.beta1, 0.9);
-    given.beta2 = ignis__default(d.beta2, 0.999);
-    given.eps = ignis__default(d.eps, 1e-8);
+    given.beta1 = ignis__number_or_default(d.beta1, 0.9);
+    given.beta2 = ignis__number_or_default(d.beta2, 0.999);
+    given.eps = ignis__number_or_default(d.eps, 1e-8);
     return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 
@@ -31248,8 +31322,8 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *de
     given.has_first = d.momentum != 0;
     given.has_second = true;
     given.beta1 = d.momentum;
-    given.beta2 = ignis__default(d.alpha, 0.99);
-    given.eps = ignis__default(d.eps, 1e-8);
+    given.beta2 = ignis__number_or_default(d.alpha, 0.99);
+    given.eps = ignis__number_or_default(d.eps, 1e-8);
     return ignis__optimizer_make(call, &given, "momentum", "alpha");
 }
 
@@ -31258,8 +31332,8 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
     static const char call[] = "ignis_lion";
     IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN_LION);
     given.has_first = true;
-    given.beta1 = ignis__default(d.beta1, 0.9);
-    given.beta2 = ignis__default(d.beta2, 0.99);
+    given.beta1 = ignis__number_or_default(d.beta1, 0.9);
+    given.beta2 = ignis__number_or_default(d.beta2, 0.99);
     return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 
@@ -31268,7 +31342,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
     static const char call[] = "ignis_muon";
     IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN_MUON);
     given.has_first = given.has_second = true;
-    given.beta1 = ignis__default(d.momentum, 0.95);
+    given.beta1 = ignis__number_or_default(d.momentum, 0.95);
     given.like_adamw = d.like_adamw;
     return ignis__optimizer_make(call, &given, "momentum", "");
 }
@@ -31306,11 +31380,11 @@ static void ignis__optimizers_close(const char *call)
 
 IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
 {
-    ignis__standing standing = ignis__tensor_standing(tensor);
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     int i;
-    if (!standing.leaf || !standing.requires_grad)
+    if (!tape_state.leaf || !tape_state.requires_grad)
         return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
-                                 standing.leaf ? "requires no gradient" : "is the result of an operation");
+                                 tape_state.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != optimizer->device)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
                                  ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
@@ -31708,7 +31782,7 @@ static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *opt
 }
 
 /*  About the nearest orthogonal matrix to `second`, times sqrt(k), in its place: Newton-Schulz, Jordan's coefficients, by the smaller side. */
-static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
+static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
 {
     const ignis_shape *shape = &parameter->data->shape;
     double rows = (double)shape->dim[0], columns = (double)shape->dim[1];
@@ -31740,7 +31814,7 @@ static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const igni
 }
 
 /*  All matrices that have a gradient. */
-static bool ignis__muon_orthogonals(const ignis__optimizer *optimizer)
+static bool ignis__muon_orthogonalize_all(const ignis__optimizer *optimizer)
 {
     const ignis__parameter *parameter;
     bool ok = true, has;
@@ -31751,7 +31825,7 @@ static bool ignis__muon_orthogonals(const ignis__optimizer *optimizer)
         has = parameter->tensor->grad != NULL;
         ignis__mutex_unlock(&parameter->tensor->slot.lock);
         if (has && parameter->data->numel > 0)
-            ok = ignis__muon_orthogonal(optimizer, parameter);
+            ok = ignis__muon_orthogonalize(optimizer, parameter);
     }
     return ok;
 }
@@ -31777,7 +31851,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
           ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
-        ok = ok && ignis__muon_orthogonals(optimizer) &&
+        ok = ok && ignis__muon_orthogonalize_all(optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
@@ -31848,7 +31922,7 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer handle, double lr)
     bool ok;
     if (!optimizer)
         return ignis__failed();
-    ok = ignis__optimizer_number(call, "lr", lr, 0, 1e300);
+    ok = ignis__optimizer_check_number(call, "lr", lr, 0, 1e300);
     if (ok)
         view = ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_BASE_LR * (int64_t)sizeof(double));
     ok = view.id != 0;
@@ -38091,15 +38165,15 @@ static bool ignis__chat_read_real(const char *text, size_t size, double *real)
     snprintf(half, sizeof half, "%.1f", 0.5); /* with the point of the program's locale, for strtod */
     half[strlen(half) - 1] = 0;
     for (i = 0; i < size; i++) {
-        bool between = i > 0 && i + 1 < size && ignis__map_is_digit(text[i - 1]) && ignis__map_is_digit(text[i + 1]);
-        if (out > copy + 320 || (text[i] == '_' && !between) || (!ignis__map_is_digit(text[i]) && !strchr("._eE+-", text[i])) ||
+        bool between = i > 0 && i + 1 < size && ignis__formula_is_digit(text[i - 1]) && ignis__formula_is_digit(text[i + 1]);
+        if (out > copy + 320 || (text[i] == '_' && !between) || (!ignis__formula_is_digit(text[i]) && !strchr("._eE+-", text[i])) ||
             (strchr("+-", text[i]) && (i == 0 || (text[i - 1] | 32) != 'e')) || ((text[i] | 32) == 'e' && !digits))
             return false;
         if (text[i] == '.')
             out += snprintf(out, 16, "%s", half + 1);
         else if (text[i] != '_')
             *out++ = text[i];
-        digits = digits || ignis__map_is_digit(text[i]);
+        digits = digits || ignis__formula_is_digit(text[i]);
     }
     *out = 0;
     *real = strtod(copy, &end);
@@ -38322,7 +38396,7 @@ static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
 static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
 {
     while (at < c->size &&
-           (ignis__map_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__map_is_digit(c->text[at + 1]))))
+           (ignis__formula_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__formula_is_digit(c->text[at + 1]))))
         at++;
     return at;
 }
@@ -38365,11 +38439,11 @@ static void ignis__chat_next(ignis__chat *c)
         return;
     }
     first = c->text[at];
-    if (ignis__map_is_letter(first)) {
+    if (ignis__formula_is_letter(first)) {
         c->kind = 'a';
-        while (at < c->size && (ignis__map_is_letter(c->text[at]) || ignis__map_is_digit(c->text[at])))
+        while (at < c->size && (ignis__formula_is_letter(c->text[at]) || ignis__formula_is_digit(c->text[at])))
             at++;
-    } else if (ignis__map_is_digit(first)) {
+    } else if (ignis__formula_is_digit(first)) {
         size_t end;
         c->kind = '0';
         at = ignis__chat_digits(c, at);
@@ -38383,7 +38457,7 @@ static void ignis__chat_next(ignis__chat *c)
                     at = ignis__chat_digits(c, end), c->kind = '.';
             }
         }
-        if (at < c->size && ignis__map_is_letter(c->text[at]))
+        if (at < c->size && ignis__formula_is_letter(c->text[at]))
             ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a number with letters in it");
     } else if (first == '"' || first == '\'') {
         c->kind = '"';
@@ -38433,7 +38507,7 @@ static bool ignis__chat_then(const ignis__chat *c, const char *sign)
     size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
     return ignis__chat_at(c, at, sign) &&
            (behind == c->size || *sign == '=' ? !ignis__chat_at(c, behind, "=")
-                                              : !ignis__map_is_letter(c->text[behind]) && !ignis__map_is_digit(c->text[behind]));
+                                              : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
 }
 
 /*  Is the current token one of these words? */
@@ -40471,7 +40545,7 @@ static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item
         ignis__chat_pieces(c, path, ignis__chat_words("."), -1, false, &keys);
         for (i = 0; i < keys.count && !c->fault; i++) {
             ignis__chat_value key = keys.item[i];
-            for (k = 0; k < key.number && ignis__map_is_digit(key.u.text[k]); k++)
+            for (k = 0; k < key.number && ignis__formula_is_digit(key.u.text[k]); k++)
                 continue;
             if (k && k == key.number) {
                 ignis__chat_read_int(c, key.u.text, (size_t)k, &k);
@@ -40742,7 +40816,7 @@ static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_s
 static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
 {
     int64_t number = 0;
-    for (; *at < (size_t)format.number && ignis__map_is_digit(format.u.text[*at]); ++*at)
+    for (; *at < (size_t)format.number && ignis__formula_is_digit(format.u.text[*at]); ++*at)
         number = number > INT32_MAX ? number : number * 10 + (format.u.text[*at] - '0');
     return number;
 }
@@ -40818,7 +40892,7 @@ static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value fo
         head = numeric && v.number > 0 && strchr("+- ", v.u.text[0]) ? 1 : 0;
         head += numeric && spec.other && strchr("xXo", spec.letter) ? 2 : 0;
         numeric = numeric && spec.zero && !spec.left &&
-                  (ignis__map_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) || v.u.text[v.number - 1] == '.');
+                  (ignis__formula_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) || v.u.text[v.number - 1] == '.');
         spaces.marks = zeros.marks = NULL;
         begin = out.size;
         if (numeric)
@@ -41263,7 +41337,7 @@ static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
             ignis__chat_value *role = &items->item[k + 1];
             int64_t at = 0;
             while (at < role->number &&
-                   (ignis__map_is_letter(role->u.text[at]) || ignis__map_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
+                   (ignis__formula_is_letter(role->u.text[at]) || ignis__formula_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
                 at++;
             if (at == role->number)
                 role->marks = NULL;
@@ -42550,7 +42624,7 @@ static const char *ignis__schema_element(ignis__schema *s, const char *array, co
     const char *value = ignis__schema_first(array);
     int64_t left = 0;
     size_t i;
-    for (i = 0; i < size && i < 10 && ignis__map_is_digit(number[i]); i++)
+    for (i = 0; i < size && i < 10 && ignis__formula_is_digit(number[i]); i++)
         left = left * 10 + (number[i] - '0');
     if (size == 0 || i < size || (size > 1 && *number == '0'))
         return NULL;
@@ -43795,7 +43869,7 @@ static double ignis__model_yarn_at(const ignis__model *model, double turns)
 /*  f_i = theta^(-2 i / head_dim), stretched. */
 static void ignis__model_frequencies(ignis__model *model)
 {
-    double ratio = ignis__root(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
+    double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
     int i;
     if (model->stretch == IGNIS__STRETCH_YARN) {
         low = ignis__model_yarn_at(model, model->high);
@@ -44008,7 +44082,7 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         ignis__model_frequencies(model);
     if (model->rope && !ignis__model_divisors(files, model))
         return false;
-    model->attention_scale = model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2);
+    model->attention_scale = model->attention_factor * model->attention_factor / ignis__root_of_degree(model->head_dim, 2);
     return ignis__model_ends(files, model);
 }
 
@@ -44866,7 +44940,7 @@ static ignis_status ignis__model_linear_backward(const ignis_backward_args *args
     ignis__op_numbers(&op, numbers, 0, op.in[1], blocks, 0, product.k);
     if (op.ok)
         ignis__matmul_run(&op, &product, gradient, op.in[0], numbers, NULL);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  ignis_linear with a weight of a model. Of a quantised one the tape keeps the blocks alone. */
@@ -46447,7 +46521,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor uniform = ignis_tensor_rand(ignis_tensor_shape(adapter->a), &desc);
         inputs.array[0] = ignis_tensor_data(uniform);
-        inputs.array[1] = ignis_array_value(1 / ignis__root((double)adapter->columns, 2));
+        inputs.array[1] = ignis_array_value(1 / ignis__root_of_degree((double)adapter->columns, 2));
         ok = ignis_array_map(ignis_tensor_data(adapter->a), "most*(2*u - 1)", inputs) == IGNIS_OK &&
              ignis__array_set_zero(call, ignis_tensor_data(adapter->b)) == IGNIS_OK;
         (void)ignis_scope_end(scope);
@@ -46458,7 +46532,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
 
 static double ignis__lora_scale(const ignis__lora *lora)
 {
-    return lora->alpha / (lora->rslora ? ignis__root((double)lora->rank, 2) : (double)lora->rank);
+    return lora->alpha / (lora->rslora ? ignis__root_of_degree((double)lora->rank, 2) : (double)lora->rank);
 }
 
 /*  Takes the numbers of a description. */
@@ -47240,7 +47314,7 @@ typedef struct ignis__step_norms {
 /*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
 static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
 {
-    memset(op, 0, offsetof(ignis__op, standing));
+    memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
     op->steady = true;
     return op->ok = ignis__work_begin(call, device, &op->work);
@@ -47675,7 +47749,7 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
     ignis__gemm p;
     paired.activation = IGNIS__ACTIVATION_PAIRED;
     p = ignis__gemm_params(op, product, out, &paired);
-    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 || !ignis__gemm_direct(&p, 128) ||
+    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 || !ignis__gemm_finishes_in_registers(&p, 128) ||
         !ignis__gemm_packed(dtype, ignis__op_read(op, a) | ignis__op_read(op, b), p.k, 0))
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
@@ -47715,7 +47789,7 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
     }
     if (op->ok)
         (void)ignis__gemm_run(op, &product, gated ? room : out, x, weights, &epilogue);
-    ignis__op_unmake(op, 0);
+    ignis__op_free_made(op, 0);
     if (!gated)
         return;
     result = ignis__op_write(op, out);
@@ -47735,7 +47809,7 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
     int64_t share = ignis__ceil_div(heads, ignis__clamp(blocks, 1, ignis__ceil_div(heads, 8)));
     void *params[2];
     params[0] = p;
-    params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_floats(floats, table);
+    params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_round_frequencies(floats, table);
     p->turns = frequencies != NULL;
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
                      p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
@@ -48307,7 +48381,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
          ignis__engine_room(call, e, &e->ended, e->step_rows, m->heads, IGNIS_I32) && ignis__next_begin(&op, call, e->device);
     if (ok) {
-        memcpy(turning, ignis__rope_floats(frequencies, e->frequencies), sizeof turning);
+        memcpy(turning, ignis__rope_round_frequencies(frequencies, e->frequencies), sizeof turning);
         (void)ignis__op_write(&op, e->cache); /* takes its memory, or there is none */
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);
@@ -52097,7 +52171,7 @@ static void (*ignis__collective_close)(const char *call);
 /*  Who claims an array, for the message of one that cannot be freed. */
 IGNIS__COLD static int ignis__claims_name(ignis__string_writer *text, const ignis__array *array)
 {
-    return ignis__tensors_claiming(text, array) + ignis__tape_claiming(text, array) + ignis__optimizers_claiming(text, array);
+    return ignis__tensors_list_claims(text, array) + ignis__tape_list_claims(text, array) + ignis__optimizers_list_claims(text, array);
 }
 #endif
 
@@ -52224,7 +52298,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         return ignis__failed();
     }
 #ifndef IGNIS_NO_TENSORS
-    if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->walk || ignis__this_thread.inside))
+    if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->pass || ignis__this_thread.inside))
         return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside of another call, whose tensors are needed still");
 #endif
     ignis__mutex_lock(&ignis__setup_lock);
@@ -52286,7 +52360,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__bundle_close();
     ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
-    ignis__measured_close();
+    ignis__autotune_close();
 #endif
     ignis__threads_close();
     ignis__atomic_store(&ignis__global.ready, 0);

@@ -5,7 +5,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                 1043 lines   44967 bytes
+        ignis.cuh                 1043 lines   44976 bytes
         activation.cu              106 lines    4487 bytes
         activation.cuh              89 lines    4297 bytes
         attention.cu               479 lines   20956 bytes
@@ -26,7 +26,7 @@
         channel_norm.cu            479 lines   22187 bytes
         collective.cu              627 lines   29747 bytes
         collective.cuh             331 lines   15709 bytes
-        depthwise.cu               332 lines   14930 bytes
+        depthwise.cu               332 lines   14940 bytes
         elementwise.cu              84 lines    3611 bytes
         embedding.cu               203 lines    8965 bytes
         f8.cuh                      61 lines    3099 bytes
@@ -59,12 +59,12 @@
         norm.cu                    209 lines   12969 bytes
         norm.cuh                   332 lines   14879 bytes
         norm_add.cu                 43 lines    3776 bytes
-        norm_grad.cu               333 lines   16004 bytes
-        norm_odd.cu                238 lines   10717 bytes
-        norm_odd.cuh               283 lines   11169 bytes
+        norm_grad.cu               333 lines   16016 bytes
+        norm_unaligned.cu          238 lines   10735 bytes
+        norm_unaligned.cuh         283 lines   11193 bytes
         optim.cu                   447 lines   20810 bytes
         pattern.cu                 107 lines    4393 bytes
-        pointwise.cu                56 lines    2887 bytes
+        pointwise.cu                56 lines    2914 bytes
         pool.cu                    289 lines   12583 bytes
         quantize.cu                124 lines    7713 bytes
         random.cu                  148 lines    6695 bytes
@@ -151,8 +151,8 @@ enum {
     IGNIS__SOURCE_NORM_CUH,
     IGNIS__SOURCE_NORM_ADD_CU,
     IGNIS__SOURCE_NORM_GRAD_CU,
-    IGNIS__SOURCE_NORM_ODD_CU,
-    IGNIS__SOURCE_NORM_ODD_CUH,
+    IGNIS__SOURCE_NORM_UNALIGNED_CU,
+    IGNIS__SOURCE_NORM_UNALIGNED_CUH,
     IGNIS__SOURCE_OPTIM_CU,
     IGNIS__SOURCE_PATTERN_CU,
     IGNIS__SOURCE_POINTWISE_CU,
@@ -187,7 +187,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "        packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming, ignis_store_shared",
     "        reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max",
     "        random       ignis_philox",
-    "        map          ignis_map, ignis_spread, ignis_random_words",
+    "        map          ignis_map, ignis_broadcast, ignis_random_words",
     "        rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_one_round_team, ignis_exp, ignis_index",
     "*/",
     "#ifndef IGNIS_CUH",
@@ -825,14 +825,14 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "",
     "/*  Reader that spreads an array [outer, inner] over [outer, n, inner], with span = n * inner: element i is",
     "    from[i / span * inner + i % inner]. A row [cols] over [rows, cols] is span = rows * cols, inner = cols; a scalar is inner = 1. */",
-    "template <typename T> struct ignis_spread {",
+    "template <typename T> struct ignis_broadcast {",
     "    static constexpr int element_bytes = sizeof(T);",
     "    const T *from; /* later: the row at hand */",
     "    long long span, inner;",
     "    long long at_span, at_inner;                 /* position in the span and in the row */",
     "    long long step_from, step_span, step_inner;  /* what a step adds to them */",
     "",
-    "    __device__ ignis_spread(const T *from, long long span, long long inner) : from(from), span(span), inner(inner) {}",
+    "    __device__ ignis_broadcast(const T *from, long long span, long long inner) : from(from), span(span), inner(inner) {}",
     "    template <int N> __device__ bool packs() const { return true; }",
     "    template <int step> __device__ void start(long long at)",
     "    {",
@@ -6477,9 +6477,9 @@ static const char *const ignis__lines_norm_cuh[] = {
     "#endif /* IGNIS_NORM_CUH */",
 };
 
-static const char *const ignis__lines_norm_odd_cuh[] = {
+static const char *const ignis__lines_norm_unaligned_cuh[] = {
     "// SPDX-License-Identifier: MIT",
-    "/*  norm_odd.cuh - how the kernels of norms share out rows of any address and length, and bring them in ahead",
+    "/*  norm_unaligned.cuh - how the kernels of norms share out rows of any address and length, and bring them in ahead",
     "",
     "    A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of all of them: packs",
     "    where addresses are multiples of 16 bytes, and a few elements before and behind them. What belongs to columns is read once, and",
@@ -6498,8 +6498,8 @@ static const char *const ignis__lines_norm_odd_cuh[] = {
     "    Any grid whose teams are a multiple of the rows after which one begins at the same address modulo 16 again: few blocks, which",
     "    take turns. All arrays of rows begin at the same address modulo 16.",
     "*/",
-    "#ifndef IGNIS_NORM_ODD_CUH",
-    "#define IGNIS_NORM_ODD_CUH",
+    "#ifndef IGNIS_NORM_UNALIGNED_CUH",
+    "#define IGNIS_NORM_UNALIGNED_CUH",
     "",
     "#include \"norm.cuh\"",
     "#if __CUDA_ARCH__ >= 800",
@@ -6760,7 +6760,7 @@ static const char *const ignis__lines_norm_odd_cuh[] = {
     "    turn = 1 - turn;",
     "}",
     "",
-    "#endif /* IGNIS_NORM_ODD_CUH */",
+    "#endif /* IGNIS_NORM_UNALIGNED_CUH */",
 };
 
 static const char *const ignis__lines_rope_cuh[] = {
@@ -12607,9 +12607,9 @@ static const char *const ignis__lines_depthwise_cu[] = {
     "#else",
     "#define KERNEL extern \"C\" __global__ void __launch_bounds__(256, 2)",
     "KERNEL ignis_depthwise(const Product p, int across) { convolve<PACK>(p, across); }",
-    "KERNEL ignis_depthwise_odd(const Product p, int across) { convolve<1>(p, across); } /* channels are no whole packs */",
+    "KERNEL ignis_depthwise_unpacked(const Product p, int across) { convolve<1>(p, across); } /* channels are no whole packs */",
     "KERNEL ignis_depthwise_weights(const Product p, int across) { weights<PACK>(p, across); }",
-    "KERNEL ignis_depthwise_weights_odd(const Product p, int across) { weights<1>(p, across); }",
+    "KERNEL ignis_depthwise_weights_unpacked(const Product p, int across) { weights<1>(p, across); }",
     "#endif",
 };
 
@@ -18221,13 +18221,13 @@ static const char *const ignis__lines_norm_add_cu[] = {
 
 static const char *const ignis__lines_norm_grad_cu[] = {
     "// SPDX-License-Identifier: MIT",
-    "/*  norm_grad.cu - the gradients of layer_norm and rms_norm, of rows of any address and length: see norm.cuh and norm_odd.cuh",
+    "/*  norm_grad.cu - the gradients of layer_norm and rms_norm, of rows of any address and length: see norm.cuh and norm_unaligned.cuh",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Each block leaves one row of partial sums of dw, and of db.",
     "    before: dx is that and what x has as its gradient already, from elsewhere; or null. Kernels named _even also leave partial sums of the columns",
     "    of dx where partial_dx is not null: the gradient of the bias of a layer whose result is x, or went into x by a sum.",
     "*/",
-    "#include \"norm_odd.cuh\"",
+    "#include \"norm_unaligned.cuh\"",
     "",
     "/*  The gradients of a row's elements. rstd comes last, for its square may be no number; but for f16, where it is one, and registers are saved. */",
     "template <bool rms> struct gradient_of {",
@@ -18555,15 +18555,15 @@ static const char *const ignis__lines_norm_grad_cu[] = {
     "NORM(rms_norm, true) /* mean and partial_b are not used */",
 };
 
-static const char *const ignis__lines_norm_odd_cu[] = {
+static const char *const ignis__lines_norm_unaligned_cu[] = {
     "// SPDX-License-Identifier: MIT",
-    "/*  norm_odd.cu - layer_norm and rms_norm over rows that begin anywhere or are long, and over even ones of a middle length: see norm.cuh and",
-    "    norm_odd.cuh",
+    "/*  norm_unaligned.cu - layer_norm and rms_norm over rows that begin anywhere or are long, and over even ones of a middle length: see norm.cuh and",
+    "    norm_unaligned.cuh",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>. other: what is normalized is x + other, rounded, which goes to",
     "    sum; or null.",
     "*/",
-    "#include \"norm_odd.cuh\"",
+    "#include \"norm_unaligned.cuh\"",
     "",
     "template <bool rms, typename Team, int packs>",
     "__device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,",
@@ -19378,27 +19378,27 @@ static const char *const ignis__lines_pointwise_cu[] = {
     "    ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, b);",
     "}",
     "",
-    "/*  An operation with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_spread. */",
-    "KERNEL ignis_add_spread(T *dst, const T *a, const T *b, long long span, long long inner, long long n)",
+    "/*  An operation with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_broadcast. */",
+    "KERNEL ignis_add_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)",
     "{",
-    "    ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, ignis_spread<T>(b, span, inner));",
+    "    ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));",
     "}",
     "",
-    "KERNEL ignis_sub_spread(T *dst, const T *a, const T *b, long long span, long long inner, long long n)",
+    "KERNEL ignis_sub_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)",
     "{",
-    "    ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, ignis_spread<T>(b, span, inner));",
+    "    ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));",
     "}",
     "",
-    "KERNEL ignis_mul_spread(T *dst, const T *a, const T *b, long long span, long long inner, long long n)",
+    "KERNEL ignis_mul_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)",
     "{",
-    "    ignis_map(n, [](T x, T y) { return T(Wide(x) * Wide(y)); }, dst, a, ignis_spread<T>(b, span, inner));",
+    "    ignis_map(n, [](T x, T y) { return T(Wide(x) * Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));",
     "}",
     "",
     "/*  dst = factor * src, with src [outer, inner] spread over dst: the gradient of a sum or mean. */",
-    "KERNEL ignis_spread_scaled(T *dst, const T *src, double factor, long long span, long long inner, long long n)",
+    "KERNEL ignis_broadcast_scaled(T *dst, const T *src, double factor, long long span, long long inner, long long n)",
     "{",
     "    const Wide wide_factor = Wide(factor);",
-    "    ignis_map(n, [=](T x) { return T(wide_factor * Wide(x)); }, dst, ignis_spread<T>(src, span, inner));",
+    "    ignis_map(n, [=](T x) { return T(wide_factor * Wide(x)); }, dst, ignis_broadcast<T>(src, span, inner));",
     "}",
     "",
     "/* >>dropout ----------------------------------------------------------------------------------------------------- */",
@@ -22144,7 +22144,7 @@ static const char *const ignis__lines_upsample_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0x55f3b9a0e62db1e7ULL, ignis__lines_ignis_cuh, 1043},
+    {"ignis.cuh", 0x367a877d8e522f3dULL, ignis__lines_ignis_cuh, 1043},
     {"activation.cu", 0x1b5c7d6b3d2a436aULL, IGNIS__LINES_OF_TENSORS(ignis__lines_activation_cu, 106)},
     {"activation.cuh", 0x348ac5f83f246b5cULL, ignis__lines_activation_cuh, 89},
     {"attention.cu", 0x203c1468985d3a27ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_attention_cu, 479)},
@@ -22165,7 +22165,7 @@ static const ignis__source ignis__sources[] = {
     {"channel_norm.cu", 0xb63c83d6f7de12cbULL, IGNIS__LINES_OF_TENSORS(ignis__lines_channel_norm_cu, 479)},
     {"collective.cu", 0x4722e3e4eb70f582ULL, ignis__lines_collective_cu, 627},
     {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
-    {"depthwise.cu", 0x31cc5d163dd29c90ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_depthwise_cu, 332)},
+    {"depthwise.cu", 0xe7a151931472df52ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_depthwise_cu, 332)},
     {"elementwise.cu", 0xb9cc0206b82f393fULL, ignis__lines_elementwise_cu, 84},
     {"embedding.cu", 0x975552be31a0f879ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_embedding_cu, 203)},
     {"f8.cuh", 0x040eb2096a1cc33eULL, ignis__lines_f8_cuh, 61},
@@ -22198,12 +22198,12 @@ static const ignis__source ignis__sources[] = {
     {"norm.cu", 0xaa15890d5d2caa43ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_cu, 209)},
     {"norm.cuh", 0x2961dbd09ae7000fULL, ignis__lines_norm_cuh, 332},
     {"norm_add.cu", 0x75c18fb389f2a1d3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_add_cu, 43)},
-    {"norm_grad.cu", 0x466e1b0a4927f7b5ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 333)},
-    {"norm_odd.cu", 0x5b2776180f59b707ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_odd_cu, 238)},
-    {"norm_odd.cuh", 0xe7656069105f1a44ULL, ignis__lines_norm_odd_cuh, 283},
+    {"norm_grad.cu", 0x30f475f349a8912dULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_grad_cu, 333)},
+    {"norm_unaligned.cu", 0xaf3605daba13a2bbULL, IGNIS__LINES_OF_TENSORS(ignis__lines_norm_unaligned_cu, 238)},
+    {"norm_unaligned.cuh", 0x23afdfa245ba3fd4ULL, ignis__lines_norm_unaligned_cuh, 283},
     {"optim.cu", 0x05b896e1e8ebc9e3ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_optim_cu, 447)},
     {"pattern.cu", 0x4f170ef6912392e1ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pattern_cu, 107)},
-    {"pointwise.cu", 0x0f47d201d2a8815cULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pointwise_cu, 56)},
+    {"pointwise.cu", 0x93cecac219ae1fa2ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pointwise_cu, 56)},
     {"pool.cu", 0x74dc30a60f20e2efULL, IGNIS__LINES_OF_TENSORS(ignis__lines_pool_cu, 289)},
     {"quantize.cu", 0x198f346be636d9c6ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_quantize_cu, 124)},
     {"random.cu", 0x0791f3b055b13b06ULL, IGNIS__LINES_OF_TENSORS(ignis__lines_random_cu, 148)},

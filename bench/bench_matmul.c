@@ -108,7 +108,7 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
     }
     ignis__matmul_by = (int)by; /* as ignis_desc.matmul */
     if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue) && form->sums) {
-        ignis__spread rows = {1, s->k, s->m};
+        ignis__axis rows = {1, s->k, s->m};
         ignis__op_sum(&op, op.in[SUMS], op.in[A], NULL, 1.0, &rows);
     }
     return ignis__op_leave(&op) == IGNIS_OK;

@@ -326,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) ignis_depthwise_weights(con
 #else
 #define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
 KERNEL ignis_depthwise(const Product p, int across) { convolve<PACK>(p, across); }
-KERNEL ignis_depthwise_odd(const Product p, int across) { convolve<1>(p, across); } /* channels are no whole packs */
+KERNEL ignis_depthwise_unpacked(const Product p, int across) { convolve<1>(p, across); } /* channels are no whole packs */
 KERNEL ignis_depthwise_weights(const Product p, int across) { weights<PACK>(p, across); }
-KERNEL ignis_depthwise_weights_odd(const Product p, int across) { weights<1>(p, across); }
+KERNEL ignis_depthwise_weights_unpacked(const Product p, int across) { weights<1>(p, across); }
 #endif

@@ -10,7 +10,7 @@
         packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming, ignis_store_shared
         reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max
         random       ignis_philox
-        map          ignis_map, ignis_spread, ignis_random_words
+        map          ignis_map, ignis_broadcast, ignis_random_words
         rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_one_round_team, ignis_exp, ignis_index
 */
 #ifndef IGNIS_CUH
@@ -648,14 +648,14 @@ template <typename T> struct ignis_each {
 
 /*  Reader that spreads an array [outer, inner] over [outer, n, inner], with span = n * inner: element i is
     from[i / span * inner + i % inner]. A row [cols] over [rows, cols] is span = rows * cols, inner = cols; a scalar is inner = 1. */
-template <typename T> struct ignis_spread {
+template <typename T> struct ignis_broadcast {
     static constexpr int element_bytes = sizeof(T);
     const T *from; /* later: the row at hand */
     long long span, inner;
     long long at_span, at_inner;                 /* position in the span and in the row */
     long long step_from, step_span, step_inner;  /* what a step adds to them */
 
-    __device__ ignis_spread(const T *from, long long span, long long inner) : from(from), span(span), inner(inner) {}
+    __device__ ignis_broadcast(const T *from, long long span, long long inner) : from(from), span(span), inner(inner) {}
     template <int N> __device__ bool packs() const { return true; }
     template <int step> __device__ void start(long long at)
     {

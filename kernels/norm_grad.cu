@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  norm_grad.cu - the gradients of layer_norm and rms_norm, of rows of any address and length: see norm.cuh and norm_odd.cuh
+/*  norm_grad.cu - the gradients of layer_norm and rms_norm, of rows of any address and length: see norm.cuh and norm_unaligned.cuh
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Each block leaves one row of partial sums of dw, and of db.
     before: dx is that and what x has as its gradient already, from elsewhere; or null. Kernels named _even also leave partial sums of the columns
     of dx where partial_dx is not null: the gradient of the bias of a layer whose result is x, or went into x by a sum.
 */
-#include "norm_odd.cuh"
+#include "norm_unaligned.cuh"
 
 /*  The gradients of a row's elements. rstd comes last, for its square may be no number; but for f16, where it is one, and registers are saved. */
 template <bool rms> struct gradient_of {

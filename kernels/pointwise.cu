@@ -19,27 +19,27 @@ KERNEL ignis_sub(T *dst, const T *a, const T *b, long long n)
     ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, b);
 }
 
-/*  An operation with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_spread. */
-KERNEL ignis_add_spread(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
+/*  An operation with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_broadcast. */
+KERNEL ignis_add_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
 {
-    ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, ignis_spread<T>(b, span, inner));
+    ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
 }
 
-KERNEL ignis_sub_spread(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
+KERNEL ignis_sub_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
 {
-    ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, ignis_spread<T>(b, span, inner));
+    ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
 }
 
-KERNEL ignis_mul_spread(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
+KERNEL ignis_mul_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
 {
-    ignis_map(n, [](T x, T y) { return T(Wide(x) * Wide(y)); }, dst, a, ignis_spread<T>(b, span, inner));
+    ignis_map(n, [](T x, T y) { return T(Wide(x) * Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
 }
 
 /*  dst = factor * src, with src [outer, inner] spread over dst: the gradient of a sum or mean. */
-KERNEL ignis_spread_scaled(T *dst, const T *src, double factor, long long span, long long inner, long long n)
+KERNEL ignis_broadcast_scaled(T *dst, const T *src, double factor, long long span, long long inner, long long n)
 {
     const Wide wide_factor = Wide(factor);
-    ignis_map(n, [=](T x) { return T(wide_factor * Wide(x)); }, dst, ignis_spread<T>(src, span, inner));
+    ignis_map(n, [=](T x) { return T(wide_factor * Wide(x)); }, dst, ignis_broadcast<T>(src, span, inner));
 }
 
 /* >>dropout ----------------------------------------------------------------------------------------------------- */

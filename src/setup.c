@@ -88,7 +88,7 @@ static void (*ignis__collective_close)(const char *call);
 /*  Who claims an array, for the message of one that cannot be freed. */
 IGNIS__COLD static int ignis__claims_name(ignis__string_writer *text, const ignis__array *array)
 {
-    return ignis__tensors_claiming(text, array) + ignis__tape_claiming(text, array) + ignis__optimizers_claiming(text, array);
+    return ignis__tensors_list_claims(text, array) + ignis__tape_list_claims(text, array) + ignis__optimizers_list_claims(text, array);
 }
 #endif
 
@@ -215,7 +215,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         return ignis__failed();
     }
 #ifndef IGNIS_NO_TENSORS
-    if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->walk || ignis__this_thread.inside))
+    if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->pass || ignis__this_thread.inside))
         return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside of another call, whose tensors are needed still");
 #endif
     ignis__mutex_lock(&ignis__setup_lock);
@@ -277,7 +277,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__bundle_close();
     ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
-    ignis__measured_close();
+    ignis__autotune_close();
 #endif
     ignis__threads_close();
     ignis__atomic_store(&ignis__global.ready, 0);

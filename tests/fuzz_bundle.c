@@ -235,11 +235,11 @@ static void records_fuzz(long iterations)
         }
         ignis__string_begin(&why, reason, sizeof reason);
         if (ignis__request_read(line, request, &why)) {
-            ignis__map_source other;
+            ignis__formula_source other;
             taken++;
-            for (int turn = 0; ignis__request_other(request, turn, &other); turn++) {
+            for (int turn = 0; ignis__request_variant(request, turn, &other); turn++) {
                 require(turn < 16 && strlen(other.program.source) > 100, "a formula has no other kernels");
-                ignis__map_source_free(&other);
+                ignis__formula_source_free(&other);
             }
             ignis__request_free(request);
         } else {

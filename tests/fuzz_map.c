@@ -26,23 +26,23 @@ static void require(bool condition, const char *what, const char *text)
     formula's text could have brought in. */
 static void check_kernel(const char *kernel, const char *text)
 {
-    static unsigned char declared[2][IGNIS__MAP_TERMS][IGNIS_MAX_INPUTS];
+    static unsigned char declared[2][IGNIS__FORMULA_TERMS][IGNIS_MAX_INPUTS];
     const char *at = strstr(kernel, "DI void map_f("), *end = strstr(kernel, "struct P");
     int depth = 0;
     memset(declared, 0, sizeof declared);
     require(at && end, "a kernel has no function", text);
     for (; at < end; at++) {
-        bool begins = !ignis__map_is_letter(at[-1]) && !ignis__map_is_digit(at[-1]);
+        bool begins = !ignis__formula_is_letter(at[-1]) && !ignis__formula_is_digit(at[-1]);
         require(*at == '\n' || (*at >= ' ' && *at < 127 && !strchr("#\"'\\[]`@$", *at)), "a kernel has a strange character", text);
         depth += strchr("({", *at) ? 1 : strchr(")}", *at) ? -1 : 0;
         require(depth >= 0, "a kernel has parentheses that nothing opens", text);
-        if (begins && (*at == 'n' || *at == 'd') && ignis__map_is_digit(at[1])) {
+        if (begins && (*at == 'n' || *at == 'd') && ignis__formula_is_digit(at[1])) {
             char *behind;
             long term = strtol(at + 1, &behind, 10), input = *at == 'd' ? strtol(behind + 1, NULL, 10) : 0;
             bool declares = at > kernel + 10 &&
                             (strncmp(at - 2, "W ", 2) == 0 || strncmp(at - 4, "i64 ", 4) == 0 || strncmp(at - 5, "bool ", 5) == 0) &&
                             strncmp(behind + (*at == 'd' ? 2 : 0), " = ", 3) == 0;
-            require(term < IGNIS__MAP_TERMS && input < IGNIS_MAX_INPUTS, "a kernel has a term that cannot be", text);
+            require(term < IGNIS__FORMULA_TERMS && input < IGNIS_MAX_INPUTS, "a kernel has a term that cannot be", text);
             require(declares != (bool)declared[*at == 'd'][term][input], "a term is used before it is there, or is there twice", text);
             declared[*at == 'd'][term][input] = 1;
         }
@@ -53,10 +53,10 @@ static void check_kernel(const char *kernel, const char *text)
 /*  Reads a formula of four inputs; true when it is accepted. */
 static bool try_formula(const char *text)
 {
-    static ignis__map_reader reader;
+    static ignis__formula_parser reader;
     ignis__formula *formula = ignis__formula_read(&reader, text, "a, b, mask, IGNIS_VALUE(k, 1)", 1, 4, 4);
-    ignis__map_spec spec;
-    ignis__map_writer writer;
+    ignis__formula_spec spec;
+    ignis__formula_writer writer;
     int i, mode;
     if (!formula) {
         require(*reader.fault && strlen(reader.fault) > 5, "a refusal has no reason", text);
@@ -67,17 +67,17 @@ static bool try_formula(const char *text)
     for (i = 0; i < formula->result_count; i++)
         require(formula->result[i] < formula->term_count, "a result is no term", text);
     for (i = 0; i < formula->term_count; i++) {
-        const ignis__map_function *f = &ignis__map_functions[formula->term[i].function];
+        const ignis__formula_function *f = &ignis__formula_functions[formula->term[i].function];
         for (mode = 0; mode < f->count; mode++)
             require(formula->term[i].arg[mode] >= 0 && formula->term[i].arg[mode] < i, "a term comes before its arguments", text);
     }
     for (mode = 0; mode < 4; mode++) {
         memset(&spec, 0, sizeof spec);
         for (i = 0; i < 5; i++) {
-            spec.kind[i] = (uint8_t)(i == 0 ? IGNIS__MAP_LINEAR : i == 1 ? IGNIS__MAP_ROW : i == 2 ? IGNIS__MAP_COLUMN : IGNIS__MAP_VALUE);
+            spec.kind[i] = (uint8_t)(i == 0 ? IGNIS__FORMULA_LINEAR : i == 1 ? IGNIS__FORMULA_ROW : i == 2 ? IGNIS__FORMULA_COLUMN : IGNIS__FORMULA_VALUE);
             spec.dtype[i] = (uint8_t)(i == 2 ? IGNIS_U8 : IGNIS_F32);
         }
-        spec.kind[4] = IGNIS__MAP_UNUSED;
+        spec.kind[4] = IGNIS__FORMULA_UNUSED;
         spec.rank = 2;
         spec.pack = 4;
         spec.packs_per_thread = 1;
@@ -89,14 +89,14 @@ static bool try_formula(const char *text)
             spec.result = (uint8_t)(formula->result_count - 1);
             spec.needed = 3;
             spec.outs = 2;
-            spec.kind[4] = IGNIS__MAP_LINEAR;
+            spec.kind[4] = IGNIS__FORMULA_LINEAR;
         } else if (mode > 1) {
             spec.mode = (uint8_t)(mode - 1);
             spec.reduced = 1;
             spec.reduction = IGNIS_REDUCE_SUM;
             spec.team = 32;
         }
-        require(ignis__map_write(&writer, formula, &spec), "a kernel cannot be written", text);
+        require(ignis__formula_write_kernel(&writer, formula, &spec), "a kernel cannot be written", text);
         check_kernel(writer.text.data, text);
         ignis__free(writer.text.data);
     }

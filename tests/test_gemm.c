@@ -518,7 +518,7 @@ static bool leads(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, bool trans
     op.work.device = &device;
     op.work.call = "test";
     product.transpose_a = transpose_a;
-    return ignis__gemm_leads(&op, &product);
+    return ignis__gemm_beats_cublaslt(&op, &product);
 }
 
 /*  What may be done to a product: one form for each part from 0 to 7; others are plain. */

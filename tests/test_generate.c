@@ -801,7 +801,7 @@ TEST(keys_of_many_rows_as_of_each_alone)
                 op = step_begin();
                 memset(rows, 0, sizeof rows);
                 memset(&direct, 0, sizeof direct);
-                memcpy(words, ignis__rope_floats(frequencies, t.frequencies), sizeof words);
+                memcpy(words, ignis__rope_round_frequencies(frequencies, t.frequencies), sizeof words);
                 for (a = 0; a < (way ? 1 : count); a++) {
                     rows[a].ids = ignis__op_write(&op, t.ids[0]);
                     rows[a].pages = ignis__op_read(&op, t.pages[0]);

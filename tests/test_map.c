@@ -1233,7 +1233,7 @@ TEST(reductions_refused)
     CHECK_FAILS(ignis_map_sum("a + q", IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     x = ignis_tensor_data(cube);
     dst = make(IGNIS_SHAPE(2, 1), IGNIS_F32);
-    CHECK_STATUS(ignis_array_reduce(dst, IGNIS_REDUCE_SUM, "x", IGNIS_ARRAYS(x)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_STATUS(ignis_array_reduce(dst, IGNIS_REDUCE_SUM, "x", IGNIS_ARRAYS(x)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     drop(dst);
     dst = make(IGNIS_SHAPE(8), IGNIS_F32);
     CHECK_OK(ignis_array_fill(dst, 1));
@@ -1354,8 +1354,8 @@ TEST(refused_inputs)
     SETUP(NULL);
     a = l.weight = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, false);
     b = tensor_counting(IGNIS_SHAPE(4), IGNIS_F32, 1, false);
-    CHECK_FAILS(ignis_map("a + b", IGNIS_INPUTS(a, b)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
-    CHECK_MESSAGE_HAS("b is [4], which does not spread over 3 in dimension 1");
+    CHECK_FAILS(ignis_map("a + b", IGNIS_INPUTS(a, b)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
+    CHECK_MESSAGE_HAS("b is [4], which does not broadcast with 3 in dimension 1");
     CHECK_FAILS(ignis_map("a + a", IGNIS_INPUTS(a, a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     CHECK_MESSAGE_HAS("two inputs have the name 'a'");
     CHECK_FAILS(ignis_map("a", IGNIS_INPUTS(l.weight)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);

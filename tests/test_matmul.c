@@ -1454,7 +1454,7 @@ TEST(a_missing_library)
     desc.cublas_library = "missing/libcublasLt.so";
     desc.verbose = true;
     SETUP(&desc);
-    CHECK(!ignis__lt_there("test"));
+    CHECK(!ignis__cublaslt_available("test"));
     CHECK(strstr(test_log_text(IGNIS_DIAG_NONE), "Ignis' own kernels compute products") != NULL);
     check_matmul(IGNIS_F32, all_sizes[5], 0, false, false);
     check_linear(IGNIS_F32, all_sizes[5], true);
@@ -1475,7 +1475,7 @@ TEST(own_kernels_without_a_compiler)
     SETUP(&desc);
     if (ignis__matmul_by != IGNIS_MATMUL_AUTO)
         SKIP("IGNIS_MATMUL says who computes products");
-    if (!ignis__lt_there("test"))
+    if (!ignis__cublaslt_available("test"))
         SKIP("there is no cuBLASLt");
     for (i = 0; i < COUNT_OF(ones); i++)
         ones[i] = 1;

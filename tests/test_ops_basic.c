@@ -246,14 +246,14 @@ TEST(binary_refusals)
     wrong = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 1, false);
     half = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F16, 1, false);
     integers = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_I32, 1, false);
-    CHECK_REFUSED(0, ignis_add(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_REFUSED(0, ignis_add(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     CHECK_MESSAGE_HAS("[2]");
     CHECK_MESSAGE_HAS("[2, 3]");
-    CHECK_REFUSED(0, ignis_sub(row, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_REFUSED(0, ignis_sub(row, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     CHECK_REFUSED(0, ignis_mul(a, half).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_add(integers, integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-    CHECK_REFUSED(0, ignis_add_bias(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
-    CHECK_REFUSED(0, ignis_add_bias(a, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_REFUSED(0, ignis_add_bias(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
+    CHECK_REFUSED(0, ignis_add_bias(a, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     CHECK_REFUSED(0, ignis_add_bias(a, tensor_counting(IGNIS_SHAPE(3), IGNIS_F64, 1, false)).id, IGNIS_ERROR_DTYPE,
                   IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_silu_mul(a, row).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
@@ -264,7 +264,7 @@ TEST(binary_refusals)
     CHECK_REFUSED(0, ignis_gelu_exact(integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_silu(integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     /* what failed passes through, and the first failure is the one that is kept */
-    CHECK_FAILS(ignis_add(a, wrong), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_FAILS(ignis_add(a, wrong), IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     CHECK_INT(ignis_relu(ignis_mul(ignis_add(a, wrong), a)).id, 0);
     CHECK_HAS(ignis_status_message(), "ignis_add");
     ignis_status_clear();
@@ -1082,7 +1082,7 @@ static const struct {
                  {"matmul_t", two_matmul_t},
                  {"linear", two_linear},
                  {"add", two_add},
-                 {"add, spread", two_add_spread},
+                 {"add, broadcast", two_add_broadcast},
                  {"sub", two_sub},
                  {"mul", two_mul},
                  {"add_bias", two_add_bias},
@@ -1113,7 +1113,7 @@ static const struct {
                  {"cumsum", two_cumsum},
                  {"tril", two_tril},
                  {"topk", two_topk},
-                 {"matmul, spread", two_matmul_spread},
+                 {"matmul, broadcast", two_matmul_broadcast},
                  {"softmax", two_softmax},
                  {"log_softmax", two_log_softmax},
                  {"layer_norm", two_layer_norm},

@@ -318,10 +318,10 @@ TEST(moves_refuse)
     CHECK_REFUSED(0, ignis_pad(a, NULL, negative, 2, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("dimension 1 is padded by 0 and -1");
     CHECK_REFUSED(0, ignis_pad(a, huge, NULL, 2, 0).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW);
-    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(2, 4)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
-    CHECK_MESSAGE_HAS("[2, 3] does not spread over [2, 4]");
-    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(3)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
-    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(-1, 2, 3)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(2, 4)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
+    CHECK_MESSAGE_HAS("[2, 3] does not broadcast to [2, 4]");
+    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(3)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
+    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(-1, 2, 3)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     pair[0] = a, pair[1] = b;
     CHECK_REFUSED(0, ignis_stack(pair, 2, 0).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
     CHECK_MESSAGE_HAS("ignis_stack: tensor 1 is [3, 2], tensor 0 is [2, 3]; those of a stack are of one shape");

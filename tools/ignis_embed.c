@@ -401,7 +401,7 @@ static void record_read(const char *path)
     text[size] = 0;
     for (int number = 1; *line; line = end, number++) {
         ignis__request *asked = (ignis__request *)grow(NULL, sizeof *asked);
-        ignis__map_source other;
+        ignis__formula_source other;
         char reason[300];
         ignis__string_writer why;
         end = line + strcspn(line, "\n");
@@ -413,7 +413,7 @@ static void record_read(const char *path)
             asked->program.source = ignis__source_join(&ignis__sources[asked->source]);
         if (asked->program.name)
             request_add(&asked->program, asked->first, asked->last);
-        for (int turn = 0; ignis__request_other(asked, turn, &other); turn++)
+        for (int turn = 0; ignis__request_variant(asked, turn, &other); turn++)
             request_add(&other.program, asked->first, asked->last);
     }
 }

@@ -476,7 +476,11 @@ static const struct {
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, {0, 0, 20}}, /* sm_90: rms_norm_block of bf16, in 64 registers */
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, {0}},
-    {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, {4, 0, 24}},   /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
+    {IGNIS__SOURCE_NORM_UNALIGNED_CU,
+     every_float,
+     0,
+     0,
+     {4, 0, 24}},                                                 /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
     {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, {60, 0, 40}}, /* layer_norm_rows_backward of 16 bits, likewise */
     {IGNIS__SOURCE_CHANNEL_NORM_CU, every_float, 0, 0, {16, 16, 16}}, /* finish of f64, around the divisions of what does not fit */
     {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, {0, 0, 12}},           /* sm_100: averages of 16 bits, in 40 and 48 registers */

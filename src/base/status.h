@@ -99,7 +99,7 @@ typedef enum ignis_status {
     X(CUBLAS_CALL, CUDA, "cuBLASLt accepts the call")                                                                \
     X(SDPA_HEADS, ARGUMENT, "query heads come in equal groups, one for each key head")                               \
     X(SDPA_SHAPE, SHAPE, "queries, keys and values fit together")                                                    \
-    X(SPREAD_SHAPE, SHAPE, "the second shape is the first one, or spreads over it")                                  \
+    X(BROADCAST_SHAPE, SHAPE, "the second shape broadcasts to the first one")                                        \
     X(DIM_RANGE, SHAPE, "a dimension is one that the tensor has")                                                    \
     X(PARTS_SHAPE, SHAPE, "parts differ in one dimension only, and add up")                                          \
     X(OPTIMIZER_FREED, FREED, "an optimizer is used only while its handle is live")                                  \
@@ -191,6 +191,7 @@ typedef enum ignis_diagnostic {
 #undef IGNIS__DIAGNOSTIC_ENUM
         IGNIS_DIAG_COUNT
 } ignis_diagnostic;
+#define IGNIS_DIAG_SPREAD_SHAPE IGNIS_DIAG_BROADCAST_SHAPE /* its name before 0.5.0 */
 
 /*  The first failure of a thread since ignis_status_clear. Strings live until the thread's next ignis_status_clear, and no longer than until
     another thread calls ignis_shutdown: of a message that is longer the first 255 bytes stay then.

@@ -8,19 +8,20 @@ IGNIS_API ignis_array ignis_array_value(double value)
 }
 
 /*  Whether dst may be written while src is read: apart, or the same elements. */
-static bool ignis__map_apart(const char *call, const ignis__array *dst, const ignis__array *src)
+static bool ignis__formula_check_overlap(const char *call, const ignis__array *dst, const ignis__array *src)
 {
     if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
         return false;
     if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel || !src->numel)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "%s is spread over the result, which is written to the same memory",
+    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "%s is broadcast to the shape of the result, which uses the same memory",
                              ignis__array_label(src).text);
 }
 
 /*  Holds results, then inputs that are arrays, enters their device, and makes a formula ready; on failure nothing is held. */
-static bool ignis__map_arrays(const char *call, int results, const ignis_array *dsts, const char *formula, const ignis_array_inputs *inputs,
-                              ignis__work *work, ignis__map_run *run, ignis__array **arrays, int *held)
+static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
+                                        const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run, ignis__array **arrays,
+                                        int *held)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_array handles[2 * IGNIS_MAX_INPUTS];
@@ -28,7 +29,7 @@ static bool ignis__map_arrays(const char *call, int results, const ignis_array *
     bool ok;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->array[i].id;
-    if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
+    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
         return false;
     for (i = 0; i < results; i++)
         handles[i] = dsts[i];
@@ -46,7 +47,7 @@ static bool ignis__map_arrays(const char *call, int results, const ignis_array *
         run->input[at[i]] = &arrays[results + i]->shape;
         run->dtype[at[i]] = arrays[results + i]->dtype;
     }
-    ok = ignis__map_prepare(work, formula, inputs->names, inputs->count, results, run);
+    ok = ignis__formula_prepare(work, formula, inputs->names, inputs->count, results, run);
     for (i = 1; i < results && ok; i++)
         ok = ignis__same_device(call, arrays[0], arrays[i], "a result");
     for (i = 0; i < count && ok; i++)
@@ -59,16 +60,16 @@ static bool ignis__map_arrays(const char *call, int results, const ignis_array *
     return ok;
 }
 
-static ignis_status ignis__map_into(const char *call, int count, const ignis_array *dsts, const char *formula,
-                                    const ignis_array_inputs *inputs)
+static ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts, const char *formula,
+                                            const ignis_array_inputs *inputs)
 {
     ignis__array *arrays[2 * IGNIS_MAX_INPUTS];
-    ignis__map_run run;
+    ignis__formula_run run;
     ignis__work work;
     int64_t numel;
     int held, i, k;
     bool ok;
-    if (!ignis__map_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held))
+    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held))
         return ignis__failed();
     numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
     for (k = 0, ok = true; k < count && ok; k++) {
@@ -79,14 +80,14 @@ static ignis_status ignis__map_into(const char *call, int count, const ignis_arr
                                    ignis__shape_write(&run.shape).text);
         ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
         for (i = count; i < held && ok; i++)
-            ok = ignis__map_apart(call, arrays[k], arrays[i]);
+            ok = ignis__formula_check_overlap(call, arrays[k], arrays[i]);
         for (i = 0; i < k && ok; i++) {
             ok = ignis__array_apart(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
             if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset)
                 ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
         }
     }
-    ok = ok && ignis__map_launch(&work, &run);
+    ok = ok && ignis__formula_launch(&work, &run);
     ignis__work_end(&work);
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();
@@ -94,11 +95,11 @@ static ignis_status ignis__map_into(const char *call, int count, const ignis_arr
 
 IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs)
 {
-    return ignis__map_into("ignis_array_map", 1, &dst, formula, &inputs);
+    return ignis__formula_run_into("ignis_array_map", 1, &dst, formula, &inputs);
 }
 
 /*  Whether there are so many results to fill. */
-static bool ignis__map_results(const char *call, int count, const void *results)
+static bool ignis__formula_check_count(const char *call, int count, const void *results)
 {
     if (!ignis__enter(call))
         return false;
@@ -110,7 +111,8 @@ static bool ignis__map_results(const char *call, int count, const void *results)
 IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_map_many";
-    return ignis__map_results(call, count, results) ? ignis__map_into(call, count, results, formula, &inputs) : ignis__failed();
+    return ignis__formula_check_count(call, count, results) ? ignis__formula_run_into(call, count, results, formula, &inputs)
+                                                            : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
@@ -119,13 +121,13 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
     int64_t numel;
     double none = 0;
-    ignis__map_run run;
+    ignis__formula_run run;
     ignis__work work;
     int held, i, lacking;
     bool ok;
-    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+    if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__failed();
-    if (!ignis__map_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held))
+    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held))
         return ignis__failed();
     lacking = run.shape.ndim - arrays[0]->shape.ndim;
     ok = lacking >= 0;
@@ -133,7 +135,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     for (i = 0; i < run.shape.ndim; i++)
         ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
     if (!ok)
-        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
+        ignis__fail(IGNIS_DIAG_BROADCAST_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
                     ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
     run.reduced = 1;
     run.reduction = reducer;
@@ -146,9 +148,9 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
             ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
     }
     if (ok && numel == 0)
-        ok = arrays[0]->numel == 0 || (ignis__map_reduce_none(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+        ok = arrays[0]->numel == 0 || (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
     else
-        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__map_reduce(&work, &run);
+        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__formula_reduce(&work, &run);
     ignis__work_end(&work);
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();

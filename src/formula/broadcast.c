@@ -1,5 +1,5 @@
 /*  One run of a formula: the shapes of its result and of inputs that are arrays. Input `count` is the gradient that comes in. */
-typedef struct ignis__map_run {
+typedef struct ignis__formula_run {
     ignis__formula *formula;
     ignis_shape shape;
     const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* null: a value */
@@ -7,10 +7,10 @@ typedef struct ignis__map_run {
     ignis__address address[IGNIS_MAX_INPUTS + 2];
     double value[IGNIS_MAX_INPUTS];
     ignis__random random;  /* where the formula takes random numbers */
-    int result;            /* see ignis__map_spec */
+    int result;            /* see ignis__formula_spec */
     uint32_t used, needed; /* bits of inputs */
     uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
-    int kept;              /* see ignis__map_spec */
+    int kept;              /* see ignis__formula_spec */
     ignis__address kept_to;
     ignis_reducer reduction;
     const ignis_shape *to_shape;
@@ -18,7 +18,7 @@ typedef struct ignis__map_run {
     int outs;
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
-} ignis__map_run;
+} ignis__formula_run;
 
 IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
@@ -29,7 +29,7 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
 }
 
 /*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
-static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
+static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
 {
     int d, lacking = shape->ndim - array->ndim;
     int64_t step = 1;
@@ -44,7 +44,7 @@ static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *arra
 }
 
 /*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
-static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stride[][IGNIS__MAP_ANY_RANK], int64_t *dim)
+static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK], int64_t *dim)
 {
     int d, i, rank = 0;
     for (d = 0; d < shape->ndim; d++) {
@@ -62,22 +62,22 @@ static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stri
 }
 
 /*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
-typedef struct ignis__spread {
+typedef struct ignis__axis {
     int64_t outer, n, inner;
-} ignis__spread;
+} ignis__axis;
 
 /*  n is a dimension of the shape. */
-static ignis__spread ignis__spread_along(const ignis_shape *shape, int dim)
+static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 {
-    ignis__spread spread = {ignis__shape_product(shape, 0, dim), shape->dim[dim], ignis__shape_product(shape, dim + 1, shape->ndim)};
-    return spread;
+    ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim], ignis__shape_product(shape, dim + 1, shape->ndim)};
+    return axis;
 }
 
 /*  Whether b spreads over a: from the last dimension on, b may lack leading ones, or have 1 for neighbouring ones. */
-static bool ignis__spread_find(const ignis_shape *a, const ignis_shape *b, ignis__spread *spread)
+static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b, ignis__axis *axis)
 {
     int i, lacking = a->ndim - b->ndim, phase = 0;
-    spread->outer = spread->n = spread->inner = 1;
+    axis->outer = axis->n = axis->inner = 1;
     if (lacking < 0)
         return false;
     for (i = 0; i < a->ndim; i++) {
@@ -86,16 +86,16 @@ static bool ignis__spread_find(const ignis_shape *a, const ignis_shape *b, ignis
             continue;
         if (of_a != of_b && of_b != 1)
             return false;
-        if (of_a != of_b && phase == 2) /* two places to spread over, apart from each other */
+        if (of_a != of_b && phase == 2) /* two places to axis over, apart from each other */
             return false;
         phase = of_a != of_b ? 1 : phase == 1 ? 2 : phase;
-        *(phase == 0 ? &spread->outer : phase == 1 ? &spread->n : &spread->inner) *= of_a;
+        *(phase == 0 ? &axis->outer : phase == 1 ? &axis->n : &axis->inner) *= of_a;
     }
     return true;
 }
 
 /*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
-static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spec, int widest, int64_t multiple)
+static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest, int64_t multiple)
 {
     int pack, i, count = run->formula->count;
     for (pack = 16 / widest; pack > 1; pack /= 2) {
@@ -104,7 +104,7 @@ static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spe
             if (!(run->reduced >> i & 1))
                 bits |= run->to[i] & (ignis__address)(pack * ignis__dtypes[run->out[i]].size - 1);
         for (i = 0; i <= count + 1; i++)
-            if (spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW)
+            if (spec->kind[i] == IGNIS__FORMULA_LINEAR || spec->kind[i] == IGNIS__FORMULA_ROW)
                 bits |= run->address[i] & (ignis__address)(pack * ignis__dtypes[run->dtype[i]].size - 1);
         if (!bits)
             break;
@@ -132,7 +132,7 @@ static ignis__divisor ignis__divisor_of(int64_t size)
 }
 
 /*  The same as words of a formula's kernel: a factor and a shift. */
-static void ignis__map_divisor(int64_t divisor, uint64_t *magic)
+static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 {
     ignis__divisor d = ignis__divisor_of(divisor);
     magic[0] = d.multiplier;
@@ -140,9 +140,9 @@ static void ignis__map_divisor(int64_t divisor, uint64_t *magic)
 }
 
 /*  The same for the place of an element in a dimension of n, behind which are dimensions of `inner` elements. */
-static void ignis__map_magic(int64_t inner, int64_t n, uint64_t *magic)
+static void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t *magic)
 {
-    ignis__map_divisor(inner, magic);
-    ignis__map_divisor(n, magic + 2);
+    ignis__formula_divisor(inner, magic);
+    ignis__formula_divisor(n, magic + 2);
     magic[4] = (uint64_t)n;
 }

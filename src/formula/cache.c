@@ -1,11 +1,11 @@
 /* --- formulas that were read ------------------------------------------------------------------------------------------------ */
 
 /*  A kernel of a formula: what decides its text. Inputs of kind 0 are not used by it. */
-enum { IGNIS__MAP_UNUSED, IGNIS__MAP_LINEAR, IGNIS__MAP_ONE, IGNIS__MAP_VALUE, IGNIS__MAP_ROW, IGNIS__MAP_COLUMN };
+enum { IGNIS__FORMULA_UNUSED, IGNIS__FORMULA_LINEAR, IGNIS__FORMULA_ONE, IGNIS__FORMULA_VALUE, IGNIS__FORMULA_ROW, IGNIS__FORMULA_COLUMN };
 
-#define IGNIS__MAP_THREADS 128
+#define IGNIS__FORMULA_THREADS 128
 
-typedef struct ignis__map_spec {
+typedef struct ignis__formula_spec {
     uint16_t
         needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
     uint16_t reduced; /* bits of results */
@@ -17,23 +17,23 @@ typedef struct ignis__map_spec {
                      of logsumexp the result as W, of prod see `product`; else 0. It is the reduction */
     uint16_t outs;
     uint16_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
-} ignis__map_spec; /* IGNIS__MAP_SPEC numbers of one type */
+} ignis__formula_spec; /* IGNIS__FORMULA_SPEC numbers of one type */
 
-#define IGNIS__MAP_ANY_RANK (IGNIS_MAX_DIMS + 1) /* of a kernel for any shapes: its last dimension is 1 */
+#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* of a kernel for any shapes: its last dimension is 1 */
 
-typedef struct ignis__map_kernel {
-    ignis__map_spec spec;
+typedef struct ignis__formula_kernel {
+    ignis__formula_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function, *finish;                 /* null where there are no parts */
-    const struct ignis__map_kernel *instead; /* which serves, as this one is in no bundle; null: this one */
-    struct ignis__map_kernel *next;
-} ignis__map_kernel;
+    void *function, *finish;                     /* null where there are no parts */
+    const struct ignis__formula_kernel *instead; /* which serves, as this one is in no bundle; null: this one */
+    struct ignis__formula_kernel *next;
+} ignis__formula_kernel;
 
 /*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
-typedef struct ignis__map_needs {
+typedef struct ignis__formula_needs {
     uint32_t needed, used, same; /* further bits of needed: of which result, and the highest one: with the value */
-} ignis__map_needs;
+} ignis__formula_needs;
 
 /*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
 typedef struct ignis__formula {
@@ -42,9 +42,9 @@ typedef struct ignis__formula {
     int count, term_count, result_count, randoms;
     int result[IGNIS_MAX_INPUTS];
     char *text, *names;
-    ignis__map_term *term;
-    ignis__map_kernel *kernels;
-    ignis__map_needs needs[4]; /* found last */
+    ignis__formula_term *term;
+    ignis__formula_kernel *kernels;
+    ignis__formula_needs needs[4]; /* found last */
     int needs_next;
     struct ignis__formula *next;
 } ignis__formula;
@@ -55,8 +55,8 @@ static struct {
 } ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
 /*  Reads a formula for the list. Null: out of memory, or *r has the fault. */
-IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, const char *text, const char *names, uint64_t hash, int count,
-                                                       uint32_t integers)
+IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names, uint64_t hash,
+                                                       int count, uint32_t integers)
 {
     size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
     ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
@@ -72,25 +72,25 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, con
     memcpy(formula->text, text, text_size);
     memcpy(formula->names, names, names_size);
     r->text = formula->text;
-    if (!ignis__map_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
-        ignis__map_fault(r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
-                         (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
-                         r->name[r->name_count - 1].text);
+    if (!ignis__formula_parse_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
+        ignis__formula_syntax_error(r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
+                                    (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
+                                    r->name[r->name_count - 1].text);
     else if (r->name_count != count)
-        ignis__map_fault(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
-    else if (text_size > IGNIS__MAP_LENGTH)
-        ignis__map_fault(r, 0, "the formula is longer than %d characters", IGNIS__MAP_LENGTH - 1);
+        ignis__formula_syntax_error(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
+    else if (text_size > IGNIS__FORMULA_LENGTH)
+        ignis__formula_syntax_error(r, 0, "the formula is longer than %d characters", IGNIS__FORMULA_LENGTH - 1);
     r->column = 0; /* none of these is one of the formula */
     for (i = 0; i < count && !*r->fault; i++) {
         for (k = 0; k < i; k++)
             if (r->name[i].length == r->name[k].length && strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
-                ignis__map_fault(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length, r->name[i].text);
-        r->name[i].term = ignis__map_leaf(r, IGNIS__MAP_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
+                ignis__formula_syntax_error(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length, r->name[i].text);
+        r->name[i].term = ignis__formula_add_leaf(r, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
     }
     if (!*r->fault)
-        ignis__map_program(r);
+        ignis__formula_parse_program(r);
     if (!*r->fault)
-        formula->term = (ignis__map_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
+        formula->term = (ignis__formula_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
     if (!formula->term) {
         ignis__free(formula);
         return NULL;
@@ -107,7 +107,7 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, con
 static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count, uint32_t integers)
 {
     ignis__formula *formula, **list;
-    ignis__map_reader *r;
+    ignis__formula_parser *r;
     uint64_t hash = ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
     list = &ignis__formulas.first[hash % (uint64_t)IGNIS__COUNT(ignis__formulas.first)];
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -118,7 +118,7 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (formula)
         return formula;
-    r = (ignis__map_reader *)ignis__alloc(sizeof *r);
+    r = (ignis__formula_parser *)ignis__alloc(sizeof *r);
     formula = r ? ignis__formula_read(r, text, names, hash, count, integers) : NULL;
     if (formula) { /* two threads may read the same one; both stay, the newer is found */
         ignis__mutex_lock(&ignis__formulas.lock);

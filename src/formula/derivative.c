@@ -1,14 +1,14 @@
 /* --- writing the text of a kernel ----------------------------------------------------------------------------------------- */
 
 /*  A text that grows. */
-typedef struct ignis__map_text {
+typedef struct ignis__formula_text {
     char *data;
     size_t length, capacity;
     bool failed;
-} ignis__map_text;
+} ignis__formula_text;
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__map_add(ignis__map_text *t, const char *format, ...)
+IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *t, const char *format, ...)
 {
     for (;;) {
         size_t left = t->capacity - t->length, capacity = 2 * t->capacity + 4096;
@@ -34,147 +34,147 @@ IGNIS__COLD static void ignis__map_add(ignis__map_text *t, const char *format, .
 
 /*  A formula's lines under way. used: terms that were named. partial, by term and input: 0, 1, or 2 + the term whose line has it. guarded, by
     that term and input: a choice may have made it 0, and then it stays 0, whatever it is multiplied with. */
-typedef struct ignis__map_lines {
+typedef struct ignis__formula_lines {
     const ignis__formula *formula;
-    ignis__map_text text;
+    ignis__formula_text text;
     unsigned char *used, *guarded;
     short *partial;
     uint32_t exact; /* bits of inputs that are wanted in f64, too */
-} ignis__map_lines;
+} ignis__formula_lines;
 
 /*  An integer that is written down; the smallest one has no name of its own in C. */
-IGNIS__COLD static void ignis__map_add_integer(ignis__map_text *t, int64_t number)
+IGNIS__COLD static void ignis__formula_emit_integer(ignis__formula_text *t, int64_t number)
 {
     if (number == INT64_MIN)
-        ignis__map_add(t, "(-9223372036854775807LL-1)");
+        ignis__formula_emit(t, "(-9223372036854775807LL-1)");
     else
-        ignis__map_add(t, number < 0 ? "(%lldLL)" : "%lldLL", (long long)number);
+        ignis__formula_emit(t, number < 0 ? "(%lldLL)" : "%lldLL", (long long)number);
 }
 
-IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
+IGNIS__COLD static void ignis__formula_emit_term(ignis__formula_lines *lines, int at)
 {
-    const ignis__map_term *term = &lines->formula->term[at];
+    const ignis__formula_term *term = &lines->formula->term[at];
     lines->used[at] = 1;
-    if (term->function == IGNIS__MAP_INPUT)
-        ignis__map_add(&lines->text, "x%d", (int)term->number);
-    else if (term->function == IGNIS__MAP_INDEX)
-        ignis__map_add(&lines->text, "i%d", at);
-    else if (term->function == IGNIS__MAP_RAND)
-        ignis__map_add(&lines->text, "r%d", (int)term->number);
-    else if (term->function != IGNIS__MAP_NUMBER)
-        ignis__map_add(&lines->text, "n%d", at);
+    if (term->function == IGNIS__FORMULA_INPUT)
+        ignis__formula_emit(&lines->text, "x%d", (int)term->number);
+    else if (term->function == IGNIS__FORMULA_INDEX)
+        ignis__formula_emit(&lines->text, "i%d", at);
+    else if (term->function == IGNIS__FORMULA_RAND)
+        ignis__formula_emit(&lines->text, "r%d", (int)term->number);
+    else if (term->function != IGNIS__FORMULA_NUMBER)
+        ignis__formula_emit(&lines->text, "n%d", at);
     else if (!term->text) {
-        ignis__map_add(&lines->text, term->type == 'w' ? "((W)" : "(");
-        ignis__map_add_integer(&lines->text, term->number);
-        ignis__map_add(&lines->text, ")");
-    } else if (ignis__map_is_digit(term->text[0]) || term->text[0] == '.') {
+        ignis__formula_emit(&lines->text, term->type == 'w' ? "((W)" : "(");
+        ignis__formula_emit_integer(&lines->text, term->number);
+        ignis__formula_emit(&lines->text, ")");
+    } else if (ignis__formula_is_digit(term->text[0]) || term->text[0] == '.') {
         bool whole = strspn(term->text, "0123456789") >= (size_t)term->length;
-        ignis__map_add(&lines->text, "((W)%.*s%s)", (int)term->length, term->text, whole ? "." : "");
+        ignis__formula_emit(&lines->text, "((W)%.*s%s)", (int)term->length, term->text, whole ? "." : "");
     } else
-        ignis__map_add(&lines->text, "(%.*s)", (int)term->length, term->text);
+        ignis__formula_emit(&lines->text, "(%.*s)", (int)term->length, term->text);
 }
 
 /*  A derivative by an input. */
-IGNIS__COLD static void ignis__map_add_partial(ignis__map_lines *lines, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_partial(ignis__formula_lines *lines, int partial, int input)
 {
     if (partial > 1)
-        ignis__map_add(&lines->text, "d%d_%d", partial - 2, input);
+        ignis__formula_emit(&lines->text, "d%d_%d", partial - 2, input);
     else
-        ignis__map_add(&lines->text, "(W)%d", partial);
+        ignis__formula_emit(&lines->text, "(W)%d", partial);
 }
 
 /*  A row's CUDA text for a term; partial: that of the argument, for $d. */
-IGNIS__COLD static void ignis__map_add_row(ignis__map_lines *lines, const char *row, int at, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, const char *row, int at, int partial, int input)
 {
-    const ignis__map_term *term = &lines->formula->term[at];
+    const ignis__formula_term *term = &lines->formula->term[at];
     for (; *row; row++) {
         if (*row != '$') {
-            ignis__map_add(&lines->text, "%c", *row);
+            ignis__formula_emit(&lines->text, "%c", *row);
             continue;
         }
         row++;
         if (*row == 'n')
-            ignis__map_add_integer(&lines->text, term->number);
+            ignis__formula_emit_integer(&lines->text, term->number);
         else if (*row == 'd')
-            ignis__map_add_partial(lines, partial, input);
+            ignis__formula_emit_partial(lines, partial, input);
         else
-            ignis__map_add_term(lines, *row == 'r' ? at : term->arg[*row - 'a']);
+            ignis__formula_emit_term(lines, *row == 'r' ? at : term->arg[*row - 'a']);
     }
 }
 
 /*  Whether a comparison is one of an integer with a number that is not written down. These are compared in f64, as f32 would round them. */
-static bool ignis__map_compares_exactly(const ignis__formula *formula, const ignis__map_term *term)
+static bool ignis__formula_compares_exactly(const ignis__formula *formula, const ignis__formula_term *term)
 {
-    const ignis__map_function *f = &ignis__map_functions[term->function];
+    const ignis__formula_function *f = &ignis__formula_functions[term->function];
     int i, integers = 0, numbers = 0;
     for (i = 0; i < f->count; i++) {
-        integers += formula->term[term->arg[i]].function == IGNIS__MAP_WIDE;
-        numbers += formula->term[term->arg[i]].function == IGNIS__MAP_NUMBER;
+        integers += formula->term[term->arg[i]].function == IGNIS__FORMULA_WIDE;
+        numbers += formula->term[term->arg[i]].function == IGNIS__FORMULA_NUMBER;
     }
     return f->type == 'b' && f->integer && f->count == 2 && integers > 0 && numbers == 0;
 }
 
 /*  One side of such a comparison. */
-IGNIS__COLD static void ignis__map_add_exact(ignis__map_lines *lines, int at)
+IGNIS__COLD static void ignis__formula_emit_exact(ignis__formula_lines *lines, int at)
 {
-    const ignis__map_term *term = &lines->formula->term[at];
-    ignis__map_add(&lines->text, "(double)");
-    if (term->function == IGNIS__MAP_INPUT) {
+    const ignis__formula_term *term = &lines->formula->term[at];
+    ignis__formula_emit(&lines->text, "(double)");
+    if (term->function == IGNIS__FORMULA_INPUT) {
         lines->exact |= (uint32_t)1 << term->number;
-        ignis__map_add(&lines->text, "v%d", (int)term->number);
+        ignis__formula_emit(&lines->text, "v%d", (int)term->number);
     } else {
-        ignis__map_add_term(lines, term->function == IGNIS__MAP_WIDE ? term->arg[0] : at);
+        ignis__formula_emit_term(lines, term->function == IGNIS__FORMULA_WIDE ? term->arg[0] : at);
     }
 }
 
 /*  Whether a derivative by an input may be 0 as a choice was made. */
-static bool ignis__map_guarded(const ignis__map_lines *lines, int partial, int input)
+static bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int partial, int input)
 {
     return partial > 1 && lines->guarded[(partial - 2) * lines->formula->count + input];
 }
 
 /*  What an argument adds to a derivative: the row of its function times its own derivative, which is not 0. */
-IGNIS__COLD static void ignis__map_add_chain(ignis__map_lines *lines, const char *row, int at, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, const char *row, int at, int partial, int input)
 {
     bool times = partial > 1 && strcmp(row, "1") != 0 && !strstr(row, "$d");
-    bool guarded = times && ignis__map_guarded(lines, partial, input);
+    bool guarded = times && ignis__formula_is_guarded(lines, partial, input);
     if (strcmp(row, "1") == 0) {
-        ignis__map_add_partial(lines, partial, input);
+        ignis__formula_emit_partial(lines, partial, input);
         return;
     }
     if (guarded) {
-        ignis__map_add(&lines->text, "(");
-        ignis__map_add_partial(lines, partial, input);
-        ignis__map_add(&lines->text, " == 0 ? (W)0 : ");
+        ignis__formula_emit(&lines->text, "(");
+        ignis__formula_emit_partial(lines, partial, input);
+        ignis__formula_emit(&lines->text, " == 0 ? (W)0 : ");
     }
-    ignis__map_add(&lines->text, "(");
-    ignis__map_add_row(lines, row, at, partial, input);
-    ignis__map_add(&lines->text, times ? ")*" : ")");
+    ignis__formula_emit(&lines->text, "(");
+    ignis__formula_emit_row(lines, row, at, partial, input);
+    ignis__formula_emit(&lines->text, times ? ")*" : ")");
     if (times)
-        ignis__map_add_partial(lines, partial, input);
+        ignis__formula_emit_partial(lines, partial, input);
     if (guarded)
-        ignis__map_add(&lines->text, ")");
+        ignis__formula_emit(&lines->text, ")");
 }
 
 /*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
-IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_t needed, const unsigned char *live)
+IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines, uint32_t needed, const unsigned char *live)
 {
     const ignis__formula *formula = lines->formula;
     int at, input, i, count = formula->count;
     for (at = 0; at < formula->term_count; at++) {
-        const ignis__map_term *term = &formula->term[at];
-        const ignis__map_function *f = &ignis__map_functions[term->function];
+        const ignis__formula_term *term = &formula->term[at];
+        const ignis__formula_function *f = &ignis__formula_functions[term->function];
         short *partial = lines->partial + at * count;
         if (!live[at] || term->type != 'w')
             continue;
-        if (term->function == IGNIS__MAP_INPUT) {
+        if (term->function == IGNIS__FORMULA_INPUT) {
             partial[term->number] = (short)(needed >> term->number & 1);
             continue;
         }
         for (input = 0; input < count; input++) {
             short of[3] = {0, 0, 0};
             int terms = 0, last = 0;
-            bool select = term->function == IGNIS__MAP_SELECT, guarded = !select;
+            bool select = term->function == IGNIS__FORMULA_SELECT, guarded = !select;
             for (i = select; i < f->count; i++) {
                 of[i] = lines->partial[term->arg[i] * count + input];
                 if (of[i] && (select || f->partial[i]))
@@ -187,47 +187,48 @@ IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_
                 continue;
             }
             partial[input] = (short)(2 + at);
-            ignis__map_add(&lines->text, "    const W d%d_%d = ", at, input);
+            ignis__formula_emit(&lines->text, "    const W d%d_%d = ", at, input);
             if (select) {
-                ignis__map_add_term(lines, term->arg[0]);
-                ignis__map_add(&lines->text, " ? ");
-                ignis__map_add_partial(lines, of[1], input);
-                ignis__map_add(&lines->text, " : ");
-                ignis__map_add_partial(lines, of[2], input);
-                guarded = !of[1] || !of[2] || ignis__map_guarded(lines, of[1], input) || ignis__map_guarded(lines, of[2], input);
+                ignis__formula_emit_term(lines, term->arg[0]);
+                ignis__formula_emit(&lines->text, " ? ");
+                ignis__formula_emit_partial(lines, of[1], input);
+                ignis__formula_emit(&lines->text, " : ");
+                ignis__formula_emit_partial(lines, of[2], input);
+                guarded =
+                    !of[1] || !of[2] || ignis__formula_is_guarded(lines, of[1], input) || ignis__formula_is_guarded(lines, of[2], input);
             }
             for (i = 0, last = terms; i < f->count && !select; i++) {
                 if (!of[i] || !f->partial[i])
                     continue;
                 if (terms-- < last)
-                    ignis__map_add(&lines->text, " + ");
-                ignis__map_add_chain(lines, f->partial[i], at, of[i], input);
-                guarded = guarded && (strstr(f->partial[i], "$d") || ignis__map_guarded(lines, of[i], input));
+                    ignis__formula_emit(&lines->text, " + ");
+                ignis__formula_emit_chain(lines, f->partial[i], at, of[i], input);
+                guarded = guarded && (strstr(f->partial[i], "$d") || ignis__formula_is_guarded(lines, of[i], input));
             }
             lines->guarded[at * count + input] = guarded;
-            ignis__map_add(&lines->text, ";\n");
+            ignis__formula_emit(&lines->text, ";\n");
         }
     }
 }
 
 /*  Marks what the marked terms are made of. */
-static void ignis__map_mark(const ignis__formula *formula, unsigned char *used)
+static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigned char *used)
 {
     int at, i;
     for (at = formula->term_count - 1; at >= 0; at--)
-        for (i = 0; used[at] && i < ignis__map_functions[formula->term[at].function].count; i++)
+        for (i = 0; used[at] && i < ignis__formula_functions[formula->term[at].function].count; i++)
             used[formula->term[at].arg[i]] = 1;
 }
 
-/*  Writes the values of `count` results from `first` on, and derivatives by some inputs; ignis__map_lines_free frees the lines. */
-IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, int first, int count,
-                                               uint32_t needed, bool value)
+/*  Writes the values of `count` results from `first` on, and derivatives by some inputs; ignis__formula_lines_free frees the lines. */
+IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula, int first, int count,
+                                                   uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
     size_t terms = (size_t)formula->term_count;
     unsigned char *live;
-    ignis__map_text partials;
+    ignis__formula_text partials;
     int at;
     memset(lines, 0, sizeof *lines);
     lines->formula = formula;
@@ -243,36 +244,36 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
         live[formula->result[at]] = 1;
         lines->used[formula->result[at]] = value;
     }
-    ignis__map_mark(formula, live);
+    ignis__formula_mark_arguments(formula, live);
     if (needed)
-        ignis__map_add_partials(lines, needed, live);
-    ignis__map_mark(formula, lines->used);
+        ignis__formula_emit_partials(lines, needed, live);
+    ignis__formula_mark_arguments(formula, lines->used);
     partials = lines->text;
     memset(&lines->text, 0, sizeof lines->text);
     for (at = 0; at < formula->term_count; at++) {
-        const ignis__map_term *term = &formula->term[at];
-        const ignis__map_function *f = &ignis__map_functions[term->function];
+        const ignis__formula_term *term = &formula->term[at];
+        const ignis__formula_function *f = &ignis__formula_functions[term->function];
         bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
-        if (!lines->used[at] || term->function <= IGNIS__MAP_RAND)
+        if (!lines->used[at] || term->function <= IGNIS__FORMULA_RAND)
             continue;
-        ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
-        if (ignis__map_compares_exactly(formula, term)) {
-            ignis__map_add_exact(lines, term->arg[0]);
-            ignis__map_add(&lines->text, " %s ", f->name);
-            ignis__map_add_exact(lines, term->arg[1]);
+        ignis__formula_emit(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
+        if (ignis__formula_compares_exactly(formula, term)) {
+            ignis__formula_emit_exact(lines, term->arg[0]);
+            ignis__formula_emit(&lines->text, " %s ", f->name);
+            ignis__formula_emit_exact(lines, term->arg[1]);
         } else {
-            ignis__map_add_row(lines, integers ? f->integer : f->value, at, 0, 0);
+            ignis__formula_emit_row(lines, integers ? f->integer : f->value, at, 0, 0);
         }
-        ignis__map_add(&lines->text, ";\n");
+        ignis__formula_emit(&lines->text, ";\n");
     }
     if (partials.length)
-        ignis__map_add(&lines->text, "%s", partials.data);
+        ignis__formula_emit(&lines->text, "%s", partials.data);
     lines->text.failed = lines->text.failed || partials.failed;
     ignis__free(partials.data);
     return !lines->text.failed;
 }
 
-static void ignis__map_lines_free(ignis__map_lines *lines)
+static void ignis__formula_lines_free(ignis__formula_lines *lines)
 {
     ignis__free(lines->text.data);
     ignis__free(lines->used);
@@ -280,20 +281,20 @@ static void ignis__map_lines_free(ignis__map_lines *lines)
 }
 
 /*  What a reduction's gradient takes besides what is kept of it: the value. */
-static bool ignis__map_kept_value(int kept)
+static bool ignis__formula_saves_value(int kept)
 {
     return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_NORM || kept == IGNIS_REDUCE_PROD;
 }
 
 /*  Reductions in W also of integers, whose state is two of them. */
-static bool ignis__map_reduces_wide(int reduction) { return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM; }
+static bool ignis__formula_reduces_wide(int reduction) { return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM; }
 
 /*  What the gradients of a result by some inputs take. False, and reported, without memory. */
-static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
-                                 ignis__map_needs *needs)
+static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
+                                     ignis__formula_needs *needs)
 {
     uint32_t key = needed | (uint32_t)result << 16 | (uint32_t)value << 31;
-    ignis__map_lines lines;
+    ignis__formula_lines lines;
     bool found = false, ok;
     int i;
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -305,14 +306,14 @@ static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int 
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (found)
         return true;
-    ok = ignis__map_lines_write(&lines, formula, result, 1, needed, value);
+    ok = ignis__formula_lines_write(&lines, formula, result, 1, needed, value);
     memset(needs, 0, sizeof *needs);
     needs->needed = key;
     for (i = 0; ok && i < formula->count; i++) { /* the first terms are the inputs */
         needs->used |= (uint32_t)(lines.used[i] != 0) << i;
         needs->same |= (uint32_t)(lines.partial[formula->result[result] * formula->count + i] == 1) << i;
     }
-    ignis__map_lines_free(&lines);
+    ignis__formula_lines_free(&lines);
     if (!ok) {
         ignis__fail_host_memory(call, 1);
         return false;

@@ -1,12 +1,12 @@
 /*  What a kernel does with the elements: each is a result; or they are reduced along rows of packs, or down columns of packs. */
-enum { IGNIS__MAP_EACH, IGNIS__MAP_ROWS, IGNIS__MAP_COLUMNS };
+enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };
 
 /*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b
     become one, each a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
 static const struct {
     const char *name, *none, *none_integer, *fold;
     bool place;
-} ignis__map_reductions[] = {
+} ignis__formula_reductions[] = {
     {"", "", "", "", false},
     {"sum", "0", "0", "a.v + b.v", false},
     {"mean", "0", "0", "a.v + b.v", false},
@@ -22,10 +22,10 @@ static const struct {
 };
 
 /*  A kernel's text under way, and where the words of its parameter are. */
-typedef struct ignis__map_writer {
-    ignis__map_text text;
+typedef struct ignis__formula_writer {
+    ignis__formula_text text;
     const ignis__formula *formula;
-    const ignis__map_spec *spec;
+    const ignis__formula_spec *spec;
     int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
     int packs;                                                      /* how many whole packs there are, and elements behind the last */
     int dims;                                                       /* size and magic numbers of each dimension but the first */
@@ -33,20 +33,23 @@ typedef struct ignis__map_writer {
     int indices; /* of each index(d), and of the place that is kept: its magic numbers */
     int random;  /* seed, first counter, and the address of the count of launches */
     int words;
-    uint32_t exact;   /* see ignis__map_lines */
-    bool spreads;     /* some inputs are rows or columns */
+    uint32_t exact;   /* see ignis__formula_lines */
+    bool broadcasts;  /* some inputs are rows or columns */
     const char *type; /* of the first one of f's results, and of what is reduced */
-} ignis__map_writer;
+} ignis__formula_writer;
 
 /*  Whether that is the place of an element. */
-static bool ignis__map_kept_place(const ignis__map_spec *spec) { return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN; }
+static bool ignis__formula_saves_position(const ignis__formula_spec *spec)
+{
+    return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN;
+}
 
 /*  How many index(d) a formula has; their terms. */
-static int ignis__map_indices(const ignis__formula *formula, int *terms)
+static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
 {
     int at, count = 0;
     for (at = 0; at < formula->term_count; at++)
-        if (formula->term[at].function == IGNIS__MAP_INDEX) {
+        if (formula->term[at].function == IGNIS__FORMULA_INDEX) {
             if (terms)
                 terms[count] = at;
             count++;
@@ -54,288 +57,296 @@ static int ignis__map_indices(const ignis__formula *formula, int *terms)
     return count;
 }
 
-static void ignis__map_words(ignis__map_writer *w)
+static void ignis__formula_plan_words(ignis__formula_writer *w)
 {
-    const ignis__map_spec *spec = w->spec;
+    const ignis__formula_spec *spec = w->spec;
     int i, at = spec->outs, count = w->formula->count;
     for (i = 0; i <= count + 1; i++) {
         w->input[i] = at;
-        at += spec->kind[i] != IGNIS__MAP_UNUSED;
-        w->spreads = w->spreads || spec->kind[i] >= IGNIS__MAP_ROW;
+        at += spec->kind[i] != IGNIS__FORMULA_UNUSED;
+        w->broadcasts = w->broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
     }
     w->packs = at;
     w->dims = at += 2;
     at += 3 * (spec->rank - 1);
     for (i = 0; i <= count + 1; i++) {
         w->strides[i] = at;
-        at += spec->kind[i] >= IGNIS__MAP_ROW ? spec->rank : 0;
+        at += spec->kind[i] >= IGNIS__FORMULA_ROW ? spec->rank : 0;
     }
     w->shared = at;
     w->indices = at += spec->mode || spec->needed ? 8 : 0;
-    w->random = at += 5 * (ignis__map_indices(w->formula, NULL) + (spec->needed && ignis__map_kept_place(spec)));
+    w->random = at += 5 * (ignis__formula_index_count(w->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
     w->words = at + (w->formula->randoms ? 3 : 0);
 }
 
 /*  The type of f's result k: gradients are W, and what is summed up in it. */
-static const char *ignis__map_result_type(const ignis__map_writer *w, int k)
+static const char *ignis__formula_result_type(const ignis__formula_writer *w, int k)
 {
-    const ignis__map_spec *spec = w->spec;
-    return spec->needed || ignis__map_reduces_wide(spec->reduction) || w->formula->term[w->formula->result[spec->result + k]].type == 'w'
+    const ignis__formula_spec *spec = w->spec;
+    return spec->needed || ignis__formula_reduces_wide(spec->reduction) ||
+                   w->formula->term[w->formula->result[spec->result + k]].type == 'w'
                ? "W"
                : "i64";
 }
 
-static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : ignis__dtype_is_int((ignis_dtype)dtype) ? "int" : "W"; }
+static const char *ignis__formula_type(int dtype)
+{
+    return dtype == IGNIS_I64 ? "i64" : ignis__dtype_is_int((ignis_dtype)dtype) ? "int" : "W";
+}
 
 /*  The coordinates of an element, or of a pack, out of its index. */
-IGNIS__COLD static void ignis__map_add_coordinates(ignis__map_writer *w, const char *index)
+IGNIS__COLD static void ignis__formula_emit_coordinates(ignis__formula_writer *w, const char *index)
 {
     int d, dims = w->dims;
-    ignis__map_add(&w->text, "u32 q = %s;", index);
+    ignis__formula_emit(&w->text, "u32 q = %s;", index);
     for (d = w->spec->rank - 1; d > 0; d--)
-        ignis__map_add(&w->text, " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
-                       dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
-    ignis__map_add(&w->text, " const u32 c0 = q;");
+        ignis__formula_emit(&w->text, " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
+                            dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
+    ignis__formula_emit(&w->text, " const u32 c0 = q;");
 }
 
 /*  Where an input's element or pack of the coordinates is. */
-IGNIS__COLD static void ignis__map_add_place(ignis__map_writer *w, int input, int pack)
+IGNIS__COLD static void ignis__formula_emit_offset(ignis__formula_writer *w, int input, int pack)
 {
-    const ignis__map_spec *spec = w->spec;
+    const ignis__formula_spec *spec = w->spec;
     int d;
-    ignis__map_add(&w->text, "(const char *)p.w[%d] + (", w->input[input]);
+    ignis__formula_emit(&w->text, "(const char *)p.w[%d] + (", w->input[input]);
     for (d = 0; d < spec->rank - 1; d++)
-        ignis__map_add(&w->text, "%sc%d*(i64)p.w[%d]", d ? " + " : "", d, w->strides[input] + d);
-    if (spec->kind[input] == IGNIS__MAP_ROW)
-        ignis__map_add(&w->text, " + (i64)c%d*%d", d, pack);
-    ignis__map_add(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
+        ignis__formula_emit(&w->text, "%sc%d*(i64)p.w[%d]", d ? " + " : "", d, w->strides[input] + d);
+    if (spec->kind[input] == IGNIS__FORMULA_ROW)
+        ignis__formula_emit(&w->text, " + (i64)c%d*%d", d, pack);
+    ignis__formula_emit(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
 }
 
 /*  A call of f with the inputs' elements: those of a pack, or single ones. */
-IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
+IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool one)
 {
-    const ignis__map_spec *spec = w->spec;
-    int i, count = w->formula->count, indices = ignis__map_indices(w->formula, NULL);
-    ignis__map_add(&w->text, "map_f(");
+    const ignis__formula_spec *spec = w->spec;
+    int i, count = w->formula->count, indices = ignis__formula_index_count(w->formula, NULL);
+    ignis__formula_emit(&w->text, "map_f(");
     for (i = 0; i <= count + 1; i++) {
-        if (spec->kind[i] == IGNIS__MAP_UNUSED)
+        if (spec->kind[i] == IGNIS__FORMULA_UNUSED)
             continue;
-        if (spec->kind[i] == IGNIS__MAP_ONE || spec->kind[i] == IGNIS__MAP_VALUE || one)
-            ignis__map_add(&w->text, "s%d", i);
-        else if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
-            ignis__map_add(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
+        if (spec->kind[i] == IGNIS__FORMULA_ONE || spec->kind[i] == IGNIS__FORMULA_VALUE || one)
+            ignis__formula_emit(&w->text, "s%d", i);
+        else if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
+            ignis__formula_emit(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
         else
-            ignis__map_add(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
-        ignis__map_add(&w->text, i == count ? "*factor, " : ", ");
+            ignis__formula_emit(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
+        ignis__formula_emit(&w->text, i == count ? "*factor, " : ", ");
     }
-    for (i = 0; i < indices + (ignis__map_kept_place(spec) && spec->needed); i++) {
-        ignis__map_add(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ", w->indices + 5 * i,
-                       spec->pack);
+    for (i = 0; i < indices + (ignis__formula_saves_position(spec) && spec->needed); i++) {
+        ignis__formula_emit(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ", w->indices + 5 * i,
+                            spec->pack);
     }
     for (i = 0; i < w->formula->randoms; i++)
-        ignis__map_add(&w->text, "r%d[e], ", i);
+        ignis__formula_emit(&w->text, "r%d[e], ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+        ignis__formula_emit(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
 
 /*  The random numbers of n elements from `element` on, r0[] and so on. */
-IGNIS__COLD static void ignis__map_add_random(ignis__map_writer *w, int n, const char *element)
+IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int n, const char *element)
 {
     int i;
     for (i = 0; i < w->formula->randoms; i++)
-        ignis__map_add(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element, w->random,
-                       w->formula->randoms, i);
+        ignis__formula_emit(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element,
+                            w->random, w->formula->randoms, i);
 }
 
 /*  Stores a pack of n elements of result k: y[], or y where it is one. */
-IGNIS__COLD static void ignis__map_add_store(ignis__map_writer *w, int k, int n, bool one, const char *index)
+IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int k, int n, bool one, const char *index)
 {
-    ignis__map_text *t = &w->text;
+    ignis__formula_text *t = &w->text;
     int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
     bool two = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
-    ignis__map_add(t, "            { u32 o[%d]%s;", words, size == 1 ? " = {}" : "");
+    ignis__formula_emit(t, "            { u32 o[%d]%s;", words, size == 1 ? " = {}" : "");
     for (e = 0; e < n; e += 1 + two) {
-        ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k, e);
+        ignis__formula_emit(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k,
+                            e);
         if (two && n > 1)
-            ignis__map_add(t, ", y%d[%d]", k, e + 1);
-        ignis__map_add(t, two && n == 1 ? ", 0.f);" : ");");
+            ignis__formula_emit(t, ", y%d[%d]", k, e + 1);
+        ignis__formula_emit(t, two && n == 1 ? ", 0.f);" : ");");
     }
-    ignis__map_add(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
+    ignis__formula_emit(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
 }
 
 /*  f, which computes the results of an element, and what stands before it. */
-IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
+IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
 {
     const ignis__formula *formula = w->formula;
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
-    int i, k = 0, count = formula->count, terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(formula, terms);
-    ignis__map_lines lines;
-    bool chosen = false, ok = ignis__map_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
-                                                     !spec->needed || ignis__map_kept_value(spec->kept));
-    ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
-                   spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
-    ignis__map_add(t, "DI void map_f(");
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
+    int i, k = 0, count = formula->count, terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(formula, terms);
+    ignis__formula_lines lines;
+    bool chosen = false, ok = ignis__formula_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
+                                                         !spec->needed || ignis__formula_saves_value(spec->kept));
+    ignis__formula_emit(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
+                        spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
+    ignis__formula_emit(t, "DI void map_f(");
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] == IGNIS__MAP_VALUE && lines.exact >> i & 1)
-            ignis__map_add(t, "const double v%d, ", i);
-        else if (spec->kind[i] != IGNIS__MAP_UNUSED)
-            ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
+        if (spec->kind[i] == IGNIS__FORMULA_VALUE && lines.exact >> i & 1)
+            ignis__formula_emit(t, "const double v%d, ", i);
+        else if (spec->kind[i] != IGNIS__FORMULA_UNUSED)
+            ignis__formula_emit(t, "const %s x%d, ", ignis__formula_type(spec->dtype[i]), i);
     for (i = 0; i < indices; i++)
-        ignis__map_add(t, "const int i%d, ", terms[i]);
-    if (ignis__map_kept_place(spec) && spec->needed)
-        ignis__map_add(t, "const i64 at, ");
+        ignis__formula_emit(t, "const int i%d, ", terms[i]);
+    if (ignis__formula_saves_position(spec) && spec->needed)
+        ignis__formula_emit(t, "const i64 at, ");
     for (i = 0; i < formula->randoms; i++)
-        ignis__map_add(t, "const W r%d, ", i);
+        ignis__formula_emit(t, "const W r%d, ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "%s &y%d%s", ignis__map_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
+        ignis__formula_emit(t, "%s &y%d%s", ignis__formula_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
     w->exact = lines.exact;
     for (i = 0; i < count; i++)
         if (lines.exact >> i & 1)
-            ignis__map_add(t, spec->kind[i] == IGNIS__MAP_VALUE ? "    const W x%d = (W)v%d;\n" : "    const double v%d = x%d;\n", i, i);
-    ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
+            ignis__formula_emit(t, spec->kind[i] == IGNIS__FORMULA_VALUE ? "    const W x%d = (W)v%d;\n" : "    const double v%d = x%d;\n",
+                                i, i);
+    ignis__formula_emit(t, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
         const char *value;
         lines.text.length = 0;
-        ignis__map_add_term(&lines, formula->result[spec->result]);
+        ignis__formula_emit_term(&lines, formula->result[spec->result]);
         value = lines.text.failed ? "" : lines.text.data;
-        chosen = ignis__map_kept_place(spec) || ignis__map_reduces_wide(spec->kept);
-        if (ignis__map_kept_place(spec))
-            ignis__map_add(t, "    const bool chosen = at == x%d;\n", count + 1);
+        chosen = ignis__formula_saves_position(spec) || ignis__formula_reduces_wide(spec->kept);
+        if (ignis__formula_saves_position(spec))
+            ignis__formula_emit(t, "    const bool chosen = at == x%d;\n", count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
-            ignis__map_add(t, "    const bool chosen = x%d != 0;\n", count + 1);
+            ignis__formula_emit(t, "    const bool chosen = x%d != 0;\n", count + 1);
         else if (chosen) /* minus infinity adds nothing, and where all is minus infinity, nothing can be told of it */
-            ignis__map_add(t, "    const bool chosen = %s != -map_infinity;\n", value);
-        ignis__map_add(t, "    const W g = x%d", count);
+            ignis__formula_emit(t, "    const bool chosen = %s != -map_infinity;\n", value);
+        ignis__formula_emit(t, "    const W g = x%d", count);
         if (spec->kept == IGNIS_REDUCE_PROD)
-            ignis__map_add(t, "*map_others(%s, x%d)", value, count + 1);
+            ignis__formula_emit(t, "*map_others(%s, x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_LOGSUMEXP)
-            ignis__map_add(t, "*exp(%s - x%d)", value, count + 1);
+            ignis__formula_emit(t, "*exp(%s - x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
-            ignis__map_add(t, "*map_divide(%s, x%d)", value, count + 1);
-        ignis__map_add(t, ";\n");
+            ignis__formula_emit(t, "*map_divide(%s, x%d)", value, count + 1);
+        ignis__formula_emit(t, ";\n");
     }
     for (i = 0; i < count && ok && spec->needed; i++) {
         int partial = lines.partial[formula->result[spec->result] * count + i];
         if (!(spec->needed >> i & 1))
             continue;
-        ignis__map_add(t, "    y%d = ", k++);
+        ignis__formula_emit(t, "    y%d = ", k++);
         if (partial && chosen)
-            ignis__map_add(t, "!chosen ? (W)0 : ");
-        if (ignis__map_guarded(&lines, partial, i))
-            ignis__map_add(t, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
+            ignis__formula_emit(t, "!chosen ? (W)0 : ");
+        if (ignis__formula_is_guarded(&lines, partial, i))
+            ignis__formula_emit(t, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
         if (partial > 1)
-            ignis__map_add(t, "d%d_%d*", partial - 2, i);
-        ignis__map_add(t, partial ? "g;\n" : "0;\n");
+            ignis__formula_emit(t, "d%d_%d*", partial - 2, i);
+        ignis__formula_emit(t, partial ? "g;\n" : "0;\n");
     }
     for (i = 0; i < spec->outs && ok && !spec->needed; i++) {
         lines.text.length = 0;
-        ignis__map_add_term(&lines, formula->result[spec->result + i]);
-        ignis__map_add(t, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
+        ignis__formula_emit_term(&lines, formula->result[spec->result + i]);
+        ignis__formula_emit(t, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
     }
-    ignis__map_add(t, "}\n");
+    ignis__formula_emit(t, "}\n");
     ok = ok && !lines.text.failed;
-    ignis__map_lines_free(&lines);
+    ignis__formula_lines_free(&lines);
     return ok;
 }
 
 /*  What all packs share: values, and arrays of one element. */
-IGNIS__COLD static void ignis__map_add_constants(ignis__map_writer *w)
+IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
 {
-    const ignis__map_spec *spec = w->spec;
+    const ignis__formula_spec *spec = w->spec;
     int i, count = w->formula->count;
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] == IGNIS__MAP_VALUE)
-            ignis__map_add(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n", w->exact >> i & 1 ? "double" : "W", i,
-                           w->input[i]);
-        else if (spec->kind[i] == IGNIS__MAP_ONE)
-            ignis__map_add(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__map_type(spec->dtype[i]), i,
-                           ignis__dtypes[spec->dtype[i]].name, w->input[i]);
+        if (spec->kind[i] == IGNIS__FORMULA_VALUE)
+            ignis__formula_emit(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n", w->exact >> i & 1 ? "double" : "W", i,
+                                w->input[i]);
+        else if (spec->kind[i] == IGNIS__FORMULA_ONE)
+            ignis__formula_emit(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__formula_type(spec->dtype[i]), i,
+                                ignis__dtypes[spec->dtype[i]].name, w->input[i]);
     if (spec->mode || spec->needed)
-        ignis__map_add(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
+        ignis__formula_emit(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
 }
 
 /*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block
     of a pack, with y[] for each result, in the braces of a loop over u and of an if. */
-IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *there, const char *at)
+IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, const char *there, const char *at)
 {
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
     int i, n = spec->pack, per = spec->packs_per_thread, count = w->formula->count;
     char element[32], loop[400];
     for (i = 0; i <= count + 1; i++) {
         int size = ignis__dtypes[spec->dtype[i]].size;
-        if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
-            ignis__map_add(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
-        else if (spec->kind[i] >= IGNIS__MAP_ROW)
-            ignis__map_add(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__map_type(spec->dtype[i]), i, per, n);
+        if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
+            ignis__formula_emit(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
+        else if (spec->kind[i] >= IGNIS__FORMULA_ROW)
+            ignis__formula_emit(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__formula_type(spec->dtype[i]), i, per,
+                                n);
     }
     snprintf(loop, sizeof loop, "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
              per, there, at);
     snprintf(element, sizeof element, "at*%du + e", n);
-    ignis__map_add(t, "%s", loop);
+    ignis__formula_emit(t, "%s", loop);
     for (i = 0; i <= count + 1; i++) {
         int bytes = n * ignis__dtypes[spec->dtype[i]].size;
-        if (spec->kind[i] == IGNIS__MAP_LINEAR)
-            ignis__map_add(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
+        if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
+            ignis__formula_emit(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
     }
-    if (w->spreads && !spec->whole)
-        ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
-    if (w->spreads)
-        ignis__map_add_coordinates(w, spec->whole ? "at" : element);
+    if (w->broadcasts && !spec->whole)
+        ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
+    if (w->broadcasts)
+        ignis__formula_emit_coordinates(w, spec->whole ? "at" : element);
     for (i = 0; i <= count + 1; i++) {
-        if (spec->kind[i] < IGNIS__MAP_ROW)
+        if (spec->kind[i] < IGNIS__FORMULA_ROW)
             continue;
-        if (spec->kind[i] == IGNIS__MAP_ROW && spec->whole)
-            ignis__map_add(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
+        if (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole)
+            ignis__formula_emit(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
         else
-            ignis__map_add(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
-        ignis__map_add_place(w, i, spec->whole ? n : 1);
-        ignis__map_add(t, ");");
+            ignis__formula_emit(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
+        ignis__formula_emit_offset(w, i, spec->whole ? n : 1);
+        ignis__formula_emit(t, ");");
     }
-    ignis__map_add(t, "%s\n        }\n    }\n%s", w->spreads && !spec->whole ? " }" : "", loop);
+    ignis__formula_emit(t, "%s\n        }\n    }\n%s", w->broadcasts && !spec->whole ? " }" : "", loop);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "            %s y%d[%d];\n", ignis__map_result_type(w, i), i, n);
+        ignis__formula_emit(t, "            %s y%d[%d];\n", ignis__formula_result_type(w, i), i, n);
     snprintf(element, sizeof element, "(u64)at*%d", n);
-    ignis__map_add_random(w, n, element);
-    ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
-    ignis__map_add_call(w, false);
-    ignis__map_add(t, "\n");
+    ignis__formula_emit_random(w, n, element);
+    ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
+    ignis__formula_emit_call(w, false);
+    ignis__formula_emit(t, "\n");
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1))
-            ignis__map_add_store(w, i, n, false, "at");
+            ignis__formula_emit_store(w, i, n, false, "at");
 }
 
 /*  Loads the element behind the last whole pack that is the thread's, and computes. */
-IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *thread)
+IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const char *thread)
 {
-    const ignis__map_spec *spec = w->spec;
-    ignis__map_text *t = &w->text;
+    const ignis__formula_spec *spec = w->spec;
+    ignis__formula_text *t = &w->text;
     int i, count = w->formula->count;
-    ignis__map_add(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1, w->packs,
-                   spec->pack, thread);
-    if (w->spreads)
-        ignis__map_add_coordinates(w, "(u32)at");
+    ignis__formula_emit(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1,
+                        w->packs, spec->pack, thread);
+    if (w->broadcasts)
+        ignis__formula_emit_coordinates(w, "(u32)at");
     for (i = 0; i <= count + 1; i++) {
-        if (spec->kind[i] != IGNIS__MAP_LINEAR && spec->kind[i] < IGNIS__MAP_ROW)
+        if (spec->kind[i] != IGNIS__FORMULA_LINEAR && spec->kind[i] < IGNIS__FORMULA_ROW)
             continue;
-        ignis__map_add(t, "\n        const %s s%d = ONE_%s(", ignis__map_type(spec->dtype[i]), i, ignis__dtypes[spec->dtype[i]].name);
-        if (spec->kind[i] == IGNIS__MAP_LINEAR)
-            ignis__map_add(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
+        ignis__formula_emit(t, "\n        const %s s%d = ONE_%s(", ignis__formula_type(spec->dtype[i]), i,
+                            ignis__dtypes[spec->dtype[i]].name);
+        if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
+            ignis__formula_emit(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
         else
-            ignis__map_add_place(w, i, 1);
-        ignis__map_add(t, ");");
+            ignis__formula_emit_offset(w, i, 1);
+        ignis__formula_emit(t, ");");
     }
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "\n        %s y%d;", ignis__map_result_type(w, i), i);
-    ignis__map_add(t, "\n");
+        ignis__formula_emit(t, "\n        %s y%d;", ignis__formula_result_type(w, i), i);
+    ignis__formula_emit(t, "\n");
     if (w->formula->randoms)
-        ignis__map_add(t, "            const int e = 0;\n");
-    ignis__map_add_random(w, 1, "at");
-    ignis__map_add(t, "        ");
-    ignis__map_add_call(w, true);
-    ignis__map_add(t, "\n");
+        ignis__formula_emit(t, "            const int e = 0;\n");
+    ignis__formula_emit_random(w, 1, "at");
+    ignis__formula_emit(t, "        ");
+    ignis__formula_emit_call(w, true);
+    ignis__formula_emit(t, "\n");
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1))
-            ignis__map_add_store(w, i, 1, true, "at");
+            ignis__formula_emit_store(w, i, 1, true, "at");
 }

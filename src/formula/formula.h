@@ -13,7 +13,7 @@ typedef struct ignis_array_inputs {
 
 /*  ignis_array_map - dst = a formula of arrays, element by element, in one pass: see ON FORMULAS
     ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
-    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the
     result is converted to that of dst by the rules of ignis_array_from_host; f64 is computed in f64 (also where only dst is f64), all
     else in f32, integers as i64 as long as they meet no floating type. dst may be an input, but not one that is spread, nor overlap one
     in part.
@@ -51,7 +51,7 @@ typedef enum ignis_reducer {
 
 /*  ignis_array_reduce - dst = the sum, the mean, the largest, ... of a formula of arrays, in one pass
     ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
-    Shapes: inputs spread over each other by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
+    Shapes: inputs broadcast by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
     more elements: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in
     ignis_array_map; sums are in f32 (f64 in f64, i64 of integers), in a fixed order. The mean of integers is that of their exact sum. NaN
     is the largest and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.

@@ -8,33 +8,33 @@
     derivatives, null for 0, where $d, of those that choose, is the argument's own derivative. A term is of type W (w), an integer (i) or a truth
     value (b). Of type n are those that are integers, where `integer` is given and all arguments are, and W else. Functions with a body are what
     that formula of a, b and c is. */
-typedef struct ignis__map_function {
+typedef struct ignis__formula_function {
     const char *name;
     int count; /* of arguments */
     char type;
     const char *value, *integer, *partial[2], *body;
-} ignis__map_function;
+} ignis__formula_function;
 
 enum {
-    IGNIS__MAP_INPUT,
-    IGNIS__MAP_NUMBER,
-    IGNIS__MAP_INDEX,
-    IGNIS__MAP_RAND,
-    IGNIS__MAP_RANDN,
-    IGNIS__MAP_SELECT,
-    IGNIS__MAP_POWER,
-    IGNIS__MAP_WIDE,
-    IGNIS__MAP_TRUTH,
-    IGNIS__MAP_NEG,
-    IGNIS__MAP_NOT,
-    IGNIS__MAP_INVERT,
-    IGNIS__MAP_DIVIDE,
-    IGNIS__MAP_WHOLE,                                /* floor, ceil, round and trunc, of one value */
-    IGNIS__MAP_WHOLE_QUOTIENT = IGNIS__MAP_WHOLE + 4 /* and of the quotient of two integers */
+    IGNIS__FORMULA_INPUT,
+    IGNIS__FORMULA_NUMBER,
+    IGNIS__FORMULA_INDEX,
+    IGNIS__FORMULA_RAND,
+    IGNIS__FORMULA_RANDN,
+    IGNIS__FORMULA_SELECT,
+    IGNIS__FORMULA_POWER,
+    IGNIS__FORMULA_WIDE,
+    IGNIS__FORMULA_TRUTH,
+    IGNIS__FORMULA_NEG,
+    IGNIS__FORMULA_NOT,
+    IGNIS__FORMULA_INVERT,
+    IGNIS__FORMULA_DIVIDE,
+    IGNIS__FORMULA_WHOLE,                                    /* floor, ceil, round and trunc, of one value */
+    IGNIS__FORMULA_WHOLE_QUOTIENT = IGNIS__FORMULA_WHOLE + 4 /* and of the quotient of two integers */
 };
 
 /* clang-format off */
-static const ignis__map_function ignis__map_functions[] = {
+static const ignis__formula_function ignis__formula_functions[] = {
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are those of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
@@ -118,5 +118,5 @@ static const ignis__map_function ignis__map_functions[] = {
 
 static const struct {
     const char *name, *value;
-} ignis__map_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
+} ignis__formula_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
 /* clang-format on */

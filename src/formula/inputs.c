@@ -1,7 +1,7 @@
 /*  The shape that arrays of several spread over, by NumPy's rules. */
-static bool ignis__map_shape(const char *call, const ignis__formula *formula, ignis__map_run *run)
+static bool ignis__formula_broadcast_shape(const char *call, const ignis__formula *formula, ignis__formula_run *run)
 {
-    ignis__map_name names[IGNIS_MAX_INPUTS];
+    ignis__formula_name names[IGNIS_MAX_INPUTS];
     int i, d, k, count = formula->count;
     memset(&run->shape, 0, sizeof run->shape);
     for (i = 0; i < count; i++)
@@ -14,11 +14,11 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
             if (d < lacking || run->input[i]->dim[d - lacking] == 1 || run->input[i]->dim[d - lacking] == run->shape.dim[d])
                 continue;
             if (run->shape.dim[d] != 1) {
-                ignis__map_names(formula->names, names, &k, count);
+                ignis__formula_parse_names(formula->names, names, &k, count);
                 for (k = 0; !run->input[k]; k++)
                     ;
-                return ignis__fail_false(IGNIS_DIAG_SPREAD_SHAPE, call,
-                                         "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
+                return ignis__fail_false(IGNIS_DIAG_BROADCAST_SHAPE, call,
+                                         "%.*s is %s, which does not broadcast with %lld in dimension %d; "
                                          "%.*s is %s",
                                          (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text,
                                          (long long)run->shape.dim[d], d, (int)names[k].length, names[k].text,
@@ -32,7 +32,7 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
 
 /*  The type of a result of a formula: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
     bf16 together are f32, and f32 for integers and types of 8 bits alone. */
-static ignis_dtype ignis__map_dtype(const ignis__map_run *run, int result)
+static ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result)
 {
     char type = run->formula->term[run->formula->result[result]].type;
     ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
@@ -74,7 +74,7 @@ static uint64_t ignis__value_make(double value)
 }
 
 /*  Whether a handle is that of a value, which must be one of the last. */
-static bool ignis__value_is(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
+static bool ignis__handle_is_value(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
 
 static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 {
@@ -87,8 +87,8 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 }
 
 /*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
-static bool ignis__map_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
-                             ignis__map_run *run, uint64_t *others, int *at, int *held)
+static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
+                                 ignis__formula_run *run, uint64_t *others, int *at, int *held)
 {
     int i;
     *held = 0;
@@ -98,7 +98,7 @@ static bool ignis__map_begin(const char *call, const char *formula, const char *
     if (count < 1 || count > IGNIS_MAX_INPUTS)
         return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
     for (i = 0; i < count; i++) {
-        if (!ignis__value_is(handles[i])) {
+        if (!ignis__handle_is_value(handles[i])) {
             at[*held] = i;
             others[(*held)++] = handles[i];
         } else if (!ignis__value_get(call, handles[i], &run->value[i]))
@@ -110,7 +110,8 @@ static bool ignis__map_begin(const char *call, const char *formula, const char *
 }
 
 /*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
-static bool ignis__map_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results, ignis__map_run *run)
+static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results,
+                                   ignis__formula_run *run)
 {
     const char *call = work->call;
     uint32_t integers = 0;
@@ -119,7 +120,7 @@ static bool ignis__map_prepare(const ignis__work *work, const char *formula, con
         if (run->input[i])
             integers |= (uint32_t)ignis__dtype_is_int(run->dtype[i]) << i;
     run->formula = ignis__formula_get(call, formula, names, count, integers);
-    if (!run->formula || !ignis__map_shape(call, run->formula, run))
+    if (!run->formula || !ignis__formula_broadcast_shape(call, run->formula, run))
         return false;
     if (run->formula->result_count != results)
         return ignis__fail_false(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);

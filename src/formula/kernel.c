@@ -1,27 +1,27 @@
 /* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
 
 /*  A spec as words of a record: its numbers that are not 0, as "place:number,...". */
-IGNIS__COLD static void ignis__map_spec_write(ignis__map_text *t, const ignis__map_spec *spec)
+IGNIS__COLD static void ignis__formula_spec_write(ignis__formula_text *t, const ignis__formula_spec *spec)
 {
-    uint16_t numbers[IGNIS__MAP_SPEC];
+    uint16_t numbers[IGNIS__FORMULA_SPEC];
     const char *comma = "";
     int i;
     memcpy(numbers, spec, sizeof numbers);
-    for (i = 0; i < IGNIS__MAP_SPEC; i++)
+    for (i = 0; i < IGNIS__FORMULA_SPEC; i++)
         if (numbers[i]) {
-            ignis__map_add(t, "%s%d:%d", comma, i, numbers[i]);
+            ignis__formula_emit(t, "%s%d:%d", comma, i, numbers[i]);
             comma = ",";
         }
 }
 
 /*  Whether a spec, which somebody may have written, is one that a kernel can have. */
-IGNIS__COLD static bool ignis__map_spec_valid(const ignis__formula *formula, const ignis__map_spec *spec)
+IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula, const ignis__formula_spec *spec)
 {
     int i, count = formula->count, outs = 0;
-    bool reduces = spec->mode != IGNIS__MAP_EACH;
+    bool reduces = spec->mode != IGNIS__FORMULA_EACH;
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] > IGNIS__MAP_COLUMN || spec->dtype[i] >= IGNIS_DTYPE_COUNT ||
-            (!spec->dtype[i] && spec->kind[i] != IGNIS__MAP_UNUSED && spec->kind[i] != IGNIS__MAP_VALUE))
+        if (spec->kind[i] > IGNIS__FORMULA_COLUMN || spec->dtype[i] >= IGNIS_DTYPE_COUNT ||
+            (!spec->dtype[i] && spec->kind[i] != IGNIS__FORMULA_UNUSED && spec->kind[i] != IGNIS__FORMULA_VALUE))
             return false;
     for (i = 0; i < spec->outs && i < IGNIS_MAX_INPUTS; i++)
         if (spec->out[i] == 0 || spec->out[i] >= IGNIS_DTYPE_COUNT)
@@ -30,51 +30,54 @@ IGNIS__COLD static bool ignis__map_spec_valid(const ignis__formula *formula, con
         outs += spec->needed >> i & 1;
     return spec->outs >= 1 && spec->outs <= IGNIS_MAX_INPUTS && spec->result < formula->result_count &&
            (spec->needed ? outs == spec->outs && !(spec->needed >> count) : spec->result + spec->outs <= formula->result_count) &&
-           spec->mode <= IGNIS__MAP_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT && (spec->reduction != 0) == reduces &&
-           (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) && spec->rank >= 1 && spec->rank <= IGNIS__MAP_ANY_RANK &&
+           spec->mode <= IGNIS__FORMULA_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT && (spec->reduction != 0) == reduces &&
+           (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) && spec->rank >= 1 && spec->rank <= IGNIS__FORMULA_ANY_RANK &&
            spec->pack >= 1 && spec->pack <= 16 && !(spec->pack & (spec->pack - 1)) && spec->packs_per_thread >= 1 &&
            spec->packs_per_thread <= 2 && spec->team <= 128 && !(spec->team & (spec->team - 1)) &&
-           (spec->mode != IGNIS__MAP_ROWS || spec->team >= 32) &&
-           (spec->mode != IGNIS__MAP_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 && spec->wide <= 1 &&
+           (spec->mode != IGNIS__FORMULA_ROWS || spec->team >= 32) &&
+           (spec->mode != IGNIS__FORMULA_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 && spec->wide <= 1 &&
            spec->half <= 1 && spec->parts <= 1 && (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
 }
 
 /*  Makes of a spec that of a kernel for any shapes, strides and addresses: inputs that are arrays are walked by strides, element by element. */
-static void ignis__map_generalize(ignis__map_spec *spec, int count)
+static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 {
     int i;
     for (i = 0; i <= count + 1; i++)
-        if (spec->kind[i] != IGNIS__MAP_UNUSED && spec->kind[i] != IGNIS__MAP_VALUE)
-            spec->kind[i] = IGNIS__MAP_COLUMN;
-    spec->rank = IGNIS__MAP_ANY_RANK;
+        if (spec->kind[i] != IGNIS__FORMULA_UNUSED && spec->kind[i] != IGNIS__FORMULA_VALUE)
+            spec->kind[i] = IGNIS__FORMULA_COLUMN;
+    spec->rank = IGNIS__FORMULA_ANY_RANK;
     spec->pack = spec->packs_per_thread = spec->whole = 1;
-    spec->parts = spec->mode != IGNIS__MAP_EACH;
+    spec->parts = spec->mode != IGNIS__FORMULA_EACH;
 }
 
 /*  The kernels beside one that other sizes and addresses take: those for inputs that are spread alike, then those for any. False: that is all. */
-static bool ignis__map_other(const ignis__map_spec *spec, int count, int turn, ignis__map_spec *other)
+static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn, ignis__formula_spec *other)
 {
     static const struct {
         uint16_t mode, team;
-    } any[] = {{IGNIS__MAP_ROWS, 128}, {IGNIS__MAP_COLUMNS, 4}, {IGNIS__MAP_COLUMNS, 32}};
-    bool spreads = false, reduces = spec->mode != IGNIS__MAP_EACH;
+    } any[] = {{IGNIS__FORMULA_ROWS, 128}, {IGNIS__FORMULA_COLUMNS, 4}, {IGNIS__FORMULA_COLUMNS, 32}};
+    bool broadcasts = false, reduces = spec->mode != IGNIS__FORMULA_EACH;
     int i, widest = 1, alike;
     for (i = 0; i <= count + 1; i++) {
-        spreads = spreads || spec->kind[i] >= IGNIS__MAP_ROW;
-        if ((spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW) && ignis__dtypes[spec->dtype[i]].size > widest)
+        broadcasts = broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
+        if ((spec->kind[i] == IGNIS__FORMULA_LINEAR || spec->kind[i] == IGNIS__FORMULA_ROW) && ignis__dtypes[spec->dtype[i]].size > widest)
             widest = ignis__dtypes[spec->dtype[i]].size;
     }
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1) && ignis__dtypes[spec->out[i]].size > widest)
             widest = ignis__dtypes[spec->out[i]].size;
-    alike = spec->rank == IGNIS__MAP_ANY_RANK ? 0 : !reduces ? 1 + spreads : spec->mode == IGNIS__MAP_COLUMNS && spec->team == 32 ? 2 : 4;
+    alike = spec->rank == IGNIS__FORMULA_ANY_RANK                      ? 0
+            : !reduces                                                 ? 1 + broadcasts
+            : spec->mode == IGNIS__FORMULA_COLUMNS && spec->team == 32 ? 2
+                                                                       : 4;
     *other = *spec;
     if (turn < alike) {
         other->pack = (uint16_t)(16 / widest);
         other->whole = reduces || turn == 0;
         other->parts = reduces && turn % 2;
         if (reduces && turn >= 2)
-            other->team = spec->mode == IGNIS__MAP_COLUMNS || spec->team != 32 ? 32 : 128;
+            other->team = spec->mode == IGNIS__FORMULA_COLUMNS || spec->team != 32 ? 32 : 128;
         return true;
     }
     turn -= alike;
@@ -84,58 +87,58 @@ static bool ignis__map_other(const ignis__map_spec *spec, int count, int turn, i
         other->mode = any[turn].mode;
         other->team = any[turn].team;
     }
-    ignis__map_generalize(other, count);
+    ignis__formula_spec_generalize(other, count);
     return true;
 }
 
 /*  Whether another kernel can take a launch for which one is meant. */
-static bool ignis__map_serves(const ignis__map_spec *other, const ignis__map_spec *meant)
+static bool ignis__formula_spec_serves(const ignis__formula_spec *other, const ignis__formula_spec *meant)
 {
-    bool any = other->rank == IGNIS__MAP_ANY_RANK;
+    bool any = other->rank == IGNIS__FORMULA_ANY_RANK;
     if (other->mode != meant->mode || other->parts < meant->parts)
         return false;
     if (any)
-        return meant->mode != IGNIS__MAP_COLUMNS || other->team == 32 || other->team >= meant->team * meant->pack;
+        return meant->mode != IGNIS__FORMULA_COLUMNS || other->team == 32 || other->team >= meant->team * meant->pack;
     return other->pack <= meant->pack && (!other->whole || meant->whole || other->pack == 1);
 }
 
 /*  The program of a kernel. */
-typedef struct ignis__map_source {
+typedef struct ignis__formula_source {
     ignis__program program;
-    ignis__map_text text, line;
-} ignis__map_source;
+    ignis__formula_text text, line;
+} ignis__formula_source;
 
-static void ignis__map_source_free(ignis__map_source *made)
+static void ignis__formula_source_free(ignis__formula_source *made)
 {
     ignis__free(made->text.data);
     ignis__free(made->line.data);
 }
 
-IGNIS__COLD static bool ignis__map_source_make(const char *call, const ignis__formula *formula, const ignis__map_spec *spec,
-                                               ignis__map_source *made)
+IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis__formula *formula, const ignis__formula_spec *spec,
+                                                   ignis__formula_source *made)
 {
     static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
-    ignis__map_writer writer;
+    ignis__formula_writer writer;
     const char *words[2], *at;
     bool ok;
     int i;
     memset(made, 0, sizeof *made);
-    ok = ignis__map_write(&writer, formula, spec);
+    ok = ignis__formula_write_kernel(&writer, formula, spec);
     made->text = writer.text;
     words[0] = formula->text;
     words[1] = formula->names;
-    ignis__map_add(&made->line, "formula 0-%d", IGNIS__EVERY_ARCH);
+    ignis__formula_emit(&made->line, "formula 0-%d", IGNIS__EVERY_ARCH);
     for (i = 0; i < 2; i++) {
-        ignis__map_add(&made->line, " \"");
+        ignis__formula_emit(&made->line, " \"");
         for (at = words[i]; *at; at++)
-            ignis__map_add(&made->line, "%s%c", *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
-                           *at == '\n'   ? 'n'
-                           : *at == '\r' ? 'r'
-                                         : *at);
-        ignis__map_add(&made->line, "\"");
+            ignis__formula_emit(&made->line, "%s%c", *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
+                                *at == '\n'   ? 'n'
+                                : *at == '\r' ? 'r'
+                                              : *at);
+        ignis__formula_emit(&made->line, "\"");
     }
-    ignis__map_add(&made->line, " %d %u ", formula->count, (unsigned)formula->integers);
-    ignis__map_spec_write(&made->line, spec);
+    ignis__formula_emit(&made->line, " %d %u ", formula->count, (unsigned)formula->integers);
+    ignis__formula_spec_write(&made->line, spec);
     made->program.source = made->text.data;
     made->program.name = "formula.cu";
     made->program.options = options;
@@ -144,7 +147,7 @@ IGNIS__COLD static bool ignis__map_source_make(const char *call, const ignis__fo
     made->program.line = made->line.data;
     if (ok && !made->line.failed)
         return true;
-    ignis__map_source_free(made);
+    ignis__formula_source_free(made);
     ignis__fail_host_memory(call, 1);
     return false;
 }
@@ -154,11 +157,11 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 {
     char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
     long count, integers, place, number;
-    uint16_t numbers[IGNIS__MAP_SPEC];
+    uint16_t numbers[IGNIS__FORMULA_SPEC];
     char reason[300];
     ignis__record before, failure;
-    ignis__map_spec spec;
-    ignis__map_source made;
+    ignis__formula_spec spec;
+    ignis__formula_source made;
     ignis__formula *formula;
     int i;
     for (i = 0; i < 3; i++)
@@ -171,7 +174,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     for (at = word[2]; *at; at = end + (*end == ',')) {
         place = strtol(at, &end, 10);
         number = *end == ':' ? strtol(end + 1, &end, 10) : -1;
-        if (place < 0 || place >= IGNIS__MAP_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
+        if (place < 0 || place >= IGNIS__FORMULA_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
             return ignis__explain(why, "the numbers of a formula's kernel are none at '%.20s'", at);
         numbers[place] = (uint16_t)number;
     }
@@ -181,13 +184,13 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     ignis__quiet_end(&before, &failure, reason, sizeof reason);
     if (!formula)
         return ignis__explain(why, "%s", reason);
-    if (!ignis__map_spec_valid(formula, &spec))
+    if (!ignis__formula_spec_valid(formula, &spec))
         return ignis__explain(why, "the numbers of a formula's kernel are those of none");
     request->formula = formula;
     memcpy(request->spec, numbers, sizeof numbers);
-    if (spec.rank == IGNIS__MAP_ANY_RANK) /* of a bundle alone: this one and others of its kind */
+    if (spec.rank == IGNIS__FORMULA_ANY_RANK) /* of a bundle alone: this one and others of its kind */
         return true;
-    if (!ignis__map_source_make("a record", formula, &spec, &made))
+    if (!ignis__formula_source_make("a record", formula, &spec, &made))
         return ignis__explain(why, "out of memory");
     ignis__free(made.line.data);
     for (i = 0; i < made.program.option_count; i++)
@@ -200,29 +203,29 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 }
 
 /*  The kernels beside that of a formula's line that a bundle has, too. False: there are no more. For tools/ignis_embed.c. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_other(const ignis__request *request, int turn, ignis__map_source *made)
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn, ignis__formula_source *made)
 {
-    ignis__map_spec spec, other;
+    ignis__formula_spec spec, other;
     memcpy(&spec, request->spec, sizeof spec);
-    return request->formula && ignis__map_other(&spec, request->formula->count, turn, &other) &&
-           ignis__map_source_make("a record", request->formula, &other, made);
+    return request->formula && ignis__formula_spec_variant(&spec, request->formula->count, turn, &other) &&
+           ignis__formula_source_make("a record", request->formula, &other, made);
 }
 
 /*  Records a kernel, which other sizes than those of now take. */
-IGNIS__COLD static void ignis__map_record(const char *call, const ignis__formula *formula, const ignis__map_spec *spec)
+IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula, const ignis__formula_spec *spec)
 {
-    ignis__map_source made;
-    if (!ignis__map_source_make(call, formula, spec, &made))
+    ignis__formula_source made;
+    if (!ignis__formula_source_make(call, formula, spec, &made))
         return;
     ignis__request_add(&made.program, 0, IGNIS__EVERY_ARCH);
-    ignis__map_source_free(&made);
+    ignis__formula_source_free(&made);
 }
 
 /*  A kernel that was made for a spec, or that serves instead; null: there is none yet. */
-static const ignis__map_kernel *ignis__map_kernel_find(const ignis__device *device, const ignis__formula *formula,
-                                                       const ignis__map_spec *spec)
+static const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *formula,
+                                                               const ignis__formula_spec *spec)
 {
-    const ignis__map_kernel *kernel;
+    const ignis__formula_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
     for (kernel = formula->kernels; kernel; kernel = kernel->next)
         if (kernel->device == device && memcmp(&kernel->spec, spec, sizeof *spec) == 0)
@@ -232,7 +235,7 @@ static const ignis__map_kernel *ignis__map_kernel_find(const ignis__device *devi
 }
 
 /*  Two threads may make the same one; both stay, the newer is found. */
-static void ignis__map_kernel_list(ignis__formula *formula, ignis__map_kernel *kernel)
+static void ignis__formula_kernel_list(ignis__formula *formula, ignis__formula_kernel *kernel)
 {
     ignis__mutex_lock(&ignis__formulas.lock);
     kernel->next = formula->kernels;
@@ -241,16 +244,16 @@ static void ignis__map_kernel_list(ignis__formula *formula, ignis__map_kernel *k
 }
 
 /*  Loads a kernel on a device that is entered. bundled: only from the bundle. Null: it failed, or (*failed false) it is not there. */
-IGNIS__COLD static const ignis__map_kernel *ignis__map_kernel_load(const char *call, ignis__device *device, ignis__formula *formula,
-                                                                   const ignis__map_spec *spec, bool bundled, bool *failed)
+IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const char *call, ignis__device *device, ignis__formula *formula,
+                                                                           const ignis__formula_spec *spec, bool bundled, bool *failed)
 {
-    ignis__map_kernel *kernel = NULL;
-    ignis__map_source made;
+    ignis__formula_kernel *kernel = NULL;
+    ignis__formula_source made;
     *failed = true;
-    if (!ignis__map_source_make(call, formula, spec, &made))
+    if (!ignis__formula_source_make(call, formula, spec, &made))
         return NULL;
     *failed = !bundled || ignis__program_bundled(device, &made.program);
-    if (*failed && (kernel = (ignis__map_kernel *)ignis__alloc_for(call, sizeof *kernel)) != NULL) {
+    if (*failed && (kernel = (ignis__formula_kernel *)ignis__alloc_for(call, sizeof *kernel)) != NULL) {
         memset(kernel, 0, sizeof *kernel);
         kernel->spec = *spec;
         kernel->device = device;
@@ -262,46 +265,46 @@ IGNIS__COLD static const ignis__map_kernel *ignis__map_kernel_load(const char *c
             kernel = NULL;
         }
     }
-    ignis__map_source_free(&made);
+    ignis__formula_source_free(&made);
     if (!kernel)
         return NULL;
     *failed = false;
     ignis__function_name(kernel->function, formula->text);
-    ignis__map_kernel_list(formula, kernel);
+    ignis__formula_kernel_list(formula, kernel);
     return kernel;
 }
 
 /*  A kernel on a device that is entered: that of the spec, or where it is neither in the bundle nor can be compiled, another of the bundle that
     serves. Null on failure. */
-static const ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
-                                                      const ignis__map_spec *spec)
+static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
+                                                              const ignis__formula_spec *spec)
 {
-    const ignis__map_kernel *kernel = ignis__map_kernel_find(device, formula, spec);
-    ignis__map_kernel *stands;
-    ignis__map_spec other;
+    const ignis__formula_kernel *kernel = ignis__formula_kernel_find(device, formula, spec);
+    ignis__formula_kernel *stands;
+    ignis__formula_spec other;
     bool failed = false;
     int turn;
     if (kernel)
         return kernel;
     if (!ignis__the_bundle.data || ignis__compiler_available(call))
-        return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
-    kernel = ignis__map_kernel_load(call, device, formula, spec, true, &failed);
+        return ignis__formula_kernel_load(call, device, formula, spec, false, &failed);
+    kernel = ignis__formula_kernel_load(call, device, formula, spec, true, &failed);
     if (kernel || failed)
         return kernel;
-    for (turn = 0; !kernel && !failed && ignis__map_other(spec, formula->count, turn, &other); turn++)
-        if (ignis__map_serves(&other, spec) && (kernel = ignis__map_kernel_find(device, formula, &other)) == NULL)
-            kernel = ignis__map_kernel_load(call, device, formula, &other, true, &failed);
+    for (turn = 0; !kernel && !failed && ignis__formula_spec_variant(spec, formula->count, turn, &other); turn++)
+        if (ignis__formula_spec_serves(&other, spec) && (kernel = ignis__formula_kernel_find(device, formula, &other)) == NULL)
+            kernel = ignis__formula_kernel_load(call, device, formula, &other, true, &failed);
     if (failed)
         return NULL;
     if (!kernel) /* from the caches, or it is missed by its name */
-        return ignis__map_kernel_load(call, device, formula, spec, false, &failed);
-    stands = (ignis__map_kernel *)ignis__alloc(sizeof *stands);
+        return ignis__formula_kernel_load(call, device, formula, spec, false, &failed);
+    stands = (ignis__formula_kernel *)ignis__alloc(sizeof *stands);
     if (stands) { /* else it is looked for again */
         memset(stands, 0, sizeof *stands);
         stands->spec = *spec;
         stands->device = device;
         stands->instead = kernel;
-        ignis__map_kernel_list(formula, stands);
+        ignis__formula_kernel_list(formula, stands);
     }
     return kernel;
 }
@@ -313,7 +316,7 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     for (i = 0; i < IGNIS__COUNT(ignis__formulas.first); i++) {
         ignis__formula *formula = ignis__formulas.first[i], *next;
         for (; formula; formula = next) {
-            ignis__map_kernel **link = &formula->kernels, *kernel;
+            ignis__formula_kernel **link = &formula->kernels, *kernel;
             next = formula->next;
             while (device && (kernel = *link) != NULL) {
                 if (kernel->device != device) {

@@ -1,5 +1,5 @@
 /*  What of a spec shapes, strides and addresses have no part in: that of a kernel for any. */
-static void ignis__map_spec_begin(const ignis__map_run *run, ignis__map_spec *spec)
+static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__formula_spec *spec)
 {
     int i, count = run->formula->count;
     memset(spec, 0, sizeof *spec);
@@ -9,7 +9,7 @@ static void ignis__map_spec_begin(const ignis__map_run *run, ignis__map_spec *sp
     spec->reduced = (uint16_t)run->reduced;
     spec->reduction = (uint16_t)(run->reduced ? run->reduction : 0);
     spec->kept = (uint16_t)run->kept;
-    spec->mode = (uint16_t)(run->reduced ? IGNIS__MAP_ROWS : IGNIS__MAP_EACH);
+    spec->mode = (uint16_t)(run->reduced ? IGNIS__FORMULA_ROWS : IGNIS__FORMULA_EACH);
     spec->team = (uint16_t)(run->reduced ? 128 : 0);
     spec->half = true;
     for (i = 0; i < run->outs; i++) {
@@ -20,47 +20,47 @@ static void ignis__map_spec_begin(const ignis__map_run *run, ignis__map_spec *sp
     for (i = 0; i <= count + 1; i++) {
         if (!(run->used >> i & 1))
             continue;
-        spec->kind[i] = run->input[i] ? IGNIS__MAP_COLUMN : IGNIS__MAP_VALUE;
+        spec->kind[i] = run->input[i] ? IGNIS__FORMULA_COLUMN : IGNIS__FORMULA_VALUE;
         spec->dtype[i] = (uint16_t)(run->input[i] ? run->dtype[i] : 0);
         spec->wide = spec->wide || spec->dtype[i] == IGNIS_F64;
     }
     spec->half = spec->half && !spec->wide;
-    ignis__map_generalize(spec, count);
+    ignis__formula_spec_generalize(spec, count);
 }
 
 /*  Records the kernels that a run takes at other sizes. */
-static void ignis__map_record_run(const char *call, const ignis__map_run *run)
+static void ignis__formula_record_run(const char *call, const ignis__formula_run *run)
 {
-    ignis__map_spec spec;
+    ignis__formula_spec spec;
     if (!ignis__requests.path[0])
         return;
-    ignis__map_spec_begin(run, &spec);
-    ignis__map_record(call, run->formula, &spec);
+    ignis__formula_spec_begin(run, &spec);
+    ignis__formula_record(call, run->formula, &spec);
 }
 
 /*  Whether a run has a kernel: it can be compiled, or the bundle has it, for any sizes if for some. */
-static bool ignis__map_there(const char *call, const ignis__device *device, const ignis__map_run *run)
+static bool ignis__formula_is_available(const char *call, const ignis__device *device, const ignis__formula_run *run)
 {
-    ignis__map_source made;
-    ignis__map_spec spec;
+    ignis__formula_source made;
+    ignis__formula_spec spec;
     bool there;
     if (!ignis__the_bundle.data || ignis__compiler_available(call))
         return true;
-    ignis__map_spec_begin(run, &spec);
-    if (ignis__map_kernel_find(device, run->formula, &spec))
+    ignis__formula_spec_begin(run, &spec);
+    if (ignis__formula_kernel_find(device, run->formula, &spec))
         return true;
-    if (!ignis__map_source_make(call, run->formula, &spec, &made))
+    if (!ignis__formula_source_make(call, run->formula, &spec, &made))
         return true; /* whoever asks for it fails, too */
     there = ignis__program_bundled(device, &made.program);
-    ignis__map_source_free(&made);
+    ignis__formula_source_free(&made);
     return there;
 }
 
 /*  How the kernel of a reduction is launched: blocks, and words of its parameter, of which [2] is the number of parts. */
-static int64_t ignis__map_split(const ignis__work *work, const ignis__map_spec *spec, const ignis__spread *s, uint64_t *shared)
+static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s, uint64_t *shared)
 {
     int64_t processors = work->device->info.multiprocessors, packs, tiles, parts;
-    if (spec->mode == IGNIS__MAP_ROWS) {
+    if (spec->mode == IGNIS__FORMULA_ROWS) {
         packs = s->n / spec->pack;
         parts = ignis__clamp(16 * processors / s->outer, 1, ignis__ceil_div(packs + 1, 1024));
         shared[1] = (uint64_t)packs;
@@ -68,7 +68,7 @@ static int64_t ignis__map_split(const ignis__work *work, const ignis__map_spec *
         parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
         shared[2] = (uint64_t)parts;
         shared[4] = (uint64_t)s->outer;
-        return ignis__ceil_div(s->outer * parts, IGNIS__MAP_THREADS / spec->team);
+        return ignis__ceil_div(s->outer * parts, IGNIS__FORMULA_THREADS / spec->team);
     }
     packs = s->inner / spec->pack;
     tiles = ignis__ceil_div(packs, spec->team);
@@ -83,7 +83,7 @@ static int64_t ignis__map_split(const ignis__work *work, const ignis__map_spec *
 }
 
 /*  Puts dimensions behind others of 1, and one of 1 behind them: as kernels for any shapes have them. */
-static void ignis__map_any_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__MAP_ANY_RANK])
+static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__FORMULA_ANY_RANK])
 {
     int before = IGNIS_MAX_DIMS - rank, d, i;
     for (d = IGNIS_MAX_DIMS; d >= 0; d--) {
@@ -95,22 +95,22 @@ static void ignis__map_any_rank(int rank, int inputs, int64_t *dim, int64_t stri
 }
 
 /*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
-static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run)
+static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
 {
-    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__MAP_ANY_RANK], dim[IGNIS__MAP_ANY_RANK], numel = 1, full, parts = 1, blocks;
-    ignis__spread s = {1, 1, 1}; /* of what is reduced */
-    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__MAP_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
-                   (IGNIS_MAX_INPUTS + 2) * IGNIS__MAP_ANY_RANK],
+    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full, parts = 1, blocks;
+    ignis__axis s = {1, 1, 1}; /* of what is reduced */
+    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__FORMULA_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
+                   (IGNIS_MAX_INPUTS + 2) * IGNIS__FORMULA_ANY_RANK],
         shared[8];
-    int terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(run->formula, terms), count = run->formula->count, rank, widest = 1,
-                                   linear = 0, i, d;
-    unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
+    int terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(run->formula, terms), count = run->formula->count, rank,
+                                       widest = 1, linear = 0, i, d;
+    unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__FORMULA_THREADS, 1, 1};
     bool ok, one_row;
     ignis__address launches = 0;
-    const ignis__map_kernel *kernel;
+    const ignis__formula_kernel *kernel;
     ignis__block *memory = NULL;
-    ignis__map_writer w = IGNIS__ZERO;
-    ignis__map_spec spec;
+    ignis__formula_writer w = IGNIS__ZERO;
+    ignis__formula_spec spec;
     void *params[] = {words};
     for (i = 0; i < indices; i++) {
         d = (int)run->formula->term[terms[i]].number;
@@ -123,13 +123,13 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     memset(stride, 0, sizeof stride);
     for (i = 0; i <= count + 1; i++)
         if (run->used >> i & 1 && run->input[i])
-            ignis__map_strides(&run->shape, run->input[i], stride[i]);
-    ignis__map_strides(&run->shape, &run->shape, stride[count + 2]);
+            ignis__formula_strides(&run->shape, run->input[i], stride[i]);
+    ignis__formula_strides(&run->shape, &run->shape, stride[count + 2]);
     if (run->reduced) {
-        ignis__map_strides(&run->shape, run->to_shape, stride[count + 3]);
-        ignis__spread_find(&run->shape, run->to_shape, &s);
+        ignis__formula_strides(&run->shape, run->to_shape, stride[count + 3]);
+        ignis__axis_of_broadcast(&run->shape, run->to_shape, &s);
     }
-    rank = ignis__map_collapse(&run->shape, count + 3 + (run->reduced != 0), stride, dim);
+    rank = ignis__formula_collapse_dims(&run->shape, count + 3 + (run->reduced != 0), stride, dim);
     if (rank == 0) { /* a single element */
         rank = 1;
         dim[0] = 1;
@@ -140,11 +140,11 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         numel *= dim[d];
     if (numel == 0)
         return true;
-    ignis__map_spec_begin(run, &spec);
+    ignis__formula_spec_begin(run, &spec);
     spec.parts = false;
     if (run->reduced)
-        spec.mode = s.inner == 1 && s.n > 1 ? IGNIS__MAP_ROWS : IGNIS__MAP_COLUMNS;
-    if (spec.mode == IGNIS__MAP_COLUMNS && s.n == 1) { /* nothing is folded: all are columns of one row */
+        spec.mode = s.inner == 1 && s.n > 1 ? IGNIS__FORMULA_ROWS : IGNIS__FORMULA_COLUMNS;
+    if (spec.mode == IGNIS__FORMULA_COLUMNS && s.n == 1) { /* nothing is folded: all are columns of one row */
         s.inner = s.outer * s.inner;
         s.outer = 1;
     }
@@ -154,54 +154,57 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (i = 0; i <= count + 1; i++) {
         bool one = true, same = true;
         int size = ignis__dtypes[run->dtype[i]].size;
-        if (spec.kind[i] == IGNIS__MAP_UNUSED || spec.kind[i] == IGNIS__MAP_VALUE)
+        if (spec.kind[i] == IGNIS__FORMULA_UNUSED || spec.kind[i] == IGNIS__FORMULA_VALUE)
             continue;
         for (d = 0; d < rank; d++) {
             one = one && stride[i][d] == 0;
             same = same && stride[i][d] == stride[count + 2][d];
         }
-        spec.kind[i] = same ? IGNIS__MAP_LINEAR : one ? IGNIS__MAP_ONE : stride[i][rank - 1] ? IGNIS__MAP_ROW : IGNIS__MAP_COLUMN;
+        spec.kind[i] = same                  ? IGNIS__FORMULA_LINEAR
+                       : one                 ? IGNIS__FORMULA_ONE
+                       : stride[i][rank - 1] ? IGNIS__FORMULA_ROW
+                                             : IGNIS__FORMULA_COLUMN;
         linear += same;
-        w.spreads = w.spreads || spec.kind[i] >= IGNIS__MAP_ROW;
+        w.broadcasts = w.broadcasts || spec.kind[i] >= IGNIS__FORMULA_ROW;
         if (!one && stride[i][rank - 1])
             widest = size > widest ? size : widest;
     }
-    one_row = spec.mode == IGNIS__MAP_ROWS && s.outer == 1 && !w.spreads;
-    spec.pack = (uint16_t)ignis__map_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
-    spec.rank = (uint16_t)(w.spreads ? rank : 1);
-    spec.whole = !w.spreads || dim[rank - 1] % spec.pack == 0;
+    one_row = spec.mode == IGNIS__FORMULA_ROWS && s.outer == 1 && !w.broadcasts;
+    spec.pack = (uint16_t)ignis__formula_choose_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
+    spec.rank = (uint16_t)(w.broadcasts ? rank : 1);
+    spec.whole = !w.broadcasts || dim[rank - 1] % spec.pack == 0;
     spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
     memset(words, 0, sizeof words);
     memset(shared, 0, sizeof shared);
-    if (spec.mode == IGNIS__MAP_ROWS) {
+    if (spec.mode == IGNIS__FORMULA_ROWS) {
         int64_t packs = s.n / spec.pack;
         spec.team = s.outer > 1 && packs <= (s.outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
-    } else if (spec.mode == IGNIS__MAP_COLUMNS) {
+    } else if (spec.mode == IGNIS__FORMULA_COLUMNS) {
         for (spec.team = 1; spec.team < s.inner / spec.pack && spec.team < 32;)
             spec.team = (uint16_t)(2 * spec.team);
     }
     if (spec.mode) {
-        (void)ignis__map_split(work, &spec, &s, shared);
+        (void)ignis__formula_split(work, &spec, &s, shared);
         spec.parts = shared[2] > 1;
     }
-    kernel = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
+    kernel = ignis__formula_kernel_get(work->call, work->device, run->formula, &spec);
     if (!kernel)
         return false;
     spec = kernel->spec; /* another one may serve */
-    if (spec.rank == IGNIS__MAP_ANY_RANK) {
-        ignis__map_any_rank(rank, count + 2, dim, stride);
-        rank = IGNIS__MAP_ANY_RANK;
-        w.spreads = true;
+    if (spec.rank == IGNIS__FORMULA_ANY_RANK) {
+        ignis__formula_pad_rank(rank, count + 2, dim, stride);
+        rank = IGNIS__FORMULA_ANY_RANK;
+        w.broadcasts = true;
     }
     full = numel / spec.pack;
-    if (((w.spreads && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
+    if (((w.broadcasts && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
                                  ignis__shape_write(&run->shape).text);
-    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
+    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__FORMULA_THREADS * spec.packs_per_thread);
     if (spec.mode) {
-        blocks = ignis__map_split(work, &spec, &s, shared);
+        blocks = ignis__formula_split(work, &spec, &s, shared);
         parts = (int64_t)shared[2];
-        block[0] = spec.mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
+        block[0] = spec.mode == IGNIS__FORMULA_COLUMNS ? 256 : IGNIS__FORMULA_THREADS;
     }
     if (blocks > INT32_MAX)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
@@ -216,7 +219,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     shared[7] = run->kept_to;
     w.formula = run->formula;
     w.spec = &spec;
-    ignis__map_words(&w);
+    ignis__formula_plan_words(&w);
     if (spec.mode || spec.needed)
         memcpy(words + w.shared, shared, sizeof shared);
     if (run->formula->randoms) {
@@ -227,11 +230,12 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (i = 0; i < indices; i++) {
         d = (int)run->formula->term[terms[i]].number;
         d += d < 0 ? run->shape.ndim : 0;
-        ignis__map_magic(ignis__shape_product(&run->shape, d + 1, run->shape.ndim), run->shape.dim[d], &words[w.indices + 5 * i]);
+        ignis__formula_coordinate_divisor(ignis__shape_product(&run->shape, d + 1, run->shape.ndim), run->shape.dim[d],
+                                          &words[w.indices + 5 * i]);
     }
-    if (spec.needed && ignis__map_kept_place(&spec)) {
-        ignis__spread_find(&run->shape, run->input[count + 1], &s);
-        ignis__map_magic(s.inner, s.n, &words[w.indices + 5 * indices]);
+    if (spec.needed && ignis__formula_saves_position(&spec)) {
+        ignis__axis_of_broadcast(&run->shape, run->input[count + 1], &s);
+        ignis__formula_coordinate_divisor(s.inner, s.n, &words[w.indices + 5 * indices]);
     }
     for (i = 0; i < run->outs; i++)
         words[i] = run->to[i];
@@ -240,14 +244,14 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (d = 1; d < spec.rank; d++) {
         int64_t divisor = dim[d] / (spec.whole && d == rank - 1 ? spec.pack : 1);
         words[w.dims + 3 * d - 3] = (uint64_t)divisor;
-        ignis__map_divisor(divisor, &words[w.dims + 3 * d - 2]);
+        ignis__formula_divisor(divisor, &words[w.dims + 3 * d - 2]);
     }
     for (i = 0; i <= count + 1; i++) {
-        if (spec.kind[i] == IGNIS__MAP_VALUE)
+        if (spec.kind[i] == IGNIS__FORMULA_VALUE)
             memcpy(&words[w.input[i]], &run->value[i], sizeof words[0]);
-        else if (spec.kind[i] != IGNIS__MAP_UNUSED)
+        else if (spec.kind[i] != IGNIS__FORMULA_UNUSED)
             words[w.input[i]] = run->address[i];
-        for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__MAP_ROW; d++)
+        for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__FORMULA_ROW; d++)
             words[w.strides[i] + d] = (uint64_t)stride[i][d];
     }
     grid[0] = (unsigned)blocks;

@@ -1,70 +1,77 @@
 /*  The term that is as given, a new one or one that is there. */
-static int ignis__map_term_of(ignis__map_reader *r, const ignis__map_term *wanted)
+static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {
     int i;
     for (i = r->term_count - 1; i >= 0; i--) {
-        const ignis__map_term *term = &r->term[i];
+        const ignis__formula_term *term = &r->term[i];
         if (term->function == wanted->function && term->type == wanted->type && term->number == wanted->number &&
             memcmp(term->arg, wanted->arg, sizeof term->arg) == 0 && term->length == wanted->length &&
             (term->length == 0 || memcmp(term->text, wanted->text, (size_t)term->length) == 0))
             return i;
     }
-    if (r->term_count == IGNIS__MAP_TERMS)
-        return ignis__map_fault(r, r->start, "the formula has more than %d operations", IGNIS__MAP_TERMS);
+    if (r->term_count == IGNIS__FORMULA_TERMS)
+        return ignis__formula_syntax_error(r, r->start, "the formula has more than %d operations", IGNIS__FORMULA_TERMS);
     r->term[r->term_count] = *wanted;
     return r->term_count++;
 }
 
 /*  A term without arguments. */
-static int ignis__map_leaf(ignis__map_reader *r, int function, char type, int64_t number, const char *text, size_t length)
+static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text, size_t length)
 {
-    ignis__map_term term = IGNIS__ZERO;
+    ignis__formula_term term = IGNIS__ZERO;
     term.function = (short)function;
     term.type = type;
     term.number = number;
     term.text = text;
     term.length = (short)length;
-    return ignis__map_term_of(r, &term);
+    return ignis__formula_add_term(r, &term);
 }
 
-static int ignis__map_integer(ignis__map_reader *r, int64_t number) { return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'i', number, NULL, 0); }
+static int ignis__formula_add_integer(ignis__formula_parser *r, int64_t number)
+{
+    return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'i', number, NULL, 0);
+}
 
 /*  A term as W, or as a truth value. */
-static int ignis__map_as(ignis__map_reader *r, char type, int x)
+static int ignis__formula_convert(ignis__formula_parser *r, char type, int x)
 {
-    ignis__map_term term;
+    ignis__formula_term term;
     if (r->term[x].type == type)
         return x;
-    if (r->term[x].function == IGNIS__MAP_NUMBER && type == 'w')
-        return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', r->term[x].number, NULL, 0);
+    if (r->term[x].function == IGNIS__FORMULA_NUMBER && type == 'w')
+        return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', r->term[x].number, NULL, 0);
     memset(&term, 0, sizeof term);
-    term.function = type == 'w' ? IGNIS__MAP_WIDE : IGNIS__MAP_TRUTH;
+    term.function = type == 'w' ? IGNIS__FORMULA_WIDE : IGNIS__FORMULA_TRUTH;
     term.type = type;
     term.arg[0] = (short)x;
-    return ignis__map_term_of(r, &term);
+    return ignis__formula_add_term(r, &term);
 }
 
 /*  A function of terms: the term, with its arguments in the types that it takes. */
-static int ignis__map_apply(ignis__map_reader *r, int function, const int *args, int64_t number)
+static int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number)
 {
-    const ignis__map_function *f = &ignis__map_functions[function];
-    ignis__map_term term = IGNIS__ZERO;
-    bool select = function == IGNIS__MAP_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
+    const ignis__formula_function *f = &ignis__formula_functions[function];
+    ignis__formula_term term = IGNIS__ZERO;
+    bool select = function == IGNIS__FORMULA_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
     int i;
     term.function = (short)function;
     term.number = number;
     for (i = select; i < f->count; i++)
         integers = integers && r->term[args[i]].type != 'w';
     for (i = 0; i < f->count; i++)
-        term.arg[i] = (short)ignis__map_as(r, truths || (select && i == 0) ? 'b' : integers ? r->term[args[i]].type : 'w', args[i]);
+        term.arg[i] = (short)ignis__formula_convert(r,
+                                                    truths || (select && i == 0) ? 'b'
+                                                    : integers                   ? r->term[args[i]].type
+                                                                                 : 'w',
+                                                    args[i]);
     term.type = f->type != 'n' ? f->type : integers ? 'i' : 'w';
-    return ignis__map_term_of(r, &term);
+    return ignis__formula_add_term(r, &term);
 }
 
-static int ignis__map_expression(ignis__map_reader *r);
+static int ignis__formula_parse_expression(ignis__formula_parser *r);
 
 /*  What a function's body is of terms. */
-static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, const int *args)
+static int ignis__formula_apply_body(ignis__formula_parser *r, const ignis__formula_function *f, const int *args)
 {
     static const char *const letters = "abc";
     const char *text = r->text;
@@ -72,8 +79,8 @@ static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, c
     char kind = r->kind;
     bool inside = r->inside;
     int first = r->name_first, count = r->name_count, i, result;
-    if (*r->fault || count + f->count > IGNIS__MAP_NAMES)
-        return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+    if (*r->fault || count + f->count > IGNIS__FORMULA_NAMES)
+        return ignis__formula_syntax_error(r, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
     for (i = 0; i < f->count; i++) {
         r->name[count + i].text = letters + i;
         r->name[count + i].length = 1;
@@ -84,8 +91,8 @@ static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, c
     r->text = f->body;
     r->at = 0;
     r->inside = true;
-    ignis__map_next(r);
-    result = ignis__map_expression(r);
+    ignis__formula_next_token(r);
+    result = ignis__formula_parse_expression(r);
     r->text = text;
     r->at = at;
     r->start = start;
@@ -97,104 +104,109 @@ static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, c
 }
 
 /*  index(d), of which d is a number in the text. */
-static int ignis__map_index(ignis__map_reader *r, size_t start)
+static int ignis__formula_parse_index(ignis__formula_parser *r, size_t start)
 {
-    const ignis__map_term *term;
+    const ignis__formula_term *term;
     int at, count = 0, dim;
-    ignis__map_next(r);
-    dim = ignis__map_expression(r);
-    ignis__map_want(r, ")");
+    ignis__formula_next_token(r);
+    dim = ignis__formula_parse_expression(r);
+    ignis__formula_expect(r, ")");
     if (*r->fault)
         return 0;
     term = &r->term[dim];
-    if (term->function != IGNIS__MAP_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS || term->number >= IGNIS_MAX_DIMS)
-        return ignis__map_fault(r, start, "index takes the number of a dimension, -%d to %d", IGNIS_MAX_DIMS, IGNIS_MAX_DIMS - 1);
-    at = ignis__map_leaf(r, IGNIS__MAP_INDEX, 'i', term->number, NULL, 0);
+    if (term->function != IGNIS__FORMULA_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS || term->number >= IGNIS_MAX_DIMS)
+        return ignis__formula_syntax_error(r, start, "index takes the number of a dimension, -%d to %d", IGNIS_MAX_DIMS,
+                                           IGNIS_MAX_DIMS - 1);
+    at = ignis__formula_add_leaf(r, IGNIS__FORMULA_INDEX, 'i', term->number, NULL, 0);
     for (dim = 0; dim < r->term_count; dim++)
-        count += r->term[dim].function == IGNIS__MAP_INDEX;
-    return count <= IGNIS__MAP_INDICES ? at : ignis__map_fault(r, start, "the formula has more than %d indices", IGNIS__MAP_INDICES);
+        count += r->term[dim].function == IGNIS__FORMULA_INDEX;
+    return count <= IGNIS__FORMULA_INDICES
+               ? at
+               : ignis__formula_syntax_error(r, start, "the formula has more than %d indices", IGNIS__FORMULA_INDICES);
 }
 
 /*  rand() or randn(): each is a random number of its own. */
-static int ignis__map_random(ignis__map_reader *r, size_t start, bool normal)
+static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, bool normal)
 {
     int uniform[2] = {0, 0}, i;
-    ignis__map_next(r);
-    ignis__map_want(r, ")");
+    ignis__formula_next_token(r);
+    ignis__formula_expect(r, ")");
     for (i = 0; i < 1 + normal; i++) {
-        if (r->randoms == IGNIS__MAP_INDICES)
-            return ignis__map_fault(r, start, "the formula takes more than %d random numbers, of which randn() is two", IGNIS__MAP_INDICES);
-        uniform[i] = ignis__map_leaf(r, IGNIS__MAP_RAND, 'w', r->randoms++, NULL, 0);
+        if (r->randoms == IGNIS__FORMULA_INDICES)
+            return ignis__formula_syntax_error(r, start, "the formula takes more than %d random numbers, of which randn() is two",
+                                               IGNIS__FORMULA_INDICES);
+        uniform[i] = ignis__formula_add_leaf(r, IGNIS__FORMULA_RAND, 'w', r->randoms++, NULL, 0);
     }
-    return normal && !*r->fault ? ignis__map_apply(r, IGNIS__MAP_RANDN, uniform, 0) : uniform[0];
+    return normal && !*r->fault ? ignis__formula_apply(r, IGNIS__FORMULA_RANDN, uniform, 0) : uniform[0];
 }
 
 /*  A term to the power of a whole number that is written down. Of an integer it is one, unless the result may be a fraction, or both are
     written down. */
-static int ignis__map_power(ignis__map_reader *r, int x, int64_t n)
+static int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
 {
-    if (n < 0 || r->term[x].function == IGNIS__MAP_NUMBER)
-        x = ignis__map_as(r, 'w', x);
+    if (n < 0 || r->term[x].function == IGNIS__FORMULA_NUMBER)
+        x = ignis__formula_convert(r, 'w', x);
     if (n == 0) /* of NaN, too */
-        return r->term[x].type == 'w' ? ignis__map_as(r, 'w', ignis__map_integer(r, 1)) : ignis__map_integer(r, 1);
-    return ignis__map_apply(r, IGNIS__MAP_POWER, &x, n);
+        return r->term[x].type == 'w' ? ignis__formula_convert(r, 'w', ignis__formula_add_integer(r, 1)) : ignis__formula_add_integer(r, 1);
+    return ignis__formula_apply(r, IGNIS__FORMULA_POWER, &x, n);
 }
 
 /*  The integer that a term of type W was made of; false: of none. */
-static bool ignis__map_narrow(ignis__map_reader *r, int x, int *integer)
+static bool ignis__formula_find_integer(ignis__formula_parser *r, int x, int *integer)
 {
-    const ignis__map_term *term = &r->term[x];
-    bool number = term->function == IGNIS__MAP_NUMBER && !term->text;
-    if (number || term->function == IGNIS__MAP_WIDE)
-        *integer = number ? ignis__map_integer(r, term->number) : term->arg[0];
-    return number || term->function == IGNIS__MAP_WIDE;
+    const ignis__formula_term *term = &r->term[x];
+    bool number = term->function == IGNIS__FORMULA_NUMBER && !term->text;
+    if (number || term->function == IGNIS__FORMULA_WIDE)
+        *integer = number ? ignis__formula_add_integer(r, term->number) : term->arg[0];
+    return number || term->function == IGNIS__FORMULA_WIDE;
 }
 
 /*  A function's call, behind its name, which begins at `start`. */
-static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
+static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, size_t length)
 {
     const char *name = r->text + start;
     int function, count = 0, args[3] = {0, 0, 0};
-    const ignis__map_function *f = NULL;
+    const ignis__formula_function *f = NULL;
     if (length == 5 && strncmp(name, "index", length) == 0)
-        return ignis__map_index(r, start);
+        return ignis__formula_parse_index(r, start);
     if ((length == 4 || length == 5) && strncmp(name, "randn", length) == 0)
-        return ignis__map_random(r, start, length == 5);
-    for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
-        f = &ignis__map_functions[function];
+        return ignis__formula_parse_random(r, start, length == 5);
+    for (function = 0; function < IGNIS__COUNT(ignis__formula_functions); function++) {
+        f = &ignis__formula_functions[function];
         if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
             break;
     }
-    if (function == IGNIS__COUNT(ignis__map_functions))
-        return ignis__map_fault(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
-    ignis__map_next(r);
-    if (!ignis__map_is(r, ")")) {
+    if (function == IGNIS__COUNT(ignis__formula_functions))
+        return ignis__formula_syntax_error(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
+    ignis__formula_next_token(r);
+    if (!ignis__formula_at_token(r, ")")) {
         do {
-            int arg = ignis__map_expression(r);
+            int arg = ignis__formula_parse_expression(r);
             if (count < 3)
                 args[count] = arg;
             count++;
-        } while (ignis__map_take(r, ","));
+        } while (ignis__formula_accept(r, ","));
     }
-    ignis__map_want(r, ")");
+    ignis__formula_expect(r, ")");
     if (count != f->count)
-        return ignis__map_fault(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
+        return ignis__formula_syntax_error(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
     if (*r->fault)
         return 0;
     if (f->body)
-        return ignis__map_body(r, f, args);
-    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__MAP_NUMBER && r->term[args[1]].type == 'i')
-        return ignis__map_power(r, args[0], r->term[args[1]].number);
-    if (function >= IGNIS__MAP_WHOLE && function < IGNIS__MAP_WHOLE_QUOTIENT && r->term[args[0]].function == IGNIS__MAP_DIVIDE) {
+        return ignis__formula_apply_body(r, f, args);
+    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__FORMULA_NUMBER && r->term[args[1]].type == 'i')
+        return ignis__formula_power(r, args[0], r->term[args[1]].number);
+    if (function >= IGNIS__FORMULA_WHOLE && function < IGNIS__FORMULA_WHOLE_QUOTIENT &&
+        r->term[args[0]].function == IGNIS__FORMULA_DIVIDE) {
         const short *of = r->term[args[0]].arg;
         int sides[2];
-        if (ignis__map_narrow(r, of[0], &sides[0]) && ignis__map_narrow(r, of[1], &sides[1]))
-            return ignis__map_apply(r, function + IGNIS__MAP_WHOLE_QUOTIENT - IGNIS__MAP_WHOLE, sides, 0);
+        if (ignis__formula_find_integer(r, of[0], &sides[0]) && ignis__formula_find_integer(r, of[1], &sides[1]))
+            return ignis__formula_apply(r, function + IGNIS__FORMULA_WHOLE_QUOTIENT - IGNIS__FORMULA_WHOLE, sides, 0);
     }
-    return ignis__map_apply(r, function, args, 0);
+    return ignis__formula_apply(r, function, args, 0);
 }
 
-IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, size_t length)
+IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, size_t start, size_t length)
 {
     char names[300] = "";
     ignis__string_writer text;
@@ -202,103 +214,107 @@ IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, si
     ignis__string_begin(&text, names, sizeof names);
     for (i = r->name_first; i < r->name_count; i++)
         ignis__string_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
-    return ignis__map_fault(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start, names);
+    return ignis__formula_syntax_error(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start,
+                                       names);
 }
 
 /*  A name, a call, a number or an expression in parentheses. */
-static int ignis__map_primary(ignis__map_reader *r)
+static int ignis__formula_parse_primary(ignis__formula_parser *r)
 {
     size_t start = r->start, length = r->at - start, digit;
     const char *text = r->text + start;
     char kind = r->kind, token[40];
     int i;
-    if (ignis__map_take(r, "(")) {
-        i = ignis__map_expression(r);
-        ignis__map_want(r, ")");
+    if (ignis__formula_accept(r, "(")) {
+        i = ignis__formula_parse_expression(r);
+        ignis__formula_expect(r, ")");
         return i;
     }
     if (kind != 'a' && kind != '0')
-        return ignis__map_fault(r, start, "%s where a value is expected", ignis__map_token(r, token, sizeof token));
-    ignis__map_next(r);
+        return ignis__formula_syntax_error(r, start, "%s where a value is expected", ignis__formula_token_text(r, token, sizeof token));
+    ignis__formula_next_token(r);
     if (kind == '0' && length > 2 && (text[1] == 'x' || text[1] == 'X')) {
         uint64_t bits = 0;
         for (digit = 2; digit < length; digit++)
-            bits = bits << 4 | (uint64_t)(ignis__map_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
-        return ignis__map_integer(r, (int64_t)bits);
+            bits = bits << 4 | (uint64_t)(ignis__formula_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
+        return ignis__formula_add_integer(r, (int64_t)bits);
     }
     if (kind == '0') {
         int64_t number = 0;
         length -= text[length - 1] == 'f' || text[length - 1] == 'F';
-        for (digit = 0; digit < length && ignis__map_is_digit(text[digit]); digit++) {
+        for (digit = 0; digit < length && ignis__formula_is_digit(text[digit]); digit++) {
             if (number > (INT64_MAX - 9) / 10)
                 break;
             number = 10 * number + (text[digit] - '0');
         }
-        return digit == length ? ignis__map_integer(r, number) : ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', 0, text, length);
+        return digit == length ? ignis__formula_add_integer(r, number)
+                               : ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, text, length);
     }
-    if (ignis__map_is(r, "("))
-        return ignis__map_call(r, start, length);
+    if (ignis__formula_at_token(r, "("))
+        return ignis__formula_parse_call(r, start, length);
     for (i = r->name_count - 1; i >= r->name_first; i--)
         if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
             return r->name[i].term;
-    for (i = 0; i < IGNIS__COUNT(ignis__map_constants); i++)
-        if (strlen(ignis__map_constants[i].name) == length && strncmp(ignis__map_constants[i].name, text, length) == 0)
-            return ignis__map_leaf(r, IGNIS__MAP_NUMBER, 'w', 0, ignis__map_constants[i].value, strlen(ignis__map_constants[i].value));
-    return ignis__map_unknown(r, start, length);
+    for (i = 0; i < IGNIS__COUNT(ignis__formula_constants); i++)
+        if (strlen(ignis__formula_constants[i].name) == length && strncmp(ignis__formula_constants[i].name, text, length) == 0)
+            return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, ignis__formula_constants[i].value,
+                                           strlen(ignis__formula_constants[i].value));
+    return ignis__formula_unknown_name(r, start, length);
 }
 
 /*  Whether a term may stand beside an operator of bits, which begins at `start`. */
-static bool ignis__map_bits(ignis__map_reader *r, size_t start, const char *name, int x)
+static bool ignis__formula_check_integer(ignis__formula_parser *r, size_t start, const char *name, int x)
 {
     if (r->term[x].type == 'w')
-        ignis__map_fault(r, start, "'%s' takes integers, and one here is a floating number%s", name,
-                         *name == '^'                     ? "; pow(a, b) is a power"
-                         : (*name == '&' || *name == '|') ? "; && and || are those of truth values"
-                                                          : "");
+        ignis__formula_syntax_error(r, start, "'%s' takes integers, and one here is a floating number%s", name,
+                                    *name == '^'                     ? "; pow(a, b) is a power"
+                                    : (*name == '&' || *name == '|') ? "; && and || are those of truth values"
+                                                                     : "");
     return !*r->fault;
 }
 
 /*  An expression behind signs. Signs are counted, as they nest. */
-static int ignis__map_unary(ignis__map_reader *r)
+static int ignis__formula_parse_unary(ignis__formula_parser *r)
 {
-    bool minus = ignis__map_is(r, "-"), bits = ignis__map_is(r, "~");
+    bool minus = ignis__formula_at_token(r, "-"), bits = ignis__formula_at_token(r, "~");
     size_t start = r->start;
     int x;
-    if (!minus && !bits && !ignis__map_is(r, "!") && !ignis__map_is(r, "+"))
-        return ignis__map_primary(r);
-    if (++r->depth > IGNIS__MAP_DEPTH)
-        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
-    if (ignis__map_take(r, "+")) {
-        x = ignis__map_unary(r);
+    if (!minus && !bits && !ignis__formula_at_token(r, "!") && !ignis__formula_at_token(r, "+"))
+        return ignis__formula_parse_primary(r);
+    if (++r->depth > IGNIS__FORMULA_DEPTH)
+        return ignis__formula_syntax_error(r, r->start, "the formula is nested deeper than %d", IGNIS__FORMULA_DEPTH);
+    if (ignis__formula_accept(r, "+")) {
+        x = ignis__formula_parse_unary(r);
     } else {
-        ignis__map_next(r);
-        x = ignis__map_unary(r);
-        if (minus && r->term[x].function == IGNIS__MAP_NUMBER && r->term[x].type == 'i')
-            x = ignis__map_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
-        else if (!*r->fault && (!bits || ignis__map_bits(r, start, "~", x)))
-            x = ignis__map_apply(r, minus ? IGNIS__MAP_NEG : bits ? IGNIS__MAP_INVERT : IGNIS__MAP_NOT, &x, 0);
+        ignis__formula_next_token(r);
+        x = ignis__formula_parse_unary(r);
+        if (minus && r->term[x].function == IGNIS__FORMULA_NUMBER && r->term[x].type == 'i')
+            x = ignis__formula_add_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
+        else if (!*r->fault && (!bits || ignis__formula_check_integer(r, start, "~", x)))
+            x = ignis__formula_apply(r, minus ? IGNIS__FORMULA_NEG : bits ? IGNIS__FORMULA_INVERT : IGNIS__FORMULA_NOT, &x, 0);
     }
     r->depth--;
     return x;
 }
 
 /*  Operators of two sides, by how tightly they bind. */
-static int ignis__map_binary(ignis__map_reader *r, int level)
+static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
 {
     static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
     const char *name;
     int sides[2], function;
     if (level == IGNIS__COUNT(levels))
-        return ignis__map_unary(r);
-    sides[0] = ignis__map_binary(r, level + 1);
+        return ignis__formula_parse_unary(r);
+    sides[0] = ignis__formula_parse_binary(r, level + 1);
     for (;;) {
         size_t length = r->at - r->start, start = r->start;
-        for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
-            name = ignis__map_functions[function].name;
-            if (ignis__map_functions[function].count == 2 && *name && !ignis__map_is_letter(*name) && ignis__map_is(r, name))
+        for (function = 0; function < IGNIS__COUNT(ignis__formula_functions); function++) {
+            name = ignis__formula_functions[function].name;
+            if (ignis__formula_functions[function].count == 2 && *name && !ignis__formula_is_letter(*name) &&
+                ignis__formula_at_token(r, name))
                 break;
         }
-        if (function == IGNIS__COUNT(ignis__map_functions) || *r->fault)
+        if (function == IGNIS__COUNT(ignis__formula_functions) || *r->fault)
             return sides[0];
         { /* one of this level? its name stands in the list as a word */
             const char *found = strstr(levels[level], name);
@@ -307,49 +323,49 @@ static int ignis__map_binary(ignis__map_reader *r, int level)
             if (!found)
                 return sides[0];
         }
-        ignis__map_next(r);
-        sides[1] = ignis__map_binary(r, level + 1);
-        if (!*r->fault && ignis__map_functions[function].type == 'i')
-            (void)(ignis__map_bits(r, start, name, sides[0]) && ignis__map_bits(r, start, name, sides[1]));
+        ignis__formula_next_token(r);
+        sides[1] = ignis__formula_parse_binary(r, level + 1);
+        if (!*r->fault && ignis__formula_functions[function].type == 'i')
+            (void)(ignis__formula_check_integer(r, start, name, sides[0]) && ignis__formula_check_integer(r, start, name, sides[1]));
         if (*r->fault)
             return 0;
-        sides[0] = ignis__map_apply(r, function, sides, 0);
+        sides[0] = ignis__formula_apply(r, function, sides, 0);
     }
 }
 
-static int ignis__map_expression(ignis__map_reader *r)
+static int ignis__formula_parse_expression(ignis__formula_parser *r)
 {
     int args[3];
-    if (++r->depth > IGNIS__MAP_DEPTH)
-        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
-    args[0] = ignis__map_binary(r, 0);
-    if (ignis__map_take(r, "?")) {
-        args[1] = ignis__map_expression(r);
-        ignis__map_want(r, ":");
-        args[2] = ignis__map_expression(r);
-        args[0] = *r->fault ? 0 : ignis__map_apply(r, IGNIS__MAP_SELECT, args, 0);
+    if (++r->depth > IGNIS__FORMULA_DEPTH)
+        return ignis__formula_syntax_error(r, r->start, "the formula is nested deeper than %d", IGNIS__FORMULA_DEPTH);
+    args[0] = ignis__formula_parse_binary(r, 0);
+    if (ignis__formula_accept(r, "?")) {
+        args[1] = ignis__formula_parse_expression(r);
+        ignis__formula_expect(r, ":");
+        args[2] = ignis__formula_parse_expression(r);
+        args[0] = *r->fault ? 0 : ignis__formula_apply(r, IGNIS__FORMULA_SELECT, args, 0);
     }
     r->depth--;
     return args[0];
 }
 
 /*  Statements `name = expression;`, then the expressions that are the results. */
-static void ignis__map_program(ignis__map_reader *r)
+static void ignis__formula_parse_program(ignis__formula_parser *r)
 {
     char token[40];
     int result;
-    ignis__map_next(r);
+    ignis__formula_next_token(r);
     while (r->kind == 'a') {
         size_t start = r->start, length = r->at - start, behind = r->at + strspn(r->text + r->at, " \t\r\n");
-        ignis__map_name *name = &r->name[r->name_count];
+        ignis__formula_name *name = &r->name[r->name_count];
         if (r->text[behind] != '=' || r->text[behind + 1] == '=')
             break;
-        ignis__map_next(r);
-        ignis__map_next(r);
-        result = ignis__map_expression(r);
-        ignis__map_want(r, ";");
-        if (r->name_count == IGNIS__MAP_NAMES)
-            ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+        ignis__formula_next_token(r);
+        ignis__formula_next_token(r);
+        result = ignis__formula_parse_expression(r);
+        ignis__formula_expect(r, ";");
+        if (r->name_count == IGNIS__FORMULA_NAMES)
+            ignis__formula_syntax_error(r, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
         if (*r->fault)
             return;
         name->text = r->text + start;
@@ -359,24 +375,24 @@ static void ignis__map_program(ignis__map_reader *r)
     }
     do {
         size_t start = r->start;
-        result = ignis__map_expression(r);
+        result = ignis__formula_parse_expression(r);
         if (r->result_count == IGNIS_MAX_INPUTS)
-            ignis__map_fault(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
+            ignis__formula_syntax_error(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
         else
             r->result[r->result_count++] = result;
-    } while (ignis__map_take(r, ","));
-    ignis__map_take(r, ";");
+    } while (ignis__formula_accept(r, ","));
+    ignis__formula_accept(r, ";");
     if (r->kind)
-        ignis__map_fault(r, r->start, "%s is not expected here", ignis__map_token(r, token, sizeof token));
+        ignis__formula_syntax_error(r, r->start, "%s is not expected here", ignis__formula_token_text(r, token, sizeof token));
 }
 
 /*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
     False: the last of the names is neither, or one too many. */
-static bool ignis__map_names(const char *text, ignis__map_name *names, int *count, int capacity)
+static bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity)
 {
     *count = 0;
     for (;;) {
-        ignis__map_name *name = &names[*count];
+        ignis__formula_name *name = &names[*count];
         size_t word, length = 0;
         int depth = 0;
         text += strspn(text, " \t\r\n");
@@ -389,7 +405,7 @@ static bool ignis__map_names(const char *text, ignis__map_name *names, int *coun
         ++*count;
         name->text = text;
         name->length = length;
-        word = ignis__map_word(text);
+        word = ignis__formula_name_length(text);
         if (word > 0 && word + strspn(text + word, " \t\r\n") == length) {
             name->length = word;
         } else {
@@ -397,7 +413,7 @@ static bool ignis__map_names(const char *text, ignis__map_name *names, int *coun
             if (word == 0 || *inner != '(')
                 return false;
             inner += 1 + strspn(inner + 1, " \t\r\n");
-            word = ignis__map_word(inner);
+            word = ignis__formula_name_length(inner);
             if (word == 0 || inner[word + strspn(inner + word, " \t\r\n")] != ',')
                 return false;
             name->text = inner;

@@ -1,5 +1,5 @@
 /*  Whether others stand between dimensions that are reduced; may: whether that could be so where those of 1 are more. */
-static bool ignis__map_reduces_apart(const ignis__map_run *run, bool may)
+static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)
 {
     int d, lacking = run->shape.ndim - run->to_shape->ndim, part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
     for (d = 0; d < run->shape.ndim; d++) {
@@ -13,7 +13,7 @@ static bool ignis__map_reduces_apart(const ignis__map_run *run, bool may)
 }
 
 /*  The types of the two steps: what the first one gives, and the second one reads. False: out of memory, reported. */
-static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis__map_run *last)
+static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *run, ignis__formula_run *last)
 {
     int d;
     *last = *run;
@@ -23,7 +23,7 @@ static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis
     for (d = 0; d < run->formula->count; d++)
         if (run->input[d] && run->dtype[d] == IGNIS_F64)
             last->dtype[0] = IGNIS_F64;
-    if (run->formula->term[run->formula->result[0]].type != 'w' && !ignis__map_reduces_wide((int)run->reduction))
+    if (run->formula->term[run->formula->result[0]].type != 'w' && !ignis__formula_reduces_wide((int)run->reduction))
         last->dtype[0] = IGNIS_I64;
     last->used = 1;
     last->formula = ignis__formula_get(call, "x", "x", 1, last->dtype[0] == IGNIS_I64);
@@ -34,28 +34,29 @@ static bool ignis__map_reduce_steps(const char *call, ignis__map_run *run, ignis
 }
 
 /*  The same for any dimensions that are reduced: in steps, the last ones first, the others of what that gives. */
-static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
+static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
 {
     ignis_shape shape = run->shape;
     const ignis_shape *to_shape = run->to_shape;
-    ignis__map_run first, last;
+    ignis__formula_run first, last;
     ignis__block *memory;
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
-    bool whole = ignis__map_reductions[run->reduction].place || (run->kept && !ignis__map_reduces_wide(run->kept)); /* in one step alone */
-    if (ignis__requests.path[0] && !whole && ignis__map_reduces_apart(run, true)) {
+    bool whole =
+        ignis__formula_reductions[run->reduction].place || (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step alone */
+    if (ignis__requests.path[0] && !whole && ignis__formula_reduces_in_steps(run, true)) {
         first = *run;
-        ignis__map_record_run(work->call, run);
-        if (!ignis__map_reduce_steps(work->call, &first, &last))
+        ignis__formula_record_run(work->call, run);
+        if (!ignis__formula_reduce_types(work->call, &first, &last))
             return false;
-        ignis__map_record_run(work->call, &first);
-        ignis__map_record_run(work->call, &last);
+        ignis__formula_record_run(work->call, &first);
+        ignis__formula_record_run(work->call, &last);
     }
-    if (!ignis__map_reduces_apart(run, false))
-        return ignis__map_launch(work, run);
+    if (!ignis__formula_reduces_in_steps(run, false))
+        return ignis__formula_launch(work, run);
     if (whole)
         return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
-                                 run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
+                                 run->kept ? "the gradient of " : "", ignis__formula_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
         if (found && !is && shape.dim[d] > 1)
@@ -64,7 +65,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
         if (is)
             shape.dim[d] = 1;
     }
-    if (!ignis__map_reduce_steps(work->call, run, &last))
+    if (!ignis__formula_reduce_types(work->call, run, &last))
         return false;
     last.shape = shape;
     memory = ignis__memory_take(work->call, work->device, work->stream, ignis__shape_product(&shape, 0, shape.ndim) * 8);
@@ -72,7 +73,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
         return false;
     last.address[0] = run->to[0] = memory->address;
     run->to_shape = &shape;
-    ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
+    ok = ignis__formula_launch(work, run) && ignis__formula_reduce(work, &last);
     ignis__memory_recycle(work->call, work->device, memory);
     return ok;
 }
@@ -87,17 +88,18 @@ static double ignis__double_of(uint64_t bits)
 static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 
 /*  What a reduction of no elements gives; false, and reported, where that is nothing. */
-static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
+static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
 {
-    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && !ignis__map_reduces_wide((int)reducer))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
+    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
+        !ignis__formula_reduces_wide((int)reducer))
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__formula_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
                                                  : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
     return true;
 }
 
-static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
+static bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer)
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;

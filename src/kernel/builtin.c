@@ -67,7 +67,7 @@ static bool ignis__builtin_waits(ignis__builtin builtin)
     case IGNIS__SOURCE_NORM_CU:
     case IGNIS__SOURCE_NORM_ADD_CU:
     case IGNIS__SOURCE_NORM_GRAD_CU:
-    case IGNIS__SOURCE_NORM_ODD_CU:
+    case IGNIS__SOURCE_NORM_UNALIGNED_CU:
     case IGNIS__SOURCE_OPTIM_CU:
     case IGNIS__SOURCE_POINTWISE_CU:
     case IGNIS__SOURCE_QUANTIZE_CU:

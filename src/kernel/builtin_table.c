@@ -88,10 +88,10 @@
     X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                           \
     X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine")           \
     X(SUB, POINTWISE_CU, "ignis_sub")                                                          \
-    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                            \
-    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                            \
-    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                            \
-    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                                      \
+    X(ADD_BROADCAST, POINTWISE_CU, "ignis_add_broadcast")                                      \
+    X(SUB_BROADCAST, POINTWISE_CU, "ignis_sub_broadcast")                                      \
+    X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast")                                      \
+    X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled")                                \
     X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                                  \
     X(RELU, ACTIVATION_CU, "ignis_relu")                                                       \
     X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                                     \
@@ -110,9 +110,9 @@
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
     X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
     X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise")                                              \
-    X(DEPTHWISE_ODD, DEPTHWISE_CU, "ignis_depthwise_odd")                                      \
+    X(DEPTHWISE_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_unpacked")                            \
     X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights")                              \
-    X(DEPTHWISE_WEIGHTS_ODD, DEPTHWISE_CU, "ignis_depthwise_weights_odd")                      \
+    X(DEPTHWISE_WEIGHTS_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_weights_unpacked")            \
     X(GROUPED, GROUPED_MMA_CU, "ignis_grouped")                                                \
     X(GROUPED_WEIGHTS, GROUPED_MMA_CU, "ignis_grouped_weights")                                \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
@@ -183,18 +183,18 @@
     X(ADD_RMS_NORM_ROW, NORM_ADD_CU, "ignis_add_rms_norm_row")                                 \
     X(ADD_RMS_NORM_LONG, NORM_ADD_CU, "ignis_add_rms_norm_long")                               \
     X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
-    X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
-    X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
-    X(LAYER_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_block")                       \
-    X(LAYER_NORM_ROWS_EVEN, NORM_ODD_CU, "ignis_layer_norm_rows_even")                         \
+    X(LAYER_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_few")                     \
+    X(LAYER_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_warp")                   \
+    X(LAYER_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_block")                 \
+    X(LAYER_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_even")                   \
     X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few")        \
     X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp")      \
     X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block")    \
     X(LAYER_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_even")      \
-    X(RMS_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_few")                               \
-    X(RMS_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_warp")                             \
-    X(RMS_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_block")                           \
-    X(RMS_NORM_ROWS_EVEN, NORM_ODD_CU, "ignis_rms_norm_rows_even")                             \
+    X(RMS_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_few")                         \
+    X(RMS_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_warp")                       \
+    X(RMS_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_block")                     \
+    X(RMS_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_even")                       \
     X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")            \
     X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")          \
     X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")        \
@@ -281,8 +281,8 @@ static const struct {
     IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE),
     IGNIS__PART(GEMM, GEMM_SMALL),
     IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL),
-    IGNIS__PART(DEPTHWISE, DEPTHWISE_ODD),
-    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_ODD),
+    IGNIS__PART(DEPTHWISE, DEPTHWISE_UNPACKED),
+    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_UNPACKED),
     IGNIS__PART(GEMM_FINISH, GEMM_SUMS),
     IGNIS__PART(TRANSPOSE_RUNS, TRANSPOSE_TILES),
     IGNIS__PART(STRIDED_COPY, STRIDED_TILES),

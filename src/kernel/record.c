@@ -6,7 +6,7 @@
         own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
                                                 those that are asked for with PART (see ignis__parts), or all where no PART is named
         formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
-                                                a kernel of a formula, as ignis__map_spec_write writes it; a bundle has those of other sizes, too
+                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
     Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
@@ -23,7 +23,7 @@ static struct {
 #define IGNIS__EVERY_ARCH 999
 
 #ifndef IGNIS_NO_TENSORS
-enum { IGNIS__MAP_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__map_spec */
+enum { IGNIS__FORMULA_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__formula_spec */
 #endif
 
 static bool ignis__program_is_own(const ignis__program *program)

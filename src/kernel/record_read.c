@@ -9,8 +9,8 @@ typedef struct ignis__request {
     ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
     char *text;
 #ifndef IGNIS_NO_TENSORS
-    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__map_spec */
-    uint16_t spec[IGNIS__MAP_SPEC];
+    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__formula_spec */
+    uint16_t spec[IGNIS__FORMULA_SPEC];
 #endif
 } ignis__request;
 

@@ -1,7 +1,7 @@
 /* >>ops.pointwise - activations: functions of one element, which save their input ------------------------------------------ */
 
 /*  out = kernel(a, ...): up to three arrays of one shape. */
-static ignis__array *ignis__op_map_arrays(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
+static ignis__array *ignis__op_elementwise(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
 {
     ignis__array *out = ignis__op_new_like(op, from[0]);
     ignis__address source[3], target;
@@ -11,7 +11,7 @@ static ignis__array *ignis__op_map_arrays(ignis__op *op, ignis__builtin builtin,
         source[i] = ignis__op_read(op, from[i]);
     target = ignis__op_write(op, out);
     params[1 + count] = &from[0]->numel;
-    ignis__op_map(op, builtin, from[0]->dtype, from[0]->numel, params);
+    ignis__op_launch_elementwise(op, builtin, from[0]->dtype, from[0]->numel, params);
     return out;
 }
 
@@ -26,7 +26,7 @@ static ignis_status ignis__activation_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, kind->call, args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_map_arrays(&op, kind->backward, 2, op.in));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_elementwise(&op, kind->backward, 2, op.in));
 }
 
 static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor tensor)
@@ -37,7 +37,7 @@ static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor 
         return ignis__no_tensor();
     ignis__op_save(&op, op.in[0]);
     if (ignis__op_is_float(&op, 0, "the tensor"))
-        out = ignis__op_map_arrays(&op, kind->forward, 1, op.in);
+        out = ignis__op_elementwise(&op, kind->forward, 1, op.in);
     return ignis__op_end_recorded(&op, out, kind->call + 6, ignis__activation_backward, &kind, sizeof kind);
 }
 
@@ -69,8 +69,8 @@ static ignis_status ignis__silu_mul_backward(const ignis_backward_args *args)
     up = ignis__op_read(&op, op.in[2]);
     dgate = ignis__op_write(&op, gradients[0]);
     dup = ignis__op_write(&op, gradients[1]);
-    ignis__op_map(&op, IGNIS__BUILTIN_SILU_MUL_BACKWARD, op.in[1]->dtype, n, params);
-    return ignis__op_give(&op, args, 2, gradients);
+    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_SILU_MUL_BACKWARD, op.in[1]->dtype, n, params);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
@@ -82,6 +82,6 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
         return ignis__no_tensor();
     ignis__op_save_inputs(&op, 0, 2);
     if (ignis__op_is_float(&op, 0, "gate") && ignis__op_same_dtype(&op, 1, "up") && ignis__op_same_shape(&op, 1, "up"))
-        out = ignis__op_map_arrays(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
+        out = ignis__op_elementwise(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }

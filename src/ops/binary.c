@@ -1,7 +1,7 @@
-/* >>ops.pointwise - add, sub, mul: the second operand may spread over the first -------------------------------------------- */
+/* >>ops.pointwise - add, sub, mul: the second operand may axis over the first -------------------------------------------- */
 
 typedef struct ignis__binary_params {
-    ignis__spread spread; /* of the second operand; n = 1 for equal shapes */
+    ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
     ignis_shape shape;    /* of the second operand */
     int saved_a, saved_b; /* places among the saved arrays, -1: not saved */
 } ignis__binary_params;
@@ -11,24 +11,24 @@ static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis_
 {
     ignis__array *gradient = ignis__op_new(op, &p->shape, g->dtype);
     if (gradient)
-        ignis__op_sum(op, gradient, g, a, factor, &p->spread);
+        ignis__op_sum(op, gradient, g, a, factor, &p->axis);
     return gradient;
 }
 
 /*  A new array of g's shape: an elementwise kernel of two arrays, the second of which may spread. */
-static ignis__array *ignis__binary_map(ignis__op *op, ignis__builtin same, ignis__builtin spreading, ignis__array *a, ignis__array *b,
-                                       const ignis__spread *spread)
+static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a, ignis__array *b,
+                                          const ignis__axis *axis)
 {
     ignis__array *out = ignis__op_new_like(op, a);
     ignis__address from_a = ignis__op_read(op, a), from_b = ignis__op_read(op, b), to = ignis__op_write(op, out);
-    int64_t span = spread->n * spread->inner, inner = spread->inner;
+    int64_t span = axis->n * axis->inner, inner = axis->inner;
     void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
-    bool is_same = spread->n == 1;
+    bool is_same = axis->n == 1;
     ignis__request_builtin(same, a->dtype); /* what other sizes take */
-    ignis__request_builtin(spreading, a->dtype);
+    ignis__request_builtin(broadcast, a->dtype);
     if (is_same)
         params[3] = &a->numel;
-    ignis__op_map(op, is_same ? same : spreading, a->dtype, a->numel, params);
+    ignis__op_launch_elementwise(op, is_same ? same : broadcast, a->dtype, a->numel, params);
     return out;
 }
 
@@ -37,7 +37,7 @@ static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double 
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
     void *params[] = {&target, &source, &factor, &from->numel};
-    ignis__op_map(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
     return out;
 }
 
@@ -53,7 +53,7 @@ static void ignis__binary_record(ignis_array gradient, double sign)
 }
 
 /*  a + b and a - b: g for a; g or -g for b, summed over where b was spread. */
-static ignis_status ignis__sum_rule(const char *call, const ignis_backward_args *args, double sign)
+static ignis_status ignis__add_sub_backward(const char *call, const ignis_backward_args *args, double sign)
 {
     const ignis__binary_params *p = (const ignis__binary_params *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
@@ -63,18 +63,18 @@ static ignis_status ignis__sum_rule(const char *call, const ignis_backward_args 
     if (!args->needed[1])
         return IGNIS_OK;
     ignis__binary_record(args->grad_output, sign);
-    if (p->spread.n == 1 && sign > 0) {
+    if (p->axis.n == 1 && sign > 0) {
         args->grad_inputs[1] = args->grad_output;
         return IGNIS_OK;
     }
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
-    gradients[1] = p->spread.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
-    return ignis__op_give(&op, args, 2, gradients);
+    gradients[1] = p->axis.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-static ignis_status ignis__add_backward(const ignis_backward_args *args) { return ignis__sum_rule("ignis_add", args, 1); }
-static ignis_status ignis__sub_backward(const ignis_backward_args *args) { return ignis__sum_rule("ignis_sub", args, -1); }
+static ignis_status ignis__add_backward(const ignis_backward_args *args) { return ignis__add_sub_backward("ignis_add", args, 1); }
+static ignis_status ignis__sub_backward(const ignis_backward_args *args) { return ignis__add_sub_backward("ignis_sub", args, -1); }
 
 static ignis_status ignis__mul_backward(const ignis_backward_args *args)
 {
@@ -85,18 +85,20 @@ static ignis_status ignis__mul_backward(const ignis_backward_args *args)
         return ignis__failed();
     ignis__binary_record(args->grad_output, 1);
     if (args->needed[0])
-        gradients[0] = ignis__binary_map(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, op.in[0], op.in[1 + p->saved_b], &p->spread);
-    if (args->needed[1] && p->spread.n == 1)
-        gradients[1] = ignis__binary_map(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, op.in[0], op.in[1 + p->saved_a], &p->spread);
+        gradients[0] =
+            ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0], op.in[1 + p->saved_b], &p->axis);
+    if (args->needed[1] && p->axis.n == 1)
+        gradients[1] =
+            ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0], op.in[1 + p->saved_a], &p->axis);
     else if (args->needed[1])
         gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
-    return ignis__op_give(&op, args, 2, gradients);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
 typedef struct ignis__binary_kind {
     const char *name;
     ignis_status (*backward_fn)(const ignis_backward_args *args);
-    ignis__builtin same, spreading;
+    ignis__builtin same, broadcast;
     bool saves;
 } ignis__binary_kind;
 
@@ -114,27 +116,27 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     shape = &op.in[0]->shape;
     p.shape = op.in[1]->shape;
     if (bias && (p.shape.ndim != 1 || p.shape.dim[0] != shape->dim[shape->ndim - 1]))
-        ignis__op_fail(&op, IGNIS_DIAG_SPREAD_SHAPE, "the bias of %s is [%lld], this one is %s", ignis__shape_write(shape).text,
+        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s", ignis__shape_write(shape).text,
                        (long long)shape->dim[shape->ndim - 1], ignis__shape_write(&p.shape).text);
-    if (!ignis__spread_find(shape, &p.shape, &p.spread))
-        ignis__op_fail(&op, IGNIS_DIAG_SPREAD_SHAPE, "b is %s, which is not the shape of a, %s, and does not spread over it",
+    if (!ignis__axis_of_broadcast(shape, &p.shape, &p.axis))
+        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "b is %s, which does not broadcast to the shape of a, %s",
                        ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
-        out = ignis__binary_map(&op, kind->same, kind->spreading, op.in[0], op.in[1], &p.spread);
-    if (kind->saves && op.standing[0].requires_grad) {
+        out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &p.axis);
+    if (kind->saves && op.tape_state[0].requires_grad) {
         p.saved_b = op.saved_count;
         ignis__op_save(&op, op.in[1]);
     }
-    if (kind->saves && op.standing[1].requires_grad) {
+    if (kind->saves && op.tape_state[1].requires_grad) {
         p.saved_a = op.saved_count;
         ignis__op_save(&op, op.in[0]);
     }
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &p, sizeof p);
 }
 
-static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD, IGNIS__BUILTIN_ADD_SPREAD, false};
-static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB, IGNIS__BUILTIN_SUB_SPREAD, false};
-static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, true};
+static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD, IGNIS__BUILTIN_ADD_BROADCAST, false};
+static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB, IGNIS__BUILTIN_SUB_BROADCAST, false};
+static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, true};
 
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_add", &ignis__binary_add, a, b, false); }
 IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false); }

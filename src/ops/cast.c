@@ -9,7 +9,8 @@ static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dty
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    ignis__op_map(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16), from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16), from->dtype, from->numel,
+                                 params);
     return out;
 }
 
@@ -18,7 +19,7 @@ static ignis_status ignis__cast_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_cast", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_cast(&op, op.in[0], *(const ignis_dtype *)args->params));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_cast(&op, op.in[0], *(const ignis_dtype *)args->params));
 }
 
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)

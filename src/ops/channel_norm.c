@@ -62,7 +62,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
         for (i = 1; i < 3; i++)
             if (gradients[i])
                 ignis__op_zero(&op, gradients[i]);
-        return ignis__op_give(&op, args, 3, gradients);
+        return ignis__op_finish_backward(&op, args, 3, gradients);
     }
     dy = ignis__op_read(&op, op.in[0]);
     x = ignis__op_read(&op, op.in[1]);
@@ -87,7 +87,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     }
     if (gradients[0])
         ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
-    return ignis__op_give(&op, args, 3, gradients);
+    return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
 /*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */

@@ -8,7 +8,7 @@ static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offs
     ignis__address source = ignis__op_read(op, from) + (uint64_t)from_offset * size;
     ignis__address target = ignis__op_write(op, to) + (uint64_t)to_offset * size;
     void *params[] = {&target, &source, &to_row, &from_row, &length, &rows};
-    ignis__op_map(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, length * rows, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, length * rows, params);
 }
 
 typedef struct ignis__concat_params {
@@ -34,12 +34,12 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
             ignis__op_copy_rows(&op, gradients[i], 0, length, op.in[0], offset, p->row, length, rows);
         offset += length;
     }
-    return ignis__op_give(&op, args, args->input_count, gradients);
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 /*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. first: the number that the caller knows the
     first one by, for messages. */
-static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim, int joined, int first)
+static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined, int first)
 {
     ignis__concat_params p = IGNIS__ZERO;
     ignis__op op;
@@ -111,12 +111,12 @@ static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors,
         return ignis__no_tensor();
     }
     if (count <= IGNIS__OP_INPUTS)
-        return ignis__concat_few(call, tensors, count, dim, stack ? 0 : count, 0);
-    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim, stack ? 0 : count, 0);
+        return ignis__concat_one_op(call, tensors, count, dim, stack ? 0 : count, 0);
+    few[0] = ignis__concat_one_op(call, tensors, IGNIS__OP_INPUTS, dim, stack ? 0 : count, 0);
     for (at = IGNIS__OP_INPUTS; at < count && few[0].id; at += used - 1) {
         for (used = 1; used < IGNIS__OP_INPUTS && at + used - 1 < count; used++)
             few[used] = tensors[at + used - 1];
-        result = ignis__concat_few(call, few, used, dim, stack ? 1 : count, at - 1);
+        result = ignis__concat_one_op(call, few, used, dim, stack ? 1 : count, at - 1);
         (void)ignis_tensor_release(few[0]);
         few[0] = result;
     }

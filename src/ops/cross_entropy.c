@@ -4,7 +4,7 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
 {
     ignis__op op;
     ignis_tensor inputs[2];
-    ignis__cross_entropy_found found;
+    ignis__cross_entropy_results found;
     ignis__array *parts[2] = {NULL, NULL};
     ignis_dtype wide;
     ignis_shape shape;
@@ -75,7 +75,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__cross_entropy entropy;
     ignis_tensor inputs[] = {logits_tensor, targets_tensor};
     ignis__array *made = NULL;
-    ignis__cross_entropy_found found = {NULL, NULL, NULL};
+    ignis__cross_entropy_results found = {NULL, NULL, NULL};
     ignis_dtype wide;
     int64_t rows, columns;
     bool fused;

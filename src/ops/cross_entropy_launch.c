@@ -27,18 +27,18 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
             continue;
         saved = op.in[1 + at];
         numel = saved->numel;
-        if (ignis__walk_retains()) {
+        if (ignis__backward_pass_retains()) {
             made[i] = ignis__op_new_like(&op, saved);
             ignis__op_copy(&op, made[i], saved);
         }
         grad = ignis__op_read(&op, op.in[0]);
         gradient = ignis__op_write(&op, made[i] ? made[i] : saved);
-        ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
+        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
         if (op.ok && !made[i])
             args->grad_inputs[i] = args->saved[at];
         at++;
     }
-    return ignis__op_give(&op, args, args->input_count, made);
+    return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
 
 /*  The gradient from what forward has found out of the rows. It may take the logits' place. */
@@ -83,7 +83,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
 /*  What the kernels of all rows do not do. */
@@ -131,7 +131,7 @@ typedef struct ignis__cross_entropy_work {
     bool part;   /* these are some of the rows, whose count is there */
 } ignis__cross_entropy_work;
 
-#define IGNIS__FEW_ROWS 128          /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__ONE_BLOCK_ROWS 128    /* that one block, a warp a row, is through with sooner than three launches are made */
 #define IGNIS__COUNT_BLOCKS 64       /* and a count of these, and one more number, is what they leave */
 #define IGNIS__ROWS_EXACT 2          /* for packed: all rows are whole packs of 16 bytes */
 #define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
@@ -139,9 +139,9 @@ typedef struct ignis__cross_entropy_work {
 #define IGNIS__ROUND_BLOCKS 7        /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
 #define IGNIS__SHORT_ROW 16          /* elements of a row that a thread has, of few rows */
 
-static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
+static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
 {
-    return work->plan.warp && entropy->rows <= IGNIS__FEW_ROWS && !work->part;
+    return work->plan.warp && entropy->rows <= IGNIS__ONE_BLOCK_ROWS && !work->part;
 }
 
 /*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
@@ -155,7 +155,8 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_is_few(entropy, work);
+    work->counts =
+        !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_fits_one_block(entropy, work);
     if (work->counts) {
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
@@ -170,7 +171,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
     if (!work->gradient)
         ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
-    if (ignis__cross_entropy_is_few(entropy, work))
+    if (ignis__cross_entropy_fits_one_block(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
@@ -190,7 +191,7 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
-    if (ignis__cross_entropy_is_few(entropy, work)) { /* it has the first twelve */
+    if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it has the first twelve */
         int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024 : 32 * ignis__ceil_div(entropy->rows, 32);
         ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024), rows);
         return;
@@ -201,12 +202,12 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
 }
 
 /*  What forward gives. The logarithms of the rows' sums of exp(x) have two parts: [2, rows], the maximum and what it lacks. */
-typedef struct ignis__cross_entropy_found {
+typedef struct ignis__cross_entropy_results {
     ignis__array *loss, *scale, *log_sums;
-} ignis__cross_entropy_found;
+} ignis__cross_entropy_results;
 
 /*  Of op->in[0] and the targets op->in[1]; the gradient is written unless null. */
-static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy, const ignis__cross_entropy_found *found,
+static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy, const ignis__cross_entropy_results *found,
                                          ignis__array *gradient)
 {
     ignis__cross_entropy_work work = IGNIS__ZERO;

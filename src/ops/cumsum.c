@@ -28,7 +28,7 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
 }
 
 /*  out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse */
-static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__spread *s, int reverse)
+static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__axis *s, int reverse)
 {
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), none = 0, partial = 0;
@@ -59,12 +59,12 @@ static ignis_status ignis__cumsum_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_cumsum", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_cumsum(&op, op.in[0], (const ignis__spread *)args->params, 1));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_cumsum(&op, op.in[0], (const ignis__axis *)args->params, 1));
 }
 
 IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
 {
-    ignis__spread s = {1, 1, 1};
+    ignis__axis s = {1, 1, 1};
     ignis__op op;
     ignis__array *out = NULL;
     if (!ignis__op_begin(&op, "ignis_cumsum", 1, &tensor))
@@ -73,7 +73,7 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
         ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "the tensor is %s, whose sums would not fit; ignis_cast makes it %s",
                        ignis__dtypes[op.in[0]->dtype].name, op.in[0]->dtype == IGNIS_U8 ? "i64" : "f32");
     if (ignis__op_dim(&op, &dim, "dim")) {
-        s = ignis__spread_along(&op.in[0]->shape, dim);
+        s = ignis__axis_of_dim(&op.in[0]->shape, dim);
         out = ignis__op_cumsum(&op, op.in[0], &s, 0);
     }
     return ignis__op_end_recorded(&op, out, "cumsum", ignis__cumsum_backward, &s, sizeof s);

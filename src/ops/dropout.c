@@ -12,7 +12,7 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
     void *params[] = {&target, &source, &p.threshold, &p.scale, &p.random.seed, &p.random.first, &step, &from->numel};
     op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
-    ignis__op_map(op, IGNIS__BUILTIN_DROPOUT, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_DROPOUT, from->dtype, from->numel, params);
     return out;
 }
 
@@ -21,7 +21,7 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_dropout", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
 }
 
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)

@@ -38,14 +38,15 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
 {
     const int64_t *table = (const int64_t *)args->params; /* vocab, n */
     ignis__op op;
-    ignis__array *sum = ignis__walk_sum(0), *made = NULL; /* a table that is the weight of the last product, too, has a gradient by now */
+    ignis__array *sum = ignis__backward_pass_input_sum(0),
+                 *made = NULL; /* a table that is the weight of the last product, too, has a gradient by now */
     bool adds = sum && ignis__array_is_private(sum);
     if (!ignis__op_begin_backward(&op, "ignis_embedding", args))
         return ignis__failed();
     if (!adds)
         sum = made = ignis__op_new_rows(&op, table[0], table[1], op.in[0]->dtype);
     ignis__op_add_rows(&op, sum, op.in[0], op.in[1], table[0], table[1], adds);
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
 /*  The shape of ids, with n behind it. */

@@ -18,7 +18,7 @@ static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis
         s->size[i] = out->dim[i];
     }
     if (!fits)
-        return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "%s does not spread over %s", ignis__shape_write(shape).text,
+        return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE, "%s does not broadcast to %s", ignis__shape_write(shape).text,
                               ignis__shape_write(out).text);
     return true;
 }
@@ -28,7 +28,7 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
     const ignis_shape *shapes = (const ignis_shape *)args->params; /* before and after */
     ignis__array *gradient, *from, *sorted = NULL;
     ignis__strides s, moved;
-    ignis__spread spread = {1, 1, 1};
+    ignis__axis axis = {1, 1, 1};
     ignis_shape out = shapes[1];
     ignis__op op;
     int i, phase;
@@ -36,16 +36,16 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
         return ignis__failed();
     from = op.in[0];
     gradient = ignis__op_new(&op, &shapes[0], from->dtype);
-    if (gradient && !ignis__spread_find(&out, &shapes[0], &spread) && ignis__expand_strides(&op, &shapes[0], &out, &s)) {
+    if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) && ignis__expand_strides(&op, &shapes[0], &out, &s)) {
         /* what is summed lies in several places: it is put in front first, so that there is one sum, rounded once */
-        spread.outer = spread.n = spread.inner = 1;
+        axis.outer = axis.n = axis.inner = 1;
         memset(&moved, 0, sizeof moved);
         for (phase = 0; phase < 2; phase++)
             for (i = 0; i < s.rank; i++)
                 if ((s.from[i] == 0 && s.size[i] != 1) == (phase == 0)) {
                     moved.size[moved.rank] = s.size[i];
                     moved.from[moved.rank++] = ignis__shape_product(&out, i + 1, s.rank);
-                    *(phase ? &spread.inner : &spread.n) *= s.size[i];
+                    *(phase ? &axis.inner : &axis.n) *= s.size[i];
                 }
         for (i = 0; i < moved.rank; i++)
             out.dim[i] = moved.size[i];
@@ -54,8 +54,8 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
         ignis__op_strided(&op, sorted, op.in[0], &moved);
     }
     if (gradient)
-        ignis__op_sum(&op, gradient, from, NULL, 1, &spread);
-    return ignis__op_give(&op, args, 1, &gradient);
+        ignis__op_sum(&op, gradient, from, NULL, 1, &axis);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape)

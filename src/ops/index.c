@@ -115,7 +115,7 @@ static ignis_status ignis__gather_backward(const ignis_backward_args *args)
         ignis__op_zero(&op, gradient);
         ignis__op_scatter_add(&op, gradient, op.in[0], op.in[1], x);
     }
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
@@ -132,7 +132,7 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
     gradients[2] = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
     if (gradients[2])
         ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[2], op.in[0], op.in[1], x, 0);
-    return ignis__op_give(&op, args, 3, gradients);
+    return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
 /*  A sum of rows by index, as the embedding's; what is before the dimension is moved behind it, and back. */
@@ -157,7 +157,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
         gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
         if (gradient)
             ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner, 0);
-        return ignis__op_give(&op, args, 1, &gradient);
+        return ignis__op_finish_backward(&op, args, 1, &gradient);
     }
     shape = IGNIS_SHAPE(op.in[0]->numel);
     moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
@@ -165,7 +165,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
     if (sums)
         ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner, 0);
     gradient = op.ok ? ignis__op_exchange(&op, sums, &x->shape, &back) : NULL;
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 typedef struct ignis__index_kind {

@@ -45,12 +45,12 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     }
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
-        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
+        if (ignis__norm_is_unaligned(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
             odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
         }
         if (odd.threads || !work->sum || packed)
             break;
-        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
         work->x = work->sum; /* from here on it is the norm of a tensor as any other, by the same kernels */
         work->sum = work->other = 0;
     }
@@ -70,13 +70,13 @@ static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
     ignis__binary_params same = IGNIS__ZERO;
     ignis_rule rule;
     int last = op->count - 1;
-    same.spread.outer = same.spread.n = same.spread.inner = 1;
+    same.axis.outer = same.axis.n = same.axis.inner = 1;
     rule = ignis__op_rule(op, "add", ignis__add_backward, &same, sizeof same);
     rule.saved_count = 0;
     added[0] = op->tensors[0];
     added[1] = op->tensors[last];
     return ignis__op_result(op, sum, 2, added, NULL,
-                            op->records && (op->standing[0].requires_grad || op->standing[last].requires_grad) ? &rule : NULL);
+                            op->records && (op->tape_state[0].requires_grad || op->tape_state[last].requires_grad) ? &rule : NULL);
 }
 
 /*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */

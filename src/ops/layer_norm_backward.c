@@ -11,7 +11,8 @@ static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_w
     every row, then all columns. work->before becomes 0 where it is not in dx, and work->sums_dx false where there are no sums of that. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
-    int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype), turn = ignis__norm_turn(dtype, work->n);
+    int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype),
+            turn = ignis__norm_alignment_period(dtype, work->n);
     int64_t count, across;
     unsigned threads = 128;
     ignis_dtype wide = ignis__wide_dtype(dtype);
@@ -36,10 +37,10 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     }
     work->before = 0;
     if (!work->packed && (work->dx - work->x) % 16 == 0 && (work->dx - work->dy) % 16 == 0)
-        work->packed = IGNIS__NORM_ANYWHERE;
-    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_ANYWHERE ? 2 * pack : 0) : work->n, threads);
+        work->packed = IGNIS__NORM_UNALIGNED;
+    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_UNALIGNED ? 2 * pack : 0) : work->n, threads);
     count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
-    count = work->packed == IGNIS__NORM_ANYWHERE ? ignis__ceil_div(count, turn) * turn : count;
+    count = work->packed == IGNIS__NORM_UNALIGNED ? ignis__ceil_div(count, turn) * turn : count;
     ignis__norm_partials(op, norm->rms, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
@@ -49,9 +50,9 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
 }
 
 /*  Whether a tensor is the result of a layer whose bias needs a gradient: the sums of the columns of its own. */
-static bool ignis__bias_is_in(ignis__tensor *tensor)
+static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
 {
-    const ignis__node *node = ignis__walk_maker(tensor);
+    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
     const ignis__mlp *mlp;
     int bias = 0;
     if (node && node->backward_fn == ignis__linear_backward && node->input_count > 2) {
@@ -65,15 +66,15 @@ static bool ignis__bias_is_in(ignis__tensor *tensor)
 
 /*  For a backward function that is running: whether the gradient that it gives for its first input is that of such a result, on its own or where it
     is added to something. */
-static bool ignis__bias_is_behind(void)
+static bool ignis__gradient_wants_column_sums(void)
 {
-    ignis__tensor *tensor = ignis__tensor_thread_now()->walk->at->inputs[0];
-    const ignis__node *node = ignis__walk_maker(tensor);
+    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->at->inputs[0];
+    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
     int i;
     if (!node || node->backward_fn != ignis__add_backward)
-        return ignis__bias_is_in(tensor);
+        return ignis__tensor_wants_column_sums(tensor);
     for (i = 0; i < 2; i++)
-        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) && ignis__bias_is_in(node->inputs[i]))
+        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) && ignis__tensor_wants_column_sums(node->inputs[i]))
             return true;
     return false;
 }
@@ -91,7 +92,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL, *sums = NULL;
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL, *sums = NULL;
     ignis__norm_backward_work work = IGNIS__ZERO;
     ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
     int64_t n;
@@ -115,16 +116,16 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
         work.before = before ? ignis__op_read(&op, before) : 0;
-        work.sums_dx = args->needed[0] && ignis__bias_is_behind();
+        work.sums_dx = args->needed[0] && ignis__gradient_wants_column_sums();
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
         partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
         if (work.before)
-            ignis__walk_sum_taken(0);
+            ignis__backward_pass_mark_summed(0);
         for (i = 0; i < count; i++)
             to[i] = ignis__op_write(&op, gradients[1 + i]);
         if (work.sums_dx)
             to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
         ignis__sum_partials(&op, dtype, to, count, work.partial_w, partial_count, n);
     }
-    return ignis__op_give_with_sums(&op, args, args->input_count, gradients, sums);
+    return ignis__op_finish_backward_with_sums(&op, args, args->input_count, gradients, sums);
 }

@@ -25,7 +25,7 @@ typedef struct ignis__norm_backward_work {
     int packed;
 } ignis__norm_backward_work;
 
-/*  How the kernels of norm_odd.cuh are launched. No threads: they cannot be. */
+/*  How the kernels of norm_unaligned.cuh are launched. No threads: they cannot be. */
 typedef struct ignis__norm_plan {
     ignis__builtin builtin;
     bool even; /* that is one of those named _even */
@@ -35,7 +35,7 @@ typedef struct ignis__norm_plan {
 } ignis__norm_plan;
 
 #define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_ANYWHERE 2   /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
+#define IGNIS__NORM_UNALIGNED 2  /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
 #define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row that a thread has */
 
 /*  How many blocks a multiprocessor holds at a time, 1 at least. */
@@ -49,7 +49,7 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
 }
 
 /*  After how many rows one begins at the same address modulo 16 again. */
-static int64_t ignis__norm_turn(ignis_dtype dtype, int64_t n)
+static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
 {
     int64_t pack = ignis__pack_elements(dtype), turn = pack;
     while (turn > 1 && n * turn / 2 % pack == 0)
@@ -98,7 +98,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         return plan;
     plan.builtin = (ignis__builtin)((int)builtin + i);
     plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
-    turn = ignis__ceil_div(ignis__norm_turn(dtype, n), shapes[i].teams);
+    turn = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
     plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
                                info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
     plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
@@ -106,7 +106,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
 }
 
 /*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
-static bool ignis__norm_is_odd(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
+static bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
 {
     return (!packed || ignis__norm_is_even(dtype, n, false)) && addresses % 16 == 0;
 }
@@ -118,7 +118,7 @@ static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t ro
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
     int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
     *plan = ignis__rows_plan(op, dtype, rows, n, packed || anywhere, 1, 2);
-    plan->packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
+    plan->packed = anywhere ? IGNIS__NORM_UNALIGNED : packed;
     if (plan->warp)
         return IGNIS__NORM_WARP;
     if (!packed || packs > 512 * share)

@@ -29,7 +29,7 @@ static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_
 }
 
 /*  The arrays for the gradients that are wanted. */
-static void ignis__chunks_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
+static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
 {
     ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
     if (hidden)
@@ -88,7 +88,7 @@ static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p,
             (void)ignis__op_read(op, c->sum);
         sum = ignis__op_write(op, c->sum);
         dw = ignis__op_write(op, c->dw);
-        ignis__op_map(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
     }
 }
 
@@ -130,7 +130,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     c.hidden = op.in[HIDDEN];
     c.w = op.in[W];
     c.logits = c.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, c.w->dtype);
-    ignis__chunks_gradients(&op, &p, args->needed[0], args->needed[1], &c);
+    ignis__chunks_create_gradients(&op, &p, args->needed[0], args->needed[1], &c);
     kept = op.made_count;
     for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
         int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
@@ -144,11 +144,11 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
                                              ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
                                              ignis__op_read(&op, op.in[SCALE]));
         ignis__chunk_backward(&op, &p, &c, first);
-        ignis__op_unmake(&op, kept);
+        ignis__op_free_made(&op, kept);
     }
     gradients[0] = c.dhidden;
     gradients[1] = c.dw;
-    return ignis__op_give(&op, args, 2, gradients);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
 /*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of 16 bits and its sum. */
@@ -221,7 +221,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     }
     if (op.ok && fused) {
         c.gradient = c.logits; /* takes their place */
-        ignis__chunks_gradients(&op, &p, op.standing[0].requires_grad, op.standing[1].requires_grad, &c);
+        ignis__chunks_create_gradients(&op, &p, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad, &c);
     }
     kept = op.made_count;
     for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
@@ -229,11 +229,11 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__chunk_loss(&op, &p, &c, &work, first);
         if (fused)
             ignis__chunk_backward(&op, &p, &c, first);
-        ignis__op_unmake(&op, kept);
+        ignis__op_free_made(&op, kept);
     }
     if (op.ok && losses != loss) {
-        ignis__spread spread = {1, losses->numel, 1};
-        ignis__op_sum(&op, loss, losses, NULL, 1.0, &spread);
+        ignis__axis axis = {1, losses->numel, 1};
+        ignis__op_sum(&op, loss, losses, NULL, 1.0, &axis);
     }
     ignis__op_save(&op, c.dhidden);
     ignis__op_save(&op, c.dw);

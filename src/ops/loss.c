@@ -16,9 +16,9 @@ static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inp
     if (!ignis__reduction_valid(call, reduction))
         return ignis__no_tensor();
     if (reduction == IGNIS_REDUCTION_NONE)
-        return ignis__map_each(call, formula, &inputs, IGNIS__LOSS_ALIKE);
-    return ignis__map_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
-                              IGNIS__LOSS_ALIKE);
+        return ignis__formula_tensor(call, formula, &inputs, IGNIS__LOSS_ALIKE);
+    return ignis__formula_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
+                                  IGNIS__LOSS_ALIKE);
 }
 
 IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
@@ -58,7 +58,7 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
 static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
 {
     static const ignis_reduce_desc last = {{-1}, 1, false};
-    return ignis__map_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
+    return ignis__formula_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
 }
 
 /*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
@@ -118,9 +118,9 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     static const char call[] = "ignis_cosine_similarity";
     static const ignis_reduce_desc last = {{-1}, 1, true};
     ignis_inputs of_a = IGNIS_INPUTS(a), of_b = IGNIS_INPUTS(b);
-    ignis_tensor m = ignis__map_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS),
+    ignis_tensor m = ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS),
                  result = ignis__no_tensor();
-    ignis_tensor n = m.id ? ignis__map_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
+    ignis_tensor n = m.id ? ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
     ignis_tensor c = n.id ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
                                              IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
                           : n;

@@ -12,26 +12,27 @@ typedef enum ignis__loss_kind {
 } ignis__loss_kind;
 
 /*  What a model gives and its targets must not spread over each other by mistake. */
-static bool ignis__map_fits_loss(ignis__op *op, const ignis__map_run *run)
+static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *run)
 {
     if (!ignis__op_is_float(op, 0, "the first input") || !ignis__op_same_shape(op, 1, "targets"))
         return false;
     if (ignis__shape_same(&run->shape, &op->in[0]->shape))
         return true;
-    return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "the weights do not spread over the first input, which is %s, but make it %s",
+    return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE,
+                          "the weights do not broadcast to the first input, which is %s: together they are %s",
                           ignis__shape_write(&op->in[0]->shape).text, ignis__shape_write(&run->shape).text);
 }
 
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
-static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
-                               ignis__map_run *run, ignis__map_rule *rule, ignis__loss_kind loss)
+static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
+                                         ignis__formula_run *run, ignis__formula_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
     int at[IGNIS_MAX_INPUTS], i;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->tensor[i].id;
-    if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
+    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
         return false;
     for (i = 0; i < rule->count; i++)
         handles[i].id = others[i];
@@ -41,9 +42,9 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
         run->input[at[i]] = &op->in[i]->shape;
         run->dtype[at[i]] = op->in[i]->dtype;
     }
-    op->ok = ignis__map_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
+    op->ok = ignis__formula_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
     if (loss == IGNIS__LOSS_ALIKE && op->ok)
-        op->ok = ignis__map_fits_loss(op, run);
+        op->ok = ignis__formula_check_loss(op, run);
     for (i = 0; i < rule->count && op->ok; i++)
         run->address[at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
@@ -65,26 +66,26 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
     return true;
 }
 
-static const char ignis__map_name_of_each[] = "map";
+static const char ignis__formula_function_names[] = "map";
 
 /*  A result as a tensor, recorded with what its gradients are computed from. */
-static ignis_tensor ignis__map_result(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
 {
     ignis__array *launches = NULL;
     ignis_tensor result;
-    ignis__map_needs needs;
+    ignis__formula_needs needs;
     ignis_rule record;
     uint32_t needed = 0;
     bool records = op->ok && op->records && ignis__dtype_is_float(out->dtype);
     int i;
     if (records) {
         for (i = 0; i < rule->count; i++)
-            if (op->standing[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
+            if (op->tape_state[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
                 needed |= (uint32_t)1 << rule->tensor[i].input;
         memset(&needs, 0, sizeof needs);
-        op->ok = needed == 0 ||
-                 ignis__map_needs_get(op->work.call, rule->formula, rule->result, needed, ignis__map_kept_value(rule->kept), &needs);
-        rule->same = name == ignis__map_name_of_each ? needs.same : 0;
+        op->ok = needed == 0 || ignis__formula_needs_get(op->work.call, rule->formula, rule->result, needed,
+                                                         ignis__formula_saves_value(rule->kept), &needs);
+        rule->same = name == ignis__formula_function_names ? needs.same : 0;
         for (i = 0; i < rule->count && op->ok; i++)
             if (needs.used >> rule->tensor[i].input & 1) {
                 rule->saved[rule->tensor[i].input] = 1 + op->saved_count;
@@ -96,9 +97,9 @@ static ignis_tensor ignis__map_result(ignis__op *op, ignis__array *out, const ch
             ignis__op_save(op, launches);
         }
     }
-    record = ignis__op_rule(op, name, ignis__map_backward, rule,
-                            offsetof(ignis__map_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
-    result = ignis__op_result(op, out, op->count, op->tensors, op->standing, records ? &record : NULL);
+    record = ignis__op_rule(op, name, ignis__formula_backward, rule,
+                            offsetof(ignis__formula_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
+    result = ignis__op_result(op, out, op->count, op->tensors, op->tape_state, records ? &record : NULL);
     if (launches)
         ignis__array_drop(op->work.call, launches);
     op->saved_count = 0;
@@ -106,37 +107,37 @@ static ignis_tensor ignis__map_result(ignis__op *op, ignis__array *out, const ch
 }
 
 /*  Ends an operation of one result. */
-static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+static ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
 {
-    ignis_tensor result = ignis__map_result(op, out, name, rule);
+    ignis_tensor result = ignis__formula_record_result(op, out, name, rule);
     ignis__op_leave(op);
     return result;
 }
 
 /*  A formula of several results, which are recorded apart. */
-static ignis_status ignis__map(const char *call, const char *formula, const ignis_inputs *inputs, int count, ignis_tensor *results,
-                               ignis__loss_kind loss)
+static ignis_status ignis__formula_tensors(const char *call, const char *formula, const ignis_inputs *inputs, int count,
+                                           ignis_tensor *results, ignis__loss_kind loss)
 {
-    ignis__map_rule rule;
-    ignis__map_run run;
+    ignis__formula_rule rule;
+    ignis__formula_run run;
     ignis__array *out[IGNIS_MAX_INPUTS] = {NULL};
     ignis__op op;
     int k;
     memset(results, 0, sizeof *results * (size_t)count);
-    if (!ignis__map_tensors(&op, call, formula, inputs, count, &run, &rule, loss))
+    if (!ignis__formula_begin_tensors(&op, call, formula, inputs, count, &run, &rule, loss))
         return ignis__failed();
     for (k = 0; k < count && op.ok; k++) {
-        run.out[k] = ignis__map_dtype(&run, k);
+        run.out[k] = ignis__formula_result_dtype(&run, k);
         if (loss)
             run.out[k] = ignis__wide_dtype(run.out[k]);
         out[k] = ignis__op_new(&op, &run.shape, run.out[k]);
         run.to[k] = ignis__op_write(&op, out[k]);
     }
-    op.ok = op.ok && ignis__map_launch(&op.work, &run);
+    op.ok = op.ok && ignis__formula_launch(&op.work, &run);
     for (k = 0; k < count && op.ok; k++) {
         rule.result = k;
         memset(rule.saved, 0, sizeof rule.saved);
-        results[k] = ignis__map_result(&op, out[k], ignis__map_name_of_each, &rule);
+        results[k] = ignis__formula_record_result(&op, out[k], ignis__formula_function_names, &rule);
     }
     if (ignis__op_leave(&op) == IGNIS_OK)
         return IGNIS_OK;
@@ -149,21 +150,22 @@ static ignis_status ignis__map(const char *call, const char *formula, const igni
 }
 
 /*  One result. */
-static ignis_tensor ignis__map_each(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
+static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
 {
     ignis_tensor result;
-    (void)ignis__map(call, formula, inputs, 1, &result, loss);
+    (void)ignis__formula_tensors(call, formula, inputs, 1, &result, loss);
     return result;
 }
 
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_each("ignis_map", formula, &inputs, IGNIS__LOSS_NONE);
+    return ignis__formula_tensor("ignis_map", formula, &inputs, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, int count, ignis_tensor *results)
 {
     static const char call[] = "ignis_map_many";
-    return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
-                                                    : ignis__failed();
+    return ignis__formula_check_count(call, count, results)
+               ? ignis__formula_tensors(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
+               : ignis__failed();
 }

@@ -9,7 +9,7 @@ typedef struct ignis_inputs {
 
 /*  ignis_map - a formula of tensors, element by element, in one pass, with its gradient: see ON FORMULAS
     ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up))
-    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the
     inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an integer i64. Gradients of inputs that are spread
     are summed in f32 (f64 in f64), in a fixed order.
     Returns: the tensor, or no handle.

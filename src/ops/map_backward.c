@@ -1,7 +1,7 @@
 /* >>ops.map - formulas of tensors -------------------------------------------------------------------------------------------- */
 
 /*  What the gradients of a formula need to know. Saved are the inputs that they are computed from. */
-typedef struct ignis__map_rule {
+typedef struct ignis__formula_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
     int result;        /* of the formula, which this is the gradient of */
@@ -18,51 +18,51 @@ typedef struct ignis__map_rule {
         ignis_dtype dtype;
         ignis_shape shape;
     } tensor[IGNIS_MAX_INPUTS]; /* stored as far as there are some */
-} ignis__map_rule;
+} ignis__formula_rule;
 
 /*  The sum of an array, of the dtype or W, over where one of a shape was spread over it: by neighbouring dimensions, the last first. */
-static ignis__array *ignis__map_gather(ignis__op *op, ignis__array *from, const ignis_shape *spread_over, const ignis_shape *shape,
-                                       ignis_dtype dtype)
+static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape, const ignis_shape *shape,
+                                                 ignis_dtype dtype)
 {
-    int64_t stride[1][IGNIS__MAP_ANY_RANK], dim[IGNIS_MAX_DIMS];
+    int64_t stride[1][IGNIS__FORMULA_ANY_RANK], dim[IGNIS_MAX_DIMS];
     ignis__array *out = from;
-    ignis__spread spread;
+    ignis__axis axis;
     int rank, d;
-    ignis__map_strides(spread_over, shape, stride[0]);
-    rank = ignis__map_collapse(spread_over, 1, stride, dim);
-    spread.inner = 1;
+    ignis__formula_strides(from_shape, shape, stride[0]);
+    rank = ignis__formula_collapse_dims(from_shape, 1, stride, dim);
+    axis.inner = 1;
     for (d = rank - 1; d >= 0 && op->ok; d--) {
         if (stride[0][d]) {
-            spread.inner *= dim[d];
+            axis.inner *= dim[d];
             continue;
         }
-        spread.n = dim[d];
-        spread.outer = 1;
+        axis.n = dim[d];
+        axis.outer = 1;
         for (rank = 0; rank < d; rank++)
-            spread.outer *= dim[rank];
+            axis.outer *= dim[rank];
         from = out;
-        out = d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, spread.outer * spread.inner, from->dtype);
+        out = d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, axis.outer * axis.inner, from->dtype);
         if (out)
-            ignis__op_sum(op, out, from, NULL, 1, &spread);
+            ignis__op_sum(op, out, from, NULL, 1, &axis);
     }
     return op->ok && out->dtype != dtype ? ignis__op_cast(op, out, dtype) : out;
 }
 
 /*  Whether a tensor has fewer elements than the shape, over which it was spread. */
-static bool ignis__map_spread(const ignis__map_rule *p, int tensor)
+static bool ignis__formula_is_broadcast(const ignis__formula_rule *p, int tensor)
 {
     const ignis_shape *shape = &p->tensor[tensor].shape;
     return ignis__shape_product(shape, 0, shape->ndim) != ignis__shape_product(&p->shape, 0, p->shape.ndim);
 }
 
 /*  Whether the needed tensors were spread along the same neighbouring dimensions: then one kernel sums all gradients, too. */
-static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
+static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32_t needed)
 {
     const ignis_shape *shape, *first = NULL;
-    ignis__spread spread;
+    ignis__axis axis;
     int i, d;
     for (i = 0; i < p->count; i++) {
-        if (!(needed >> p->tensor[i].input & 1) || !ignis__map_spread(p, i))
+        if (!(needed >> p->tensor[i].input & 1) || !ignis__formula_is_broadcast(p, i))
             continue;
         shape = &p->tensor[i].shape;
         if (!first)
@@ -71,13 +71,13 @@ static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
             if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) != (d <= first->ndim ? first->dim[first->ndim - d] : 1))
                 return false;
     }
-    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__spread_find(&p->shape, first, &spread);
+    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__axis_of_broadcast(&p->shape, first, &axis);
 }
 
 /*  What the gradients come as. fused: those of what was spread are summed at once; apart: all are as wide and as long as they can be, and what
     is to become of each comes behind: so they are at any sizes. */
-static void ignis__map_backward_results(const ignis__map_rule *p, uint32_t needed, bool wide, bool fused, bool apart, ignis__map_run *run,
-                                        int *tensor)
+static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused, bool apart,
+                                            ignis__formula_run *run, int *tensor)
 {
     int i, k;
     run->outs = 0;
@@ -88,17 +88,17 @@ static void ignis__map_backward_results(const ignis__map_rule *p, uint32_t neede
         for (k = 0; k < p->count && p->tensor[k].input != i; k++)
             ;
         tensor[run->outs] = k;
-        if (fused && ignis__map_spread(p, k)) {
+        if (fused && ignis__formula_is_broadcast(p, k)) {
             run->reduced |= (uint32_t)1 << run->outs;
             run->reduction = IGNIS_REDUCE_SUM;
             run->to_shape = &p->tensor[k].shape;
         }
-        run->out[run->outs++] = !apart && (fused || !ignis__map_spread(p, k)) ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
+        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(p, k)) ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
     }
 }
 
 /*  Records what gradients take at other sizes. */
-static void ignis__map_backward_record(const char *call, const ignis__map_rule *p, const ignis__map_run *run)
+static void ignis__formula_backward_record(const char *call, const ignis__formula_rule *p, const ignis__formula_run *run)
 {
     int k;
     if (!ignis__requests.path[0])
@@ -106,7 +106,7 @@ static void ignis__map_backward_record(const char *call, const ignis__map_rule *
     ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
     if (run->outs == 0)
         return;
-    ignis__map_record_run(call, run);
+    ignis__formula_record_run(call, run);
     ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
     for (k = 0; k < p->count; k++)
         if (ignis__dtype_is_float(p->tensor[k].dtype) && p->tensor[k].dtype != run->out[0])
@@ -114,10 +114,10 @@ static void ignis__map_backward_record(const char *call, const ignis__map_rule *
 }
 
 /*  Of a logsumexp: the gradient that comes in over the sum, whose exponentials begin at what is kept, the largest. Null after a failure. */
-static ignis__array *ignis__map_over_sum(ignis__op *op, const ignis__map_rule *p)
+static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__formula_rule *p)
 {
     ignis__array *kept = op->in[p->kept_saved], *out = ignis__op_new(op, &p->given, kept->dtype);
-    ignis__map_run run = IGNIS__ZERO;
+    ignis__formula_run run = IGNIS__ZERO;
     run.formula = ignis__formula_get(op->work.call, "g/s", "g, s", 2, 0);
     op->ok = op->ok && run.formula;
     run.shape = p->given;
@@ -131,29 +131,29 @@ static ignis__array *ignis__map_over_sum(ignis__op *op, const ignis__map_rule *p
     run.out[0] = kept->dtype;
     run.to[0] = ignis__op_write(op, out);
     if (op->ok) {
-        ignis__map_record_run(op->work.call, &run);
-        op->ok = ignis__map_launch(&op->work, &run);
+        ignis__formula_record_run(op->work.call, &run);
+        op->ok = ignis__formula_launch(&op->work, &run);
     }
     return op->ok ? out : NULL;
 }
 
-static ignis_status ignis__map_backward(const ignis_backward_args *args)
+static ignis_status ignis__formula_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
-    const ignis__map_rule *p = (const ignis__map_rule *)args->params;
+    const ignis__formula_rule *p = (const ignis__formula_rule *)args->params;
     ignis__array *gradients[IGNIS_MAX_INPUTS] = {NULL}, *made[IGNIS_MAX_INPUTS] = {NULL};
     uint32_t needed = 0, all = 0;
     ignis__array *given;
-    ignis__map_needs needs;
-    ignis__map_run run = IGNIS__ZERO;
+    ignis__formula_needs needs;
+    ignis__formula_run run = IGNIS__ZERO;
     ignis__op op;
     int i, count = p->formula->count, tensor[IGNIS_MAX_INPUTS];
     bool wide = false, fused, apart = false;
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
-    given = p->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__map_over_sum(&op, p) : op.in[0];
+    given = p->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__formula_divide_by_sum(&op, p) : op.in[0];
     if (!given)
-        return ignis__op_give(&op, args, p->count, gradients);
+        return ignis__op_finish_backward(&op, args, p->count, gradients);
     run.formula = p->formula;
     run.shape = p->shape;
     run.dtype[count] = given->dtype;
@@ -177,7 +177,7 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     }
     run.result = p->result;
     run.random = p->random;
-    op.ok = ignis__map_needs_get(call, p->formula, p->result, needed ? needed : all, ignis__map_kept_value(p->kept), &needs);
+    op.ok = ignis__formula_needs_get(call, p->formula, p->result, needed ? needed : all, ignis__formula_saves_value(p->kept), &needs);
     run.used = needs.used | (uint32_t)1 << count;
     if (p->kept) {
         run.kept = p->kept;
@@ -187,17 +187,17 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
         run.address[count + 1] = ignis__op_read(&op, op.in[p->kept_saved]);
     }
     run.needed = needed;
-    fused = ignis__map_spread_alike(p, needed);
+    fused = ignis__formula_broadcasts_alike(p, needed);
     if (op.ok) {
-        ignis__map_backward_results(p, needed, wide, false, true, &run, tensor);
-        ignis__map_backward_record(call, p, &run);
+        ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
+        ignis__formula_backward_record(call, p, &run);
     }
     if (needed && op.ok) {
-        ignis__map_backward_results(p, needed, wide, fused, false, &run, tensor);
-        apart = !ignis__map_there(call, op.work.device, &run);
+        ignis__formula_backward_results(p, needed, wide, fused, false, &run, tensor);
+        apart = !ignis__formula_is_available(call, op.work.device, &run);
         fused = fused && !apart;
         if (apart)
-            ignis__map_backward_results(p, needed, wide, false, true, &run, tensor);
+            ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
     }
     for (i = 0; i < run.outs && op.ok; i++) {
         made[tensor[i]] = ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
@@ -207,16 +207,17 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
         if (needed && (run.used >> i & 1) && run.input[i])
             run.address[i] = ignis__op_read(&op, i == count ? given : op.in[p->saved[i]]);
     if (op.ok && needed)
-        op.ok = ignis__map_launch(&op.work, &run);
+        op.ok = ignis__formula_launch(&op.work, &run);
     for (i = 0; i < p->count && op.ok; i++) {
         if (!(all >> p->tensor[i].input & 1))
             continue;
-        if (!made[i] && !ignis__map_spread(p, i))
+        if (!made[i] && !ignis__formula_is_broadcast(p, i))
             args->grad_inputs[i] = args->grad_output;
-        else if (made[i] && (fused || !ignis__map_spread(p, i)) && made[i]->dtype == p->tensor[i].dtype)
+        else if (made[i] && (fused || !ignis__formula_is_broadcast(p, i)) && made[i]->dtype == p->tensor[i].dtype)
             gradients[i] = made[i];
         else
-            gradients[i] = ignis__map_gather(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
+            gradients[i] =
+                ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
     }
-    return ignis__op_give(&op, args, p->count, gradients);
+    return ignis__op_finish_backward(&op, args, p->count, gradients);
 }

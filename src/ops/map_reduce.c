@@ -1,6 +1,6 @@
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
-static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
-                                     ignis_shape *out)
+static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
+                                         ignis_shape *out)
 {
     uint32_t dims = 0;
     int i, d;
@@ -29,32 +29,32 @@ static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, co
     return true;
 }
 
-static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
-                                       const ignis_reduce_desc *desc, ignis__loss_kind loss)
+static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
+                                           const ignis_reduce_desc *desc, ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
-    ignis__map_rule rule;
-    ignis__map_run run;
+    ignis__formula_rule rule;
+    ignis__formula_run run;
     ignis__array *out = NULL, *aside;
     ignis_dtype dtype;
     ignis__op op;
     int64_t numel;
     double none = 0;
     char type;
-    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+    if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__no_tensor();
-    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule, loss))
+    if (!ignis__formula_begin_tensors(&op, call, formula, inputs, 1, &run, &rule, loss))
         return ignis__no_tensor();
-    if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
+    if (op.ok && ignis__formula_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
         type = run.formula->term[run.formula->result[0]].type;
-        dtype = ignis__map_dtype(&run, 0);
+        dtype = ignis__formula_result_dtype(&run, 0);
         dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
                 : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
-                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__map_reduces_wide((int)reducer))
+                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__formula_reduces_wide((int)reducer))
                     ? IGNIS_I64
-                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__map_reduces_wide((int)reducer)) ? IGNIS_F32
-                : loss                                                                                   ? ignis__wide_dtype(dtype)
-                                                                                                         : dtype;
+                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__formula_reduces_wide((int)reducer)) ? IGNIS_F32
+                : loss                                                                                       ? ignis__wide_dtype(dtype)
+                                                                                                             : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
         run.out[0] = dtype;
@@ -66,36 +66,36 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         rule.given = kept;
         rule.factor = 1 / run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
-            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__map_reduces_wide((int)reducer))) {
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__formula_reduces_wide((int)reducer))) {
             aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1, ignis__shape_product(&kept, 0, kept.ndim),
-                                       ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
+                                       ignis__formula_saves_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
             run.kept_to = ignis__op_write(&op, aside);
             rule.kept_saved = 1 + op.saved_count;
             ignis__op_save(&op, aside);
         }
         if (op.ok && numel == 0 && out->numel > 0) {
-            op.ok = ignis__map_reduce_none(call, reducer, &none);
+            op.ok = ignis__formula_reduce_empty(call, reducer, &none);
             ignis__op_fill(&op, out, none);
         } else {
             run.to[0] = ignis__op_write(&op, out);
-            op.ok = op.ok && ignis__map_reduce(&op.work, &run);
+            op.ok = op.ok && ignis__formula_reduce(&op.work, &run);
         }
     }
-    return ignis__map_end(&op, out, ignis__map_reductions[reducer].name, &rule);
+    return ignis__formula_end(&op, out, ignis__formula_reductions[reducer].name, &rule);
 }
 
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL, IGNIS__LOSS_NONE);
+    return ignis__formula_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
+    return ignis__formula_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
 {
-    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
+    return ignis__formula_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }

@@ -16,12 +16,12 @@ typedef struct ignis__op {
     bool steady;    /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
-    struct ignis__gemm_held *held;            /* between ignis__gemm_join and ignis__gemm_join_end; else null */
+    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else null */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
-    ignis__standing standing[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
-    ignis__array *made[IGNIS__OP_MADE];         /* which nobody else sees, until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_INPUTS];      /* what its backward function is given */
+    ignis__tape_state tape_state[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
+    ignis__array *made[IGNIS__OP_MADE];             /* which nobody else sees, until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_INPUTS];          /* what its backward function is given */
 } ignis__op;
 
 /*  Reports a failure, if it is the operation's first. */
@@ -71,12 +71,12 @@ static bool ignis__op_enter(ignis__op *op)
 /*  Begins an operation on tensors. On failure it is over. */
 static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
 {
-    memset(op, 0, offsetof(ignis__op, standing));
+    memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
-        ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->standing[op->count]) : NULL;
-        if (!array || !ignis__watch_read(call, array)) {
+        ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->tape_state[op->count]) : NULL;
+        if (!array || !ignis__checkpoint_inputs_read(call, array)) {
             if (array)
                 ignis__array_drop(call, array);
             if (tensor)
@@ -86,7 +86,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
         }
         op->tensors[op->count] = tensor;
         op->in[op->count] = array;
-        op->records = op->records || op->standing[op->count].requires_grad;
+        op->records = op->records || op->tape_state[op->count].requires_grad;
     }
     if (op->records)
         ignis__tensor_thread_now()->saw_trainable = true;
@@ -97,7 +97,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
 /*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
 static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
-    memset(op, 0, offsetof(ignis__op, standing));
+    memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
     for (; op->count < 1 + args->saved_count; op->count++) {
         op->in[op->count] = ignis__array_hold(call, op->count ? args->saved[op->count - 1] : args->grad_output);
@@ -218,7 +218,8 @@ IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin b
 }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */
-IGNIS__ONE_COPY static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel,
+                                                         void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
@@ -253,7 +254,7 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
 }
 
 /*  Lets the arrays go that an operation has made but for the first so many, and has not handed over. */
-static void ignis__op_unmake(ignis__op *op, int count)
+static void ignis__op_free_made(ignis__op *op, int count)
 {
     while (op->made_count > count)
         ignis__array_destroy(op->work.call, op->made[--op->made_count]);
@@ -267,7 +268,7 @@ static ignis_status ignis__op_leave(ignis__op *op)
         ignis__memory_recycle_zeroed(call, op->work.device, op->zeroed);
     else if (op->zeroed)
         ignis__memory_recycle(call, op->work.device, op->zeroed);
-    ignis__op_unmake(op, 0);
+    ignis__op_free_made(op, 0);
     ignis__op_drop_inputs(op);
     ignis__work_end(&op->work);
     return op->ok ? IGNIS_OK : ignis__failed();
@@ -282,12 +283,12 @@ static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
     }
 }
 
-/*  The entry of an operation on tensors, with what it saves. standings: as for ignis__node_make. Null after a failure. */
-static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+/*  The entry of an operation on tensors, with what it saves. tape_states: as for ignis__node_make. Null after a failure. */
+static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
                                      const ignis_rule *rule)
 {
     const char *call = op->work.call;
-    ignis__node *node = ignis__node_make(call, count, inputs, standings, rule);
+    ignis__node *node = ignis__node_make(call, count, inputs, tape_states, rule);
     int i;
     for (i = 0; node && i < rule->saved_count; i++) {
         ignis__array *array = op->saved[i];
@@ -301,7 +302,7 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
 
 /*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
 static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
-                                     const ignis__standing *standings, const ignis_rule *rule)
+                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
@@ -313,8 +314,8 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
     made = ignis__tensor_make(op->work.call, output, false);
     if (!made) {
         ignis__array_unclaim(op->work.call, output);
-    } else if (rule && (node = ignis__op_record(op, count, inputs, standings, rule)) == NULL) {
-        ignis__tensors_bury(op->work.call, made);
+    } else if (rule && (node = ignis__op_record(op, count, inputs, tape_states, rule)) == NULL) {
+        ignis__tensors_destroy_chain(op->work.call, made);
         made = NULL;
     }
     if (node) {
@@ -329,7 +330,7 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
 /*  Ends an operation with its result, recorded by the rule (null: never) where a gradient is wanted. No handle after a failure. */
 static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
-    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->standing, op->records ? rule : NULL);
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -372,8 +373,8 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
 }
 
 /*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none), where it is needed. */
-IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count,
-                                                   ignis__array *const *gradients)
+IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args, int count,
+                                                              ignis__array *const *gradients)
 {
     int i;
     for (i = 0; op->ok && i < count; i++) {
@@ -385,9 +386,9 @@ IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_ba
     return ignis__op_leave(op);
 }
 
-/*  The same, where the sums of the columns of the first gradient are known, for ignis__walk_sums_leave; null: they are not. */
-static ignis_status ignis__op_give_with_sums(ignis__op *op, const ignis_backward_args *args, int count, ignis__array *const *gradients,
-                                             ignis__array *sums)
+/*  The same, where the sums of the columns of the first gradient are known, for ignis__backward_pass_offer_column_sums; null: they are not. */
+static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args, int count,
+                                                        ignis__array *const *gradients, ignis__array *sums)
 {
     ignis_array known = IGNIS__ZERO;
     ignis_status status;
@@ -395,14 +396,14 @@ static ignis_status ignis__op_give_with_sums(ignis__op *op, const ignis_backward
         ignis__op_hand_over(op, sums, 0);
         known.id = sums->slot.handle;
     }
-    status = ignis__op_give(op, args, count, gradients);
+    status = ignis__op_finish_backward(op, args, count, gradients);
     if (known.id)
-        ignis__walk_sums_leave(args->grad_inputs[0], known);
+        ignis__backward_pass_offer_column_sums(args->grad_inputs[0], known);
     return status;
 }
 
 /*  The same for a single input. */
-static ignis_status ignis__op_give_one(ignis__op *op, const ignis_backward_args *args, ignis__array *gradient)
+static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args, ignis__array *gradient)
 {
-    return ignis__op_give(op, args, 1, &gradient);
+    return ignis__op_finish_backward(op, args, 1, &gradient);
 }

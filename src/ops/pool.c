@@ -32,7 +32,7 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
                       false);
     ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD, op.in[0]->dtype,
                          &pooling.images, p->is_max ? max : average);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */

@@ -59,7 +59,7 @@ IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool
     }
     if (op.ok)
         *scale = ignis__op_result(&op, scales, 0, NULL, NULL, NULL);
-    result = ignis__op_result(&op, out, op.count, op.tensors, op.standing, NULL);
+    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, NULL);
     ignis__op_leave_two(&op, scale);
     return result;
 }

@@ -10,7 +10,7 @@ typedef struct ignis__rope {
 } ignis__rope;
 
 /*  The root of x of some degree, by Newton's method: the C library's pow would have to be linked. */
-static double ignis__root(double x, int degree)
+static double ignis__root_of_degree(double x, int degree)
 {
     double root = 1, power, factor, step = 1;
     int i, exponent;
@@ -30,7 +30,7 @@ static double ignis__root(double x, int degree)
 
 /*  Multiplies a number, whose digits go on in low, by another. The error of the product is exact (Dekker: A Floating-Point Technique for
     Extending the Available Precision, 1971). */
-static void ignis__multiply_long(double *x, double *low, double y, double y_low)
+static void ignis__multiply_double_double(double *x, double *low, double y, double y_low)
 {
     double product = *x * y, x_most = *x * 134217729, y_most = y * 134217729, error;
     x_most -= x_most - *x;
@@ -45,24 +45,24 @@ static void ignis__multiply_long(double *x, double *low, double y, double y_low)
 /*  The frequencies base^(-i / count). exact: for angles in f64, for which powers of a root that is rounded are off, the more so the higher. */
 static void ignis__rope_frequencies(double *frequencies, int count, double base, bool exact)
 {
-    double ratio = ignis__root(1 / base, count), ratio_low = 0, power = base, power_low = 0, low = 0;
+    double ratio = ignis__root_of_degree(1 / base, count), ratio_low = 0, power = base, power_low = 0, low = 0;
     int i;
     for (i = 0; exact && i < count; i++)
-        ignis__multiply_long(&power, &power_low, ratio, 0);
+        ignis__multiply_double_double(&power, &power_low, ratio, 0);
     if (exact)
         ratio_low = ratio * ((1 - power - power_low) / count);
     frequencies[0] = 1;
     for (i = 1; i < count; i++) {
         frequencies[i] = frequencies[i - 1];
         if (exact)
-            ignis__multiply_long(&frequencies[i], &low, ratio, ratio_low);
+            ignis__multiply_double_double(&frequencies[i], &low, ratio, ratio_low);
         else
             frequencies[i] *= ratio;
     }
 }
 
 /*  Rounds frequencies for types whose angles are in f32. Returns `to`. */
-static float *ignis__rope_floats(float *to, const double *frequencies)
+static float *ignis__rope_round_frequencies(float *to, const double *frequencies)
 {
     int i;
     for (i = 0; i < IGNIS__ROPE_HALF; i++)
@@ -71,8 +71,8 @@ static float *ignis__rope_floats(float *to, const double *frequencies)
 }
 
 /*  Turns the heads at the beginning of rows of x into rows of y, perhaps x. own: frequencies on the device; null: those of the parameters. */
-static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
-                             int64_t x_row, ignis__array *own, double direction)
+static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
+                               int64_t x_row, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
@@ -82,7 +82,7 @@ static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype
     void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,   &rope->offset,
                       &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
     if (dtype != IGNIS_F64)
-        params[13] = ignis__rope_floats(frequencies, rope->frequencies);
+        params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
     threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
 }
@@ -92,7 +92,7 @@ static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out,
 {
     ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
     int64_t width = (int64_t)2 * rope->heads * rope->half;
-    ignis__rope_turn(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
+    ignis__rope_rotate(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
 }
 
 static ignis_status ignis__rope_backward(const ignis_backward_args *args)
@@ -105,11 +105,11 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
     ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -1);
-    return ignis__op_give(&op, args, 1, &dx);
+    return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
 /*  Whether the caller's frequencies on the device fit heads of that many pairs. */
-static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
+static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
 {
     if (desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq%s and desc->inv_freq_array are given",
@@ -150,7 +150,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     rope->rows = op->in[0]->numel / shape->dim[shape->ndim - 1];
     rope->offset = desc->pos_offset;
     if (own)
-        return ignis__rope_own_check(op, desc, own, rope->half);
+        return ignis__rope_check_frequency_array(op, desc, own, rope->half);
     if (desc->inv_freq && desc->inv_freq_f64)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_f64 are given");
     if ((desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
@@ -166,7 +166,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
 }
 
 /*  The frequencies that the caller has on the device, held; null: none, or the operation has failed. */
-static ignis__array *ignis__rope_own(ignis__op *op, const ignis_rope_desc *desc)
+static ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc)
 {
     ignis__array *own = NULL;
     if (op->ok && desc->inv_freq_array.id)
@@ -194,7 +194,7 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
                        "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
                        ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
     else
-        own = ignis__rope_own(&op, desc);
+        own = ignis__rope_frequency_array(&op, desc);
     if (op.ok && ignis__rope_prepare(&op, desc, own, desc->num_heads, width / desc->num_heads, &rope)) {
         out = ignis__op_new_like(&op, op.in[0]);
         ignis__rope_run(&op, &rope, out, own, 1);

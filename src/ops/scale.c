@@ -5,7 +5,7 @@ static ignis_status ignis__scale_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_scale", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_scaled(&op, op.in[0], *(const double *)args->params));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_scaled(&op, op.in[0], *(const double *)args->params));
 }
 
 IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)

@@ -17,7 +17,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
-    return ignis__op_give(&op, args, 1, &dx);
+    return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
 IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
@@ -62,7 +62,7 @@ static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == x % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype,
                        params);
-    return ignis__op_give(&op, args, 1, &dx);
+    return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
 IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)

@@ -60,7 +60,7 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
 {
     ignis__array *from = op->in[0], *values, *places;
     ignis_shape shape = from->shape, rows;
-    ignis__spread s = ignis__spread_along(&shape, dim);
+    ignis__axis s = ignis__axis_of_dim(&shape, dim);
     ignis__exchange there = {s.outer, s.n, 1, s.inner, 1}, back = {s.outer, s.inner, 1, k, 1};
     *positions = NULL;
     if (s.n > INT32_MAX - 8192) {
@@ -101,7 +101,7 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
         ignis__op_zero(&op, gradient);
     if (gradient)
         ignis__op_indexed(&op, IGNIS__BUILTIN_SCATTER, gradient, op.in[0], op.in[1], x, 0);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  k null: all. */
@@ -130,7 +130,7 @@ static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor
     if (values && indices)
         *indices = ignis__op_result(&op, positions, 0, NULL, NULL, NULL);
     rule = ignis__op_rule(&op, name, ignis__sort_backward, &x, sizeof x);
-    result = ignis__op_result(&op, values, op.count, op.tensors, op.standing, op.records ? &rule : NULL);
+    result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, indices);
     return result;
 }

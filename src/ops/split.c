@@ -6,15 +6,15 @@ static ignis_status ignis__split_backward(const ignis_backward_args *args)
     return IGNIS_OK;
 }
 
-typedef struct ignis__part_params {
+typedef struct ignis__slice_params {
     int64_t offset, row, length, rows;
     ignis_shape whole;
-} ignis__part_params;
+} ignis__slice_params;
 
 /*  Puts the gradient of a part into that of the whole, which is made, and given, where `sum` is null. */
-static ignis_status ignis__part_give(const char *call, const ignis_backward_args *args, ignis__array *sum)
+static ignis_status ignis__slice_add_gradient(const char *call, const ignis_backward_args *args, ignis__array *sum)
 {
-    const ignis__part_params *p = (const ignis__part_params *)args->params;
+    const ignis__slice_params *p = (const ignis__slice_params *)args->params;
     ignis__array *made = NULL;
     ignis__op op;
     if (!ignis__op_begin_backward(&op, call, args))
@@ -26,16 +26,16 @@ static ignis_status ignis__part_give(const char *call, const ignis_backward_args
     }
     if (sum)
         ignis__op_copy_rows(&op, sum, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
-static ignis_status ignis__part_backward(const ignis_backward_args *args)
+static ignis_status ignis__split_part_backward(const ignis_backward_args *args)
 {
-    return ignis__part_give("ignis_split", args, ignis__walk_sum(0));
+    return ignis__slice_add_gradient("ignis_split", args, ignis__backward_pass_input_sum(0));
 }
 
 /*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
-static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64_t size, ignis__part_params *p)
+static ignis__array *ignis__op_slice(ignis__op *op, int dim, int64_t start, int64_t size, ignis__slice_params *p)
 {
     ignis_shape shape = op->in[0]->shape;
     int64_t inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
@@ -55,19 +55,19 @@ static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64
 }
 
 /*  A part of a split. */
-static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size)
+static ignis_tensor ignis__split_part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size)
 {
-    ignis__part_params p;
+    ignis__slice_params p;
     ignis__op op;
     ignis__array *out;
     if (!ignis__op_begin(&op, call, 1, &whole))
         return ignis__no_tensor();
-    out = ignis__op_part(&op, dim, start, size, &p);
-    return ignis__op_end_recorded(&op, out, "part", ignis__part_backward, &p, sizeof p);
+    out = ignis__op_slice(&op, dim, start, size, &p);
+    return ignis__op_end_recorded(&op, out, "part", ignis__split_part_backward, &p, sizeof p);
 }
 
 /*  Checks a split, fills in the sizes of equal parts, and gives the tensor of which the parts are made. */
-static ignis_tensor ignis__split_whole(const char *call, ignis_tensor tensor, int *dim, int count, const int64_t *sizes)
+static ignis_tensor ignis__split_begin(const char *call, ignis_tensor tensor, int *dim, int count, const int64_t *sizes)
 {
     ignis__op op;
     ignis__array *view;
@@ -102,12 +102,12 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     if (count < 1)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 1", count);
     memset(parts, 0, sizeof *parts * (size_t)count);
-    whole = ignis__split_whole(call, tensor, &dim, count, sizes);
+    whole = ignis__split_begin(call, tensor, &dim, count, sizes);
     if (!whole.id || ignis_tensor_query(whole, &info) != IGNIS_OK)
         return ignis__failed();
     for (i = 0; i < count; i++) {
         size = sizes ? sizes[i] : info.shape.dim[dim] / count;
-        parts[i] = ignis__part(call, whole, dim, start, size);
+        parts[i] = ignis__split_part(call, whole, dim, start, size);
         if (!parts[i].id)
             break;
         start += size;
@@ -122,12 +122,12 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-static ignis_status ignis__slice_backward(const ignis_backward_args *args) { return ignis__part_give("ignis_slice", args, NULL); }
+static ignis_status ignis__slice_backward(const ignis_backward_args *args) { return ignis__slice_add_gradient("ignis_slice", args, NULL); }
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
     const ignis_shape *shape;
-    ignis__part_params p = IGNIS__ZERO;
+    ignis__slice_params p = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL;
     if (!ignis__op_begin(&op, "ignis_slice", 1, &tensor))
@@ -137,6 +137,6 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
         ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
                        (long long)start, (long long)len, dim, ignis__shape_write(shape).text);
     if (op.ok)
-        out = ignis__op_part(&op, dim, start, len, &p);
+        out = ignis__op_slice(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }

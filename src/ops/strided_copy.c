@@ -143,7 +143,7 @@ static ignis_status ignis__strided_backward(const ignis_backward_args *args)
     if (gradient && !p->whole)
         ignis__op_zero(&op, gradient);
     ignis__op_strided(&op, gradient, op.in[0], &p->back);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  Begins such an operation: strides are those of an input that is copied as it is. */

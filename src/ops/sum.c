@@ -10,11 +10,11 @@ static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsi
 }
 
 /*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
-static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__spread *spread)
+static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__axis *axis)
 {
     ignis_dtype dtype = out->dtype, wide = ignis__wide_dtype(dtype);
     int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
-    int64_t outer = spread->outer, n = spread->n, inner = spread->inner, count = outer * inner, part_length, parts, packs, grid;
+    int64_t outer = axis->outer, n = axis->n, inner = axis->inner, count = outer * inner, part_length, parts, packs, grid;
     unsigned x, y;
     bool rows = inner == 1;
     ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
@@ -80,7 +80,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
 
 /*  What a sum's gradient needs to know. */
 typedef struct ignis__sum_params {
-    ignis__spread spread;
+    ignis__axis axis;
     double factor;
     ignis_shape shape; /* of the input */
 } ignis__sum_params;
@@ -88,9 +88,9 @@ typedef struct ignis__sum_params {
 static ignis_status ignis__sum_backward(const ignis_backward_args *args)
 {
     ignis__sum_params p = *(const ignis__sum_params *)args->params;
-    int64_t span = p.spread.n * p.spread.inner, numel = p.spread.outer * span;
+    int64_t span = p.axis.n * p.axis.inner, numel = p.axis.outer * span;
     ignis__address from, to;
-    void *params[] = {&to, &from, &p.factor, &span, &p.spread.inner, &numel};
+    void *params[] = {&to, &from, &p.factor, &span, &p.axis.inner, &numel};
     ignis__op op;
     ignis__array *gradient;
     if (!ignis__op_begin_backward(&op, "ignis_sum", args))
@@ -98,15 +98,15 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     gradient = ignis__op_new(&op, &p.shape, op.in[0]->dtype);
     from = ignis__op_read(&op, op.in[0]);
     to = ignis__op_write(&op, gradient);
-    ignis__op_map(&op, IGNIS__BUILTIN_SPREAD_SCALED, op.in[0]->dtype, numel, params);
-    return ignis__op_give(&op, args, 1, &gradient);
+    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_BROADCAST_SCALED, op.in[0]->dtype, numel, params);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  The sum along a dimension, or of all elements where whole; divided by how many they are where mean. */
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {
     ignis__sum_params p = IGNIS__ZERO;
-    ignis__spread all = {1, 1, 1};
+    ignis__axis all = {1, 1, 1};
     ignis__op op;
     ignis__array *out;
     ignis_shape shape;
@@ -119,8 +119,8 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
         ignis__op_dim(&op, &dim, "dim");
     if (op.ok) {
         p.shape = op.in[0]->shape;
-        p.spread = whole ? all : ignis__spread_along(&p.shape, dim);
-        p.factor = mean && p.spread.n ? 1.0 / (double)p.spread.n : 1.0;
+        p.axis = whole ? all : ignis__axis_of_dim(&p.shape, dim);
+        p.factor = mean && p.axis.n ? 1.0 / (double)p.axis.n : 1.0;
     }
     shape = op.in[0]->shape;
     if (whole || shape.ndim == 1) {
@@ -131,10 +131,10 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
             shape.dim[i] = shape.dim[i + 1];
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    if (out && mean && p.spread.n == 0)
+    if (out && mean && p.axis.n == 0)
         ignis__op_fill(&op, out, ignis__nan());
     else if (out)
-        ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.spread);
+        ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.axis);
     return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &p, sizeof p);
 }
 

@@ -39,7 +39,7 @@ static ignis_status ignis__transpose_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_transpose", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_exchange(&op, op.in[0], &p->shape, &p->back));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_exchange(&op, op.in[0], &p->shape, &p->back));
 }
 
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)

@@ -12,7 +12,7 @@ static ignis__array *ignis__op_band(ignis__op *op, ignis__array *from, const ign
     const int64_t *dims = from->shape.dim + from->shape.ndim - 2;
     int64_t rows = dims[0], columns = dims[1];
     void *params[] = {&target, &source, &rows, &columns, &band.low, &band.high, &from->numel};
-    ignis__op_map(op, IGNIS__BUILTIN_BAND, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_BAND, from->dtype, from->numel, params);
     return out;
 }
 
@@ -21,7 +21,7 @@ static ignis_status ignis__band_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_tril", args))
         return ignis__failed();
-    return ignis__op_give_one(&op, args, ignis__op_band(&op, op.in[0], (const ignis__band *)args->params));
+    return ignis__op_finish_backward_one(&op, args, ignis__op_band(&op, op.in[0], (const ignis__band *)args->params));
 }
 
 static ignis_tensor ignis__band_op(const char *call, const char *name, ignis_tensor tensor, int64_t low, int64_t high)

@@ -19,7 +19,7 @@ static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
     dy = ignis__op_read(&op, op.in[0]);
     ignis__images_set(&resampling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, dx | dy, false);
     ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE_BACKWARD, op.in[0]->dtype, &resampling.images, params);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  Where the positions of a dimension lie. A single pixel has no corners to be aligned, and all positions are that one. */

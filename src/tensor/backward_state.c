@@ -1,71 +1,71 @@
 /* --- one backward: what it has reached, and the groups that it has met --------------------------------------------------------- */
 
 static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
-static uint64_t ignis__walk_serials;
+static uint64_t ignis__backward_pass_serials;
 
 /*  A group of leaves of which a backward has met one. The outermost one has counted its uses, so it knows when the last is passed. */
-typedef struct ignis__met_group {
+typedef struct ignis__group_state {
     ignis__grad_group *group;
-    bool joins;             /* else its leaves are to this backward as all others are */
-    bool done;              /* ready_fn was called */
-    int64_t uses;           /* by entries that the backward has not passed yet */
-    ignis__reached *leaves; /* those that it has reached, or will */
-    struct ignis__met_group *next;
-} ignis__met_group;
+    bool joins;                /* else its leaves are to this backward as all others are */
+    bool done;                 /* ready_fn was called */
+    int64_t uses;              /* by entries that the backward has not passed yet */
+    ignis__leaf_state *leaves; /* those that it has reached, or will */
+    struct ignis__group_state *next;
+} ignis__group_state;
 
 /*  One backward. A backward function that it calls may run another one, inside of it. */
-typedef struct ignis__walk {
+typedef struct ignis__backward_pass {
     const char *call;
     ignis__tape *tape;
-    struct ignis__walk *outer; /* in whose backward function this one runs; null: none */
+    struct ignis__backward_pass *outer; /* in whose backward function this one runs; null: none */
     uint64_t serial;
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
     uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
-    /* what ignis__walk_sums_leave has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
+    /* what ignis__backward_pass_offer_column_sums has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
     ignis__array *summed, *sums;
     int64_t nests; /* entries that it has not passed yet and that run a backward of their own */
-    ignis__met_group *groups;
-    ignis__reached *leaves; /* those that are in no group */
-    ignis__reached **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
+    ignis__group_state *groups;
+    ignis__leaf_state *leaves; /* those that are in no group */
+    ignis__leaf_state **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
     uint32_t count, capacity;
-} ignis__walk;
+} ignis__backward_pass;
 
-/*  The place of a leaf in the walk's table, which holds null when the leaf was not reached yet. */
-static ignis__reached **ignis__walk_find(const ignis__walk *walk, const ignis__tensor *leaf)
+/*  The place of a leaf in the pass's table, which holds null when the leaf was not reached yet. */
+static ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass, const ignis__tensor *leaf)
 {
-    uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (walk->capacity - 1);
-    while (walk->table[i] && walk->table[i]->leaf != leaf)
-        i = (i + 1) & (walk->capacity - 1);
-    return &walk->table[i];
+    uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (pass->capacity - 1);
+    while (pass->table[i] && pass->table[i]->leaf != leaf)
+        i = (i + 1) & (pass->capacity - 1);
+    return &pass->table[i];
 }
 
 /*  Room for one more leaf. */
-static bool ignis__walk_grow(ignis__walk *walk)
+static bool ignis__backward_pass_grow_table(ignis__backward_pass *pass)
 {
-    ignis__walk grown = *walk;
+    ignis__backward_pass grown = *pass;
     uint32_t i;
-    if (2 * walk->count < walk->capacity)
+    if (2 * pass->count < pass->capacity)
         return true;
-    grown.capacity = walk->capacity ? 4 * walk->capacity : 64;
-    grown.table = (ignis__reached **)ignis__alloc_for(walk->call, sizeof *grown.table * grown.capacity);
+    grown.capacity = pass->capacity ? 4 * pass->capacity : 64;
+    grown.table = (ignis__leaf_state **)ignis__alloc_for(pass->call, sizeof *grown.table * grown.capacity);
     if (!grown.table)
         return false;
-    for (i = 0; i < walk->capacity; i++)
-        if (walk->table[i])
-            *ignis__walk_find(&grown, walk->table[i]->leaf) = walk->table[i];
-    ignis__free(walk->table);
-    *walk = grown;
+    for (i = 0; i < pass->capacity; i++)
+        if (pass->table[i])
+            *ignis__backward_pass_find_leaf(&grown, pass->table[i]->leaf) = pass->table[i];
+    ignis__free(pass->table);
+    *pass = grown;
     return true;
 }
 
-/*  The group of a leaf, for the outermost walk: *met is null where the leaf has none, or where it does not join. */
-static bool ignis__walk_meet(ignis__walk *walk, ignis__tensor *leaf, ignis__met_group **met)
+/*  The group of a leaf, for the outermost pass: *met is null where the leaf has none, or where it does not join. */
+static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__group_state **met)
 {
     ignis__grad_group *group;
-    ignis__met_group *known;
+    ignis__group_state *known;
     *met = NULL;
     ignis__mutex_lock(&leaf->slot.lock);
     group = leaf->group;
@@ -74,54 +74,54 @@ static bool ignis__walk_meet(ignis__walk *walk, ignis__tensor *leaf, ignis__met_
     ignis__mutex_unlock(&leaf->slot.lock);
     if (!group)
         return true;
-    for (known = walk->groups; known && known->group != group; known = known->next)
+    for (known = pass->groups; known && known->group != group; known = known->next)
         ;
     if (known) {
         (void)ignis__pool_drop(group->owner); /* one hold is enough */
     } else {
-        known = (ignis__met_group *)ignis__alloc_for(walk->call, sizeof *known);
-        if (!known || !group->meet_fn(group, walk->call, walk, &known->joins)) {
+        known = (ignis__group_state *)ignis__alloc_for(pass->call, sizeof *known);
+        if (!known || !group->meet_fn(group, pass->call, pass, &known->joins)) {
             ignis__free(known);
-            (void)group->end_fn(group, walk->call, walk, false);
+            (void)group->end_fn(group, pass->call, pass, false);
             return false;
         }
         known->group = group;
-        known->next = walk->groups;
-        walk->groups = known;
+        known->next = pass->groups;
+        pass->groups = known;
     }
     *met = known->joins ? known : NULL;
     return true;
 }
 
-/*  What the walk knows of a held leaf. Null, and reported: out of memory, or the leaf's group cannot be met now. */
-static ignis__reached *ignis__walk_reach(ignis__walk *walk, ignis__tensor *leaf)
+/*  What the pass knows of a held leaf. Null, and reported: out of memory, or the leaf's group cannot be met now. */
+static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf)
 {
-    ignis__reached **list = &walk->leaves, *reached;
-    if (!ignis__walk_grow(walk))
+    ignis__leaf_state **list = &pass->leaves, *reached;
+    if (!ignis__backward_pass_grow_table(pass))
         return NULL;
-    reached = *ignis__walk_find(walk, leaf);
+    reached = *ignis__backward_pass_find_leaf(pass, leaf);
     if (reached)
         return reached;
-    reached = (ignis__reached *)ignis__alloc_for(walk->call, sizeof *reached);
-    if (!reached || (!walk->outer && !ignis__walk_meet(walk, leaf, &reached->group))) {
+    reached = (ignis__leaf_state *)ignis__alloc_for(pass->call, sizeof *reached);
+    if (!reached || (!pass->outer && !ignis__backward_pass_join_group(pass, leaf, &reached->group))) {
         ignis__free(reached);
         return NULL;
     }
-    ignis__tensor_rehold(leaf);
+    ignis__tensor_hold_again(leaf);
     reached->leaf = leaf;
     if (reached->group)
         list = &reached->group->leaves;
     reached->next = *list;
     *list = reached;
-    *ignis__walk_find(walk, leaf) = reached;
-    walk->count++;
+    *ignis__backward_pass_find_leaf(pass, leaf) = reached;
+    pass->count++;
     return reached;
 }
 
 /*  Frees a list, with the sums that were not written. */
-static void ignis__reached_end(const char *call, ignis__reached **list)
+static void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
 {
-    ignis__reached *reached;
+    ignis__leaf_state *reached;
     while ((reached = *list) != NULL) {
         *list = reached->next;
         if (reached->sum)
@@ -131,7 +131,7 @@ static void ignis__reached_end(const char *call, ignis__reached **list)
     }
 }
 
-static bool ignis__group_ready(const char *call, ignis__met_group *met)
+static bool ignis__group_ready(const char *call, ignis__group_state *met)
 {
     met->done = true;
     return ignis__leaves_write(call, met->leaves) && met->group->ready_fn(met->group, call);
@@ -151,65 +151,65 @@ static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *nod
 }
 
 /*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
-static bool ignis__groups_count(ignis__walk *walk, ignis__node *root)
+static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
 {
     ignis__node *node = root, *before;
     bool ok = true;
     int i;
-    ignis__tensor_rehold(root->output);
+    ignis__tensor_hold_again(root->output);
     root->counted = true;
     for (; node; node = before) {
         for (i = 0; ok && node->counted && i < node->input_count; i++) {
-            ignis__standing standing = ignis__tensor_standing(node->inputs[i]);
-            ignis__reached *reached;
-            if (standing.node && standing.tape == walk->tape) {
-                standing.node->counted = true;
-            } else if (standing.leaf && node->needed[i]) {
-                reached = ignis__walk_reach(walk, node->inputs[i]);
+            ignis__tape_state tape_state = ignis__tensor_tape_state(node->inputs[i]);
+            ignis__leaf_state *reached;
+            if (tape_state.node && tape_state.tape == pass->tape) {
+                tape_state.node->counted = true;
+            } else if (tape_state.leaf && node->needed[i]) {
+                reached = ignis__backward_pass_reach_leaf(pass, node->inputs[i]);
                 ok = reached != NULL;
                 if (ok && reached->group)
                     reached->group->uses++;
             }
         }
-        walk->nests += node->counted && node->nests;
-        before = ignis__node_before(walk->tape, node, 0);
-        ignis__tensor_drop(walk->call, node->output);
+        pass->nests += node->counted && node->nests;
+        before = ignis__node_before(pass->tape, node, 0);
+        ignis__tensor_drop(pass->call, node->output);
     }
     return ok;
 }
 
-/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
-static bool ignis__groups_pass(ignis__walk *walk, ignis__node *node, bool ok)
+/*  The pass has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
 {
-    ignis__met_group *met;
-    bool was_last = node->nests && walk->nests == 1;
+    ignis__group_state *met;
+    bool was_last = node->nests && pass->nests == 1;
     int i;
     node->counted = false;
-    walk->nests -= node->nests;
+    pass->nests -= node->nests;
     for (i = 0; i < node->input_count; i++) {
-        ignis__reached *reached = walk->count && node->needed[i] ? *ignis__walk_find(walk, node->inputs[i]) : NULL;
+        ignis__leaf_state *reached = pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
         met = reached ? reached->group : NULL;
-        if (met && --met->uses == 0 && !walk->nests && !met->done)
-            ok = ok && ignis__group_ready(walk->call, met);
+        if (met && --met->uses == 0 && !pass->nests && !met->done)
+            ok = ok && ignis__group_ready(pass->call, met);
     }
-    for (met = was_last ? walk->groups : NULL; met; met = met->next)
+    for (met = was_last ? pass->groups : NULL; met; met = met->next)
         if (met->joins && met->uses == 0 && !met->done)
-            ok = ok && ignis__group_ready(walk->call, met);
+            ok = ok && ignis__group_ready(pass->call, met);
     return ok;
 }
 
-/*  The outermost walk is over: what is left of its groups is ready now, or dropped after a failure. */
-static bool ignis__groups_end(ignis__walk *walk, bool ok)
+/*  The outermost pass is over: what is left of its groups is ready now, or dropped after a failure. */
+static bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
 {
-    ignis__met_group *met;
-    for (met = walk->groups; met; met = met->next) {
+    ignis__group_state *met;
+    for (met = pass->groups; met; met = met->next) {
         if (ok && met->joins && !met->done)
-            ok = ignis__group_ready(walk->call, met);
-        ignis__reached_end(walk->call, &met->leaves);
+            ok = ignis__group_ready(pass->call, met);
+        ignis__leaf_states_free(pass->call, &met->leaves);
     }
-    while ((met = walk->groups) != NULL) {
-        walk->groups = met->next;
-        ok = met->group->end_fn(met->group, walk->call, walk, ok) && ok;
+    while ((met = pass->groups) != NULL) {
+        pass->groups = met->next;
+        ok = met->group->end_fn(met->group, pass->call, pass, ok) && ok;
         ignis__free(met);
     }
     return ok;

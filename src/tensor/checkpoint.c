@@ -97,7 +97,7 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
 IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
-                                                 ignis__tensor *const *inputs, int count, ignis__watch *watch)
+                                                 ignis__tensor *const *inputs, int count, ignis__checkpoint_inputs *reads)
 {
     ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
@@ -111,16 +111,16 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     }
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
-    for (i = count; i < watch->count; i++) { /* what fn itself has freed it cannot read again */
-        if (ignis_array_is_live(watch->arrays[i])) {
-            watch->arrays[alive] = watch->arrays[i];
-            watch->versions[alive++] = watch->versions[i];
+    for (i = count; i < reads->count; i++) { /* what fn itself has freed it cannot read again */
+        if (ignis_array_is_live(reads->arrays[i])) {
+            reads->arrays[alive] = reads->arrays[i];
+            reads->versions[alive++] = reads->versions[i];
         }
     }
     checkpoint->counts = launches.id != 0;
-    if (watch->arrays)
-        watch->arrays[alive] = launches;
-    rule.saved = watch->arrays ? watch->arrays : &launches;
+    if (reads->arrays)
+        reads->arrays[alive] = launches;
+    rule.saved = reads->arrays ? reads->arrays : &launches;
     rule.saved_count = alive + checkpoint->counts;
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
@@ -128,7 +128,7 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     if (node) {
         node->nests = true;
         if (alive)
-            memcpy(node->versions, watch->versions, sizeof *watch->versions * (size_t)alive);
+            memcpy(node->versions, reads->versions, sizeof *reads->versions * (size_t)alive);
     } else {
         ignis__tensor_end_handle(call, made);
     }
@@ -140,7 +140,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
-    ignis__watch watch, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
+    ignis__checkpoint_inputs reads, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
     ignis__checkpoint checkpoint = IGNIS__ZERO;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -157,7 +157,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         return result;
     }
     thread = ignis__tensor_thread_now();
-    memset(&watch, 0, sizeof watch);
+    memset(&reads, 0, sizeof reads);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
     checkpoint.random = ignis__thread_now()->random;
@@ -165,7 +165,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);
         array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
-        ok = array && ignis__watch_add(call, &watch, array);
+        ok = array && ignis__checkpoint_inputs_add(call, &reads, array);
         if (ok)
             wanted = wanted || ignis__tensor_requires_grad(held[i]);
         if (array)
@@ -173,20 +173,20 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         if (!ok && held[i])
             ignis__tensor_drop(call, held[i]);
     }
-    watch.newest = ignis__atomic_load(&ignis__array_ids);
-    before = thread->watch;
-    if (ignis__recording()) /* else an outer checkpoint may watch, whose function this is part of */
-        thread->watch = &watch;
+    reads.newest = ignis__atomic_load(&ignis__array_ids);
+    before = thread->checkpoint_inputs;
+    if (ignis__recording()) /* else an outer checkpoint may reads, whose function this is part of */
+        thread->checkpoint_inputs = &reads;
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
-    thread->watch = before;
+    thread->checkpoint_inputs = before;
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &watch))
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))
         result.id = 0;
-    ignis__free(watch.arrays);
+    ignis__free(reads.arrays);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
     return result;

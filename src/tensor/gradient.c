@@ -78,12 +78,12 @@ static bool ignis__gradient_separate(const char *call, ignis__array **sum)
 /* --- gradients of leaves, to which any number of threads may add ------------------------------------------------------------ */
 
 /*  A leaf that a backward has reached, and the sum of what has reached it. */
-typedef struct ignis__reached {
-    ignis__tensor *leaf;            /* held */
-    ignis__array *sum;              /* claimed; null: nothing yet, or written already */
-    struct ignis__met_group *group; /* null: none */
-    struct ignis__reached *next;
-} ignis__reached;
+typedef struct ignis__leaf_state {
+    ignis__tensor *leaf;              /* held */
+    ignis__array *sum;                /* claimed; null: nothing yet, or written already */
+    struct ignis__group_state *group; /* null: none */
+    struct ignis__leaf_state *next;
+} ignis__leaf_state;
 
 /*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A list is entered as a whole: a thread that
     waits has entered nothing, so no two wait for each other. No mutex is held in between, as taking memory and queueing work may take long. */
@@ -92,9 +92,9 @@ static struct {
     ignis__condition left;
 } ignis__leaves = {IGNIS__MUTEX_INIT, IGNIS__CONDITION_INIT};
 
-static void ignis__leaves_enter(ignis__reached *list)
+static void ignis__leaves_enter(ignis__leaf_state *list)
 {
-    ignis__reached *at = list;
+    ignis__leaf_state *at = list;
     ignis__mutex_lock(&ignis__leaves.lock);
     while (at) {
         if (at->leaf->entered) {
@@ -109,7 +109,7 @@ static void ignis__leaves_enter(ignis__reached *list)
     ignis__mutex_unlock(&ignis__leaves.lock);
 }
 
-static void ignis__leaves_leave(ignis__reached *list)
+static void ignis__leaves_leave(ignis__leaf_state *list)
 {
     ignis__mutex_lock(&ignis__leaves.lock);
     for (; list; list = list->next)
@@ -121,21 +121,21 @@ static void ignis__leaves_leave(ignis__reached *list)
 /*  The same for a single tensor. */
 static void ignis__leaf_enter(ignis__tensor *leaf)
 {
-    ignis__reached one = IGNIS__ZERO;
+    ignis__leaf_state one = IGNIS__ZERO;
     one.leaf = leaf;
     ignis__leaves_enter(&one);
 }
 
 static void ignis__leaf_leave(ignis__tensor *leaf)
 {
-    ignis__reached one = IGNIS__ZERO;
+    ignis__leaf_state one = IGNIS__ZERO;
     one.leaf = leaf;
     ignis__leaves_leave(&one);
 }
 
 /*  Lets work on the current stream, which is about to change a gradient, wait for the changes that other threads have queued on their streams. Not in
     a capture: that began when all streams were idle, and who launches its graph orders the launch. */
-static bool ignis__gradient_follow(const char *call, ignis__array *grad)
+static bool ignis__gradient_wait(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
     return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_now(device));
@@ -145,7 +145,7 @@ static bool ignis__gradient_follow(const char *call, ignis__array *grad)
 static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
     ignis__array_set_shape(grad, &leaf->shape);
-    (void)ignis__gradient_follow(call, grad); /* nothing comes before the first */
+    (void)ignis__gradient_wait(call, grad); /* nothing comes before the first */
     ignis__mutex_lock(&leaf->slot.lock);
     leaf->grad = grad;
     ignis__mutex_unlock(&leaf->slot.lock);
@@ -163,11 +163,11 @@ typedef struct ignis__addends {
 
 /*  Adds the sum of a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
     gradients' memory stays: pointers to it may be part of a graph. */
-static bool ignis__gradients_add(const char *call, ignis__reached *first)
+static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
     ignis__array *added[IGNIS__ADDENDS];
-    ignis__reached *at;
+    ignis__leaf_state *at;
     ignis__addends addends;
     ignis__work work;
     int64_t blocks = 0;
@@ -180,7 +180,7 @@ static bool ignis__gradients_add(const char *call, ignis__reached *first)
         ignis__tensor *leaf = at->leaf;
         if (!at->sum || !leaf->grad || leaf->dtype != first->leaf->dtype || leaf->device != first->leaf->device)
             continue;
-        ok = ignis__gradient_follow(call, leaf->grad) && ignis__work_read(&work, at->sum, &addends.at[count].src) &&
+        ok = ignis__gradient_wait(call, leaf->grad) && ignis__work_read(&work, at->sum, &addends.at[count].src) &&
              ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
         addends.at[count].n = at->sum->numel;
         addends.at[count].first_block = blocks;
@@ -200,7 +200,7 @@ static bool ignis__gradients_add(const char *call, ignis__reached *first)
 }
 
 /*  Whether the kernel that adds to a leaf's gradient is there, which may have to be compiled and loaded first. */
-static bool ignis__gradient_addable(const char *call, const ignis__tensor *leaf)
+static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *leaf)
 {
     ignis__work work;
     bool ok = ignis__work_begin(call, leaf->device, &work);
@@ -212,10 +212,10 @@ static bool ignis__gradient_addable(const char *call, const ignis__tensor *leaf)
 }
 
 /*  Writes the sums of a list to the gradients of its leaves. What can fail comes first: then nothing has changed. */
-static bool ignis__leaves_write(const char *call, ignis__reached *list)
+static bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
 {
     const ignis__tensor *added = NULL; /* the last leaf to which something is added: most are of one kind */
-    ignis__reached *at;
+    ignis__leaf_state *at;
     bool ok = true;
     ignis__leaves_enter(list);
     for (at = list; ok && at; at = at->next) {
@@ -226,7 +226,7 @@ static bool ignis__leaves_write(const char *call, ignis__reached *list)
         }
         ok = !at->sum || ignis__array_readable(call, leaf->grad);
         if (ok && at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
-            ok = ignis__gradient_addable(call, leaf);
+            ok = ignis__gradient_prepare_add(call, leaf);
             added = leaf;
         }
     }

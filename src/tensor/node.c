@@ -3,12 +3,12 @@
    =============================================================================================================== */
 
 /*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
-    backward knows of a group belongs to the backward (ignis__met_group). */
+    backward knows of a group belongs to the backward (ignis__group_state). */
 typedef struct ignis__grad_group {
     ignis__slot *owner; /* each backward that has met the group holds it, until end_fn gives that hold back */
-    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *walk, bool *joins); /* false, reported: not now */
+    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool *joins); /* false, reported: not now */
     bool (*ready_fn)(struct ignis__grad_group *group, const char *call);                               /* the gradients are there */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *walk, bool ok);      /* that backward is over */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok);      /* that backward is over */
 } ignis__grad_group;
 
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
@@ -20,7 +20,7 @@ typedef struct ignis__tensor {
     bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
     struct ignis__node *node; /* the entry of the tape that made it */
     bool requires_grad, leaf;
-    bool walked;       /* its entry was used up by a backward, or cleared */
+    bool consumed;     /* its entry was used up by a backward, or cleared */
     uint64_t read;     /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
     ignis_shape shape; /* of data, also when that is gone */
     ignis_dtype dtype;
@@ -156,7 +156,7 @@ static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tens
 }
 
 /*  Takes dead tensors apart, and all that only they kept alive, in a loop: chains of operations are long, and the stack is not. */
-static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
+static void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
 {
     while (dead) {
         ignis__tensor *tensor = dead;
@@ -178,7 +178,7 @@ IGNIS__ONE_COPY static void ignis__tensor_drop(const char *call, ignis__tensor *
     if (!ignis__pool_drop(tensor))
         return;
     tensor->next = NULL;
-    ignis__tensors_bury(call, tensor);
+    ignis__tensors_destroy_chain(call, tensor);
 }
 
 /*  Ends the entry that made a tensor: its backward is used up. Only the thread of the tape does this, and it holds the output. */
@@ -187,9 +187,9 @@ static void ignis__node_consume(const char *call, ignis__node *node)
     ignis__tensor *dead = NULL;
     ignis__mutex_lock(&node->output->slot.lock);
     node->output->node = NULL;
-    node->output->walked = true;
+    node->output->consumed = true;
     ignis__mutex_unlock(&node->output->slot.lock);
     ignis__node_unlink(node);
     ignis__node_destroy(call, node, &dead);
-    ignis__tensors_bury(call, dead);
+    ignis__tensors_destroy_chain(call, dead);
 }

@@ -110,7 +110,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
 }
 
 /*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
-IGNIS__COLD static int ignis__tensors_claiming(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;

@@ -3,7 +3,7 @@
    =============================================================================================================== */
 
 /*  Another hold of what the caller holds already. */
-static void ignis__tensor_rehold(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
+static void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
 
 /*  The calling thread's tape, made at its first use. */
 static ignis__tape *ignis__tape_now(const char *call)
@@ -49,12 +49,12 @@ IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
     ignis__node_destroy(call, node, &dead);
-    ignis__tensors_bury(call, dead);
+    ignis__tensors_destroy_chain(call, dead);
 }
 
-/*  An entry for an operation on held inputs, whose standings may be null: to be asked for. It is on no tape yet, and has room for what the rule
+/*  An entry for an operation on held inputs, whose tape_states may be null: to be asked for. It is on no tape yet, and has room for what the rule
     saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
-static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
                                      const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
@@ -76,18 +76,18 @@ static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor 
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
     for (i = 0; i < count; i++) {
-        ignis__standing standing = standings ? standings[i] : ignis__tensor_standing(inputs[i]);
-        if (standing.node && standing.tape != tape) {
+        ignis__tape_state tape_state = tape_states ? tape_states[i] : ignis__tensor_tape_state(inputs[i]);
+        if (tape_state.node && tape_state.tape != tape) {
             ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
                         "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
             ignis__node_discard(call, node);
             return NULL;
         }
-        ignis__tensor_rehold(inputs[i]);
+        ignis__tensor_hold_again(inputs[i]);
         if (!ignis__atomic_load(&inputs[i]->read))
             ignis__atomic_store(&inputs[i]->read, 1);
         node->inputs[node->input_count++] = inputs[i];
-        node->needed[i] = standing.requires_grad;
+        node->needed[i] = tape_state.requires_grad;
     }
     return node;
 }
@@ -128,13 +128,13 @@ static void ignis__tape_append(ignis__node *node)
 }
 
 /*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is not new. */
-static bool ignis__tape_claims(const char *call, ignis__tensor *output, ignis__node *node)
+static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ignis__node *node)
 {
     const char *what = NULL;
     bool read;
     ignis__mutex_lock(&output->slot.lock);
     read = ignis__atomic_load(&output->read) != 0;
-    if (output->node || output->walked || output->requires_grad)
+    if (output->node || output->consumed || output->requires_grad)
         what = output->node ? output->node->name : "an operation";
     else if (!read)
         ignis__tensor_result(output, node);
@@ -163,7 +163,7 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
         if (array)
             ignis__array_drop(call, array);
     }
-    if (node && ok && ignis__tape_claims(call, output, node))
+    if (node && ok && ignis__tape_claim_output(call, output, node))
         return node;
     if (node)
         ignis__node_discard(call, node);
@@ -171,48 +171,48 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
 }
 
 /*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
-typedef struct ignis__watch {
+typedef struct ignis__checkpoint_inputs {
     uint64_t newest;     /* array that was there, by id */
     ignis_array *arrays; /* there is always room for one more */
     uint64_t *versions;  /* when they were read first; in the same block */
     int count, capacity;
-} ignis__watch;
+} ignis__checkpoint_inputs;
 
-static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis__array *array)
+static bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inputs *reads, const ignis__array *array)
 {
-    if (watch->count + 1 >= watch->capacity) {
-        int capacity = watch->capacity ? 2 * watch->capacity : 64;
-        size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
+    if (reads->count + 1 >= reads->capacity) {
+        int capacity = reads->capacity ? 2 * reads->capacity : 64;
+        size_t size = (sizeof *reads->arrays + sizeof *reads->versions) * (size_t)capacity;
         ignis_array *arrays = (ignis_array *)ignis__alloc_for(call, size);
         uint64_t *versions;
         if (!arrays)
             return false;
         versions = (uint64_t *)(void *)(arrays + capacity);
-        if (watch->count) {
-            memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
-            memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
+        if (reads->count) {
+            memcpy(arrays, reads->arrays, sizeof *arrays * (size_t)reads->count);
+            memcpy(versions, reads->versions, sizeof *versions * (size_t)reads->count);
         }
-        ignis__free(watch->arrays);
-        watch->arrays = arrays;
-        watch->versions = versions;
-        watch->capacity = capacity;
+        ignis__free(reads->arrays);
+        reads->arrays = arrays;
+        reads->versions = versions;
+        reads->capacity = capacity;
     }
-    watch->arrays[watch->count].id = array->slot.handle;
-    watch->versions[watch->count++] = ignis__array_version(array);
+    reads->arrays[reads->count].id = array->slot.handle;
+    reads->versions[reads->count++] = ignis__array_version(array);
     return true;
 }
 
 /*  An operation is about to read an array. */
-static bool ignis__watch_read(const char *call, const ignis__array *array)
+static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
 {
-    ignis__watch *watch = ignis__tensor_thread_now()->watch;
+    ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
     int i;
-    if (!watch || array->id > watch->newest)
+    if (!reads || array->id > reads->newest)
         return true;
-    for (i = 0; i < watch->count; i++)
-        if (watch->arrays[i].id == array->slot.handle)
+    for (i = 0; i < reads->count; i++)
+        if (reads->arrays[i].id == array->slot.handle)
             return true;
-    return ignis__watch_add(call, watch, array);
+    return ignis__checkpoint_inputs_add(call, reads, array);
 }
 
 #define IGNIS__MAX_INPUTS 64
@@ -248,7 +248,7 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
     }
     for (i = 0; ok && i < held; i++) {
         ignis__array *array = ignis__tensor_array(call, inputs[i]);
-        ok = array && ignis__watch_read(call, array);
+        ok = array && ignis__checkpoint_inputs_read(call, array);
         if (array)
             ignis__array_drop(call, array);
     }
@@ -308,7 +308,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 }
 
 /*  Adds the entries that have saved an array to a text; returns how often. */
-IGNIS__COLD static int ignis__tape_claiming(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tape *tape;
     const ignis__node *node;

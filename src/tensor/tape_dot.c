@@ -17,10 +17,10 @@ static void ignis__dot_node(ignis__string_writer *text, const ignis__node *node)
     ignis__string_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
     for (i = 0; i < node->input_count; i++) {
         ignis__tensor *input = node->inputs[i];
-        ignis__standing standing = ignis__tensor_standing(input);
-        if (standing.node && standing.tape == node->tape) {
-            standing.node->drawn = true;
-            ignis__string_add(text, "  n%p -> n%p;\n", (const void *)standing.node, (const void *)node);
+        ignis__tape_state tape_state = ignis__tensor_tape_state(input);
+        if (tape_state.node && tape_state.tape == node->tape) {
+            tape_state.node->drawn = true;
+            ignis__string_add(text, "  n%p -> n%p;\n", (const void *)tape_state.node, (const void *)node);
             continue;
         }
         ignis__string_add(text, "  t%p [label=\"%s\\n", (const void *)input, node->needed[i] ? "leaf" : "constant");
@@ -33,16 +33,16 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
 {
     static const char call[] = "ignis_tape_dot";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
-    ignis__standing standing;
+    ignis__tape_state tape_state;
     ignis__node *node, *before;
     ignis__string_writer text;
     char none[1];
     bool ok;
     if (!tensor)
         return -1;
-    standing = ignis__tensor_standing(tensor);
+    tape_state = ignis__tensor_tape_state(tensor);
     ok = !capacity || ignis__check_not_null(call, "out", out);
-    if (ok && standing.node && standing.tape != ignis__tensor_thread_now()->tape)
+    if (ok && tape_state.node && tape_state.tape != ignis__tensor_thread_now()->tape)
         ok = ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
     if (!ok) {
         ignis__tensor_drop(call, tensor);
@@ -50,10 +50,10 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     }
     ignis__string_begin(&text, out ? out : none, capacity);
     ignis__string_add(&text, "digraph tape {\n");
-    node = standing.node;
+    node = tape_state.node;
     if (node) {
         node->drawn = true;
-        ignis__tensor_rehold(tensor);
+        ignis__tensor_hold_again(tensor);
     }
     for (; node; node = before) { /* newest first: whoever uses an entry has been met before it */
         if (node->drawn)

@@ -43,41 +43,41 @@ IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis
 }
 
 /*  How a held tensor stands to the tape at this moment. The entry may be used as ignis__node says. */
-typedef struct ignis__standing {
+typedef struct ignis__tape_state {
     ignis__node *node;
     ignis__tape *tape; /* of the entry */
-    bool requires_grad, leaf, walked;
-} ignis__standing;
+    bool requires_grad, leaf, consumed;
+} ignis__tape_state;
 
 /*  The tensor is locked. */
-static ignis__standing ignis__standing_of(const ignis__tensor *tensor)
+static ignis__tape_state ignis__tape_state_of(const ignis__tensor *tensor)
 {
-    ignis__standing standing;
-    standing.node = tensor->node;
-    standing.tape = tensor->node ? tensor->node->tape : NULL;
-    standing.requires_grad = tensor->requires_grad;
-    standing.leaf = tensor->leaf;
-    standing.walked = tensor->walked;
-    return standing;
+    ignis__tape_state tape_state;
+    tape_state.node = tensor->node;
+    tape_state.tape = tensor->node ? tensor->node->tape : NULL;
+    tape_state.requires_grad = tensor->requires_grad;
+    tape_state.leaf = tensor->leaf;
+    tape_state.consumed = tensor->consumed;
+    return tape_state;
 }
 
-IGNIS__ONE_COPY static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+IGNIS__ONE_COPY static ignis__tape_state ignis__tensor_tape_state(ignis__tensor *tensor)
 {
-    ignis__standing standing;
+    ignis__tape_state tape_state;
     ignis__mutex_lock(&tensor->slot.lock);
-    standing = ignis__standing_of(tensor);
+    tape_state = ignis__tape_state_of(tensor);
     ignis__mutex_unlock(&tensor->slot.lock);
-    return standing;
+    return tape_state;
 }
 
-static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).requires_grad; }
+static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_tape_state(tensor).requires_grad; }
 
 /*  The array of a held tensor, held itself, and how the tensor stands; null, and reported, when another thread has released the tensor. */
-IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor, ignis__standing *standing)
+IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor, ignis__tape_state *tape_state)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
-    *standing = ignis__standing_of(tensor);
+    *tape_state = ignis__tape_state_of(tensor);
     if (tensor->data)
         array = (ignis__array *)ignis__pool_hold(&ignis__arrays, tensor->data->slot.handle);
     ignis__mutex_unlock(&tensor->slot.lock);
@@ -88,8 +88,8 @@ IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis
 
 static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
-    ignis__standing standing;
-    return ignis__tensor_enter(call, tensor, &standing);
+    ignis__tape_state tape_state;
+    return ignis__tensor_enter(call, tensor, &tape_state);
 }
 
 /*  A tensor over an array, one claim of which is its own from then on. Only its maker sees it until ignis__tensor_publish. Null: no memory. */
@@ -103,7 +103,7 @@ static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, 
     if (!tensor)
         return NULL;
     tensor->data = array;
-    tensor->made_in = thread->walk_serial;
+    tensor->made_in = thread->pass_serial;
     tensor->requires_grad = requires_grad;
     tensor->leaf = true;
     tensor->shape = array->shape;

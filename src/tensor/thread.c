@@ -9,12 +9,12 @@ typedef struct ignis__tensor_thread {
     int scope_count, scope_capacity;
     int no_grad;
     struct ignis__tape *tape;
-    struct ignis__walk *walk;       /* the innermost backward; null: none */
-    uint64_t walk_serial;           /* its serial, or 0 */
-    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
-    bool unbalanced;                /* the function has tried to */
-    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
+    struct ignis__backward_pass *pass; /* the innermost backward; null: none */
+    uint64_t pass_serial;              /* its serial, or 0 */
+    int scope_floor, no_grad_floor;    /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;                   /* the function has tried to */
+    bool saw_trainable;                /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__checkpoint_inputs *checkpoint_inputs; /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
 IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
@@ -30,11 +30,11 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
         thread->tensor_capacity = thread->scope_capacity = 0; /* ignis_shutdown has freed them */
         thread->tape = NULL;
-        thread->walk = NULL;
-        thread->walk_serial = 0;
+        thread->pass = NULL;
+        thread->pass_serial = 0;
         thread->scope_floor = thread->no_grad_floor = 0;
         thread->unbalanced = thread->saw_trainable = false;
-        thread->watch = NULL;
+        thread->checkpoint_inputs = NULL;
     }
     return thread;
 }

@@ -18,7 +18,7 @@ static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__
     ignis__leaf_enter(tensor);
     fresh = !tensor->grad;
     grad = fresh ? ignis__gradient_make(call, tensor) : tensor->grad;
-    ok = grad && (fresh || ignis__gradient_follow(call, grad));
+    ok = grad && (fresh || ignis__gradient_wait(call, grad));
     if (ok && !values) {
         handle.id = grad->slot.handle;
         ok = ignis__array_set_zero(call, handle) == IGNIS_OK;
@@ -113,7 +113,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     thread = ignis__tensor_thread_now();
-    if (thread->walk)
+    if (thread->pass)
         return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
     ignis__tape_clear(call, thread->tape);
     return ignis__ended(failures, true);

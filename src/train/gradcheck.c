@@ -121,7 +121,7 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
 }
 
 /*  The backward whose backward function made a tensor that was found, by serial. */
-static uint64_t ignis__tensor_made_in(ignis_tensor handle)
+static uint64_t ignis__tensor_creator_pass(ignis_tensor handle)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
     uint64_t made_in = tensor ? tensor->made_in : 0;
@@ -133,7 +133,7 @@ static uint64_t ignis__tensor_made_in(ignis_tensor handle)
 /*  The largest relative error of all inputs; NaN on failure. */
 static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
 {
-    uint64_t walk = ignis__tensor_thread_now()->walk_serial;
+    uint64_t pass = ignis__tensor_thread_now()->pass_serial;
     ignis_tensor_info info;
     double worst = 0;
     char where[256] = "";
@@ -149,7 +149,7 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
                         ignis__dtypes[info.dtype].name);
         else if (!info.is_leaf)
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
-        else if (walk && ignis__tensor_made_in(check->inputs[i]) != walk)
+        else if (pass && ignis__tensor_creator_pass(check->inputs[i]) != pass)
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
                         "input %d is older than the backward function that this is called in, and gets its gradient when that is over; use "
                         "a leaf made here with its values",

@@ -108,7 +108,7 @@ static bool ignis__optimizer_array(const char *call, const ignis__array *like, i
 }
 
 /*  Adds the optimizers that an array belongs to to a text; returns how often. */
-static int ignis__optimizers_claiming(ignis__string_writer *text, const ignis__array *array)
+static int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__optimizer *optimizer;
     uint64_t index = 0;
@@ -150,7 +150,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     return false;
 }
 
-IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
+IGNIS__ONE_COPY static bool ignis__optimizer_check_number(const char *call, const char *name, double value, double low, double below)
 {
     if (ignis__is_finite(value) && value >= low && value < below)
         return true;
@@ -158,7 +158,7 @@ IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char
 }
 
 /*  By its bits: where the compiler assumes that there is no NaN, one would be equal to 0. */
-static double ignis__default(double value, double otherwise)
+static double ignis__number_or_default(double value, double otherwise)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -177,20 +177,22 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         memset(scale, 0, sizeof *scale); /* no interval: no step looks at the gradients */
     else if (scale->interval == 0)
         scale->interval = 2000;
-    scale->initial = ignis__default(scale->initial, 1);
-    scale->growth = ignis__default(scale->growth, 2);
-    scale->backoff = ignis__default(scale->backoff, 0.5);
-    scale->lowest = ignis__default(scale->lowest, scale->initial < 1 ? scale->initial : 1);
-    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, beta1, given->beta1, 0, 1) ||
-        !ignis__optimizer_number(call, beta2, given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
-        !ignis__optimizer_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
-        !ignis__optimizer_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
-        !ignis__optimizer_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
-        !ignis__optimizer_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
-        !ignis__optimizer_number(call, "loss_scale.lowest", scale->lowest, 1e-30, 1e30) ||
-        !ignis__optimizer_number(call, "loss_scale.interval", (double)scale->interval, 0, no_limit) ||
-        !ignis__optimizer_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
-        !ignis__optimizer_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
+    scale->initial = ignis__number_or_default(scale->initial, 1);
+    scale->growth = ignis__number_or_default(scale->growth, 2);
+    scale->backoff = ignis__number_or_default(scale->backoff, 0.5);
+    scale->lowest = ignis__number_or_default(scale->lowest, scale->initial < 1 ? scale->initial : 1);
+    if (!ignis__optimizer_check_number(call, "lr", given->lr, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, beta1, given->beta1, 0, 1) ||
+        !ignis__optimizer_check_number(call, beta2, given->beta2, 0, 1) ||
+        !ignis__optimizer_check_number(call, "eps", given->eps, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
+        !ignis__optimizer_check_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
+        !ignis__optimizer_check_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
+        !ignis__optimizer_check_number(call, "loss_scale.lowest", scale->lowest, 1e-30, 1e30) ||
+        !ignis__optimizer_check_number(call, "loss_scale.interval", (double)scale->interval, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
         return handle;
     if (scale->lowest > scale->initial) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "loss_scale.lowest is %g, which is above loss_scale.initial, %g", scale->lowest,
@@ -232,7 +234,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         d = *desc;                                                        \
     given.name = its_name;                                                \
     given.step = its_step;                                                \
-    given.lr = ignis__default(d.lr, default_lr);                          \
+    given.lr = ignis__number_or_default(d.lr, default_lr);                \
     given.weight_decay = d.weight_decay;                                  \
     given.schedule = d.schedule;                                          \
     given.no_master = d.no_master;                                        \
@@ -245,9 +247,9 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
     static const char call[] = "ignis_adamw";
     IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN_ADAM : IGNIS__BUILTIN_ADAMW);
     given.has_first = given.has_second = given.has_missed = true;
-    given.beta1 = ignis__default(d.beta1, 0.9);
-    given.beta2 = ignis__default(d.beta2, 0.999);
-    given.eps = ignis__default(d.eps, 1e-8);
+    given.beta1 = ignis__number_or_default(d.beta1, 0.9);
+    given.beta2 = ignis__number_or_default(d.beta2, 0.999);
+    given.eps = ignis__number_or_default(d.eps, 1e-8);
     return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 
@@ -267,8 +269,8 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *de
     given.has_first = d.momentum != 0;
     given.has_second = true;
     given.beta1 = d.momentum;
-    given.beta2 = ignis__default(d.alpha, 0.99);
-    given.eps = ignis__default(d.eps, 1e-8);
+    given.beta2 = ignis__number_or_default(d.alpha, 0.99);
+    given.eps = ignis__number_or_default(d.eps, 1e-8);
     return ignis__optimizer_make(call, &given, "momentum", "alpha");
 }
 
@@ -277,8 +279,8 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
     static const char call[] = "ignis_lion";
     IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN_LION);
     given.has_first = true;
-    given.beta1 = ignis__default(d.beta1, 0.9);
-    given.beta2 = ignis__default(d.beta2, 0.99);
+    given.beta1 = ignis__number_or_default(d.beta1, 0.9);
+    given.beta2 = ignis__number_or_default(d.beta2, 0.99);
     return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 
@@ -287,7 +289,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
     static const char call[] = "ignis_muon";
     IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN_MUON);
     given.has_first = given.has_second = true;
-    given.beta1 = ignis__default(d.momentum, 0.95);
+    given.beta1 = ignis__number_or_default(d.momentum, 0.95);
     given.like_adamw = d.like_adamw;
     return ignis__optimizer_make(call, &given, "momentum", "");
 }

@@ -10,7 +10,7 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer handle, double lr)
     bool ok;
     if (!optimizer)
         return ignis__failed();
-    ok = ignis__optimizer_number(call, "lr", lr, 0, 1e300);
+    ok = ignis__optimizer_check_number(call, "lr", lr, 0, 1e300);
     if (ok)
         view = ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_BASE_LR * (int64_t)sizeof(double));
     ok = view.id != 0;

@@ -2,11 +2,11 @@
 
 IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
 {
-    ignis__standing standing = ignis__tensor_standing(tensor);
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     int i;
-    if (!standing.leaf || !standing.requires_grad)
+    if (!tape_state.leaf || !tape_state.requires_grad)
         return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
-                                 standing.leaf ? "requires no gradient" : "is the result of an operation");
+                                 tape_state.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != optimizer->device)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
                                  ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));

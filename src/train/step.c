@@ -58,7 +58,7 @@ static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *opt
 }
 
 /*  About the nearest orthogonal matrix to `second`, times sqrt(k), in its place: Newton-Schulz, Jordan's coefficients, by the smaller side. */
-static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
+static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
 {
     const ignis_shape *shape = &parameter->data->shape;
     double rows = (double)shape->dim[0], columns = (double)shape->dim[1];
@@ -90,7 +90,7 @@ static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const igni
 }
 
 /*  All matrices that have a gradient. */
-static bool ignis__muon_orthogonals(const ignis__optimizer *optimizer)
+static bool ignis__muon_orthogonalize_all(const ignis__optimizer *optimizer)
 {
     const ignis__parameter *parameter;
     bool ok = true, has;
@@ -101,7 +101,7 @@ static bool ignis__muon_orthogonals(const ignis__optimizer *optimizer)
         has = parameter->tensor->grad != NULL;
         ignis__mutex_unlock(&parameter->tensor->slot.lock);
         if (has && parameter->data->numel > 0)
-            ok = ignis__muon_orthogonal(optimizer, parameter);
+            ok = ignis__muon_orthogonalize(optimizer, parameter);
     }
     return ok;
 }
@@ -127,7 +127,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
           ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
-        ok = ok && ignis__muon_orthogonals(optimizer) &&
+        ok = ok && ignis__muon_orthogonalize_all(optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);

@@ -121,7 +121,7 @@ static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_s
 static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
 {
     int64_t number = 0;
-    for (; *at < (size_t)format.number && ignis__map_is_digit(format.u.text[*at]); ++*at)
+    for (; *at < (size_t)format.number && ignis__formula_is_digit(format.u.text[*at]); ++*at)
         number = number > INT32_MAX ? number : number * 10 + (format.u.text[*at] - '0');
     return number;
 }
@@ -197,7 +197,7 @@ static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value fo
         head = numeric && v.number > 0 && strchr("+- ", v.u.text[0]) ? 1 : 0;
         head += numeric && spec.other && strchr("xXo", spec.letter) ? 2 : 0;
         numeric = numeric && spec.zero && !spec.left &&
-                  (ignis__map_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) || v.u.text[v.number - 1] == '.');
+                  (ignis__formula_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) || v.u.text[v.number - 1] == '.');
         spaces.marks = zeros.marks = NULL;
         begin = out.size;
         if (numeric)

@@ -114,7 +114,7 @@ static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item
         ignis__chat_pieces(c, path, ignis__chat_words("."), -1, false, &keys);
         for (i = 0; i < keys.count && !c->fault; i++) {
             ignis__chat_value key = keys.item[i];
-            for (k = 0; k < key.number && ignis__map_is_digit(key.u.text[k]); k++)
+            for (k = 0; k < key.number && ignis__formula_is_digit(key.u.text[k]); k++)
                 continue;
             if (k && k == key.number) {
                 ignis__chat_read_int(c, key.u.text, (size_t)k, &k);

@@ -16,7 +16,7 @@ static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
 static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
 {
     while (at < c->size &&
-           (ignis__map_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__map_is_digit(c->text[at + 1]))))
+           (ignis__formula_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__formula_is_digit(c->text[at + 1]))))
         at++;
     return at;
 }
@@ -59,11 +59,11 @@ static void ignis__chat_next(ignis__chat *c)
         return;
     }
     first = c->text[at];
-    if (ignis__map_is_letter(first)) {
+    if (ignis__formula_is_letter(first)) {
         c->kind = 'a';
-        while (at < c->size && (ignis__map_is_letter(c->text[at]) || ignis__map_is_digit(c->text[at])))
+        while (at < c->size && (ignis__formula_is_letter(c->text[at]) || ignis__formula_is_digit(c->text[at])))
             at++;
-    } else if (ignis__map_is_digit(first)) {
+    } else if (ignis__formula_is_digit(first)) {
         size_t end;
         c->kind = '0';
         at = ignis__chat_digits(c, at);
@@ -77,7 +77,7 @@ static void ignis__chat_next(ignis__chat *c)
                     at = ignis__chat_digits(c, end), c->kind = '.';
             }
         }
-        if (at < c->size && ignis__map_is_letter(c->text[at]))
+        if (at < c->size && ignis__formula_is_letter(c->text[at]))
             ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a number with letters in it");
     } else if (first == '"' || first == '\'') {
         c->kind = '"';
@@ -127,7 +127,7 @@ static bool ignis__chat_then(const ignis__chat *c, const char *sign)
     size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
     return ignis__chat_at(c, at, sign) &&
            (behind == c->size || *sign == '=' ? !ignis__chat_at(c, behind, "=")
-                                              : !ignis__map_is_letter(c->text[behind]) && !ignis__map_is_digit(c->text[behind]));
+                                              : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
 }
 
 /*  Is the current token one of these words? */

@@ -116,7 +116,7 @@ static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
             ignis__chat_value *role = &items->item[k + 1];
             int64_t at = 0;
             while (at < role->number &&
-                   (ignis__map_is_letter(role->u.text[at]) || ignis__map_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
+                   (ignis__formula_is_letter(role->u.text[at]) || ignis__formula_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
                 at++;
             if (at == role->number)
                 role->marks = NULL;

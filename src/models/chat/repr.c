@@ -28,15 +28,15 @@ static bool ignis__chat_read_real(const char *text, size_t size, double *real)
     snprintf(half, sizeof half, "%.1f", 0.5); /* with the point of the program's locale, for strtod */
     half[strlen(half) - 1] = 0;
     for (i = 0; i < size; i++) {
-        bool between = i > 0 && i + 1 < size && ignis__map_is_digit(text[i - 1]) && ignis__map_is_digit(text[i + 1]);
-        if (out > copy + 320 || (text[i] == '_' && !between) || (!ignis__map_is_digit(text[i]) && !strchr("._eE+-", text[i])) ||
+        bool between = i > 0 && i + 1 < size && ignis__formula_is_digit(text[i - 1]) && ignis__formula_is_digit(text[i + 1]);
+        if (out > copy + 320 || (text[i] == '_' && !between) || (!ignis__formula_is_digit(text[i]) && !strchr("._eE+-", text[i])) ||
             (strchr("+-", text[i]) && (i == 0 || (text[i - 1] | 32) != 'e')) || ((text[i] | 32) == 'e' && !digits))
             return false;
         if (text[i] == '.')
             out += snprintf(out, 16, "%s", half + 1);
         else if (text[i] != '_')
             *out++ = text[i];
-        digits = digits || ignis__map_is_digit(text[i]);
+        digits = digits || ignis__formula_is_digit(text[i]);
     }
     *out = 0;
     *real = strtod(copy, &end);

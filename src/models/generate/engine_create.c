@@ -72,7 +72,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
          ignis__engine_room(call, e, &e->ended, e->step_rows, m->heads, IGNIS_I32) && ignis__next_begin(&op, call, e->device);
     if (ok) {
-        memcpy(turning, ignis__rope_floats(frequencies, e->frequencies), sizeof turning);
+        memcpy(turning, ignis__rope_round_frequencies(frequencies, e->frequencies), sizeof turning);
         (void)ignis__op_write(&op, e->cache); /* takes its memory, or there is none */
         ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
         ignis__op_zero(&op, e->ended);

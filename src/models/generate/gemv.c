@@ -179,7 +179,7 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
     ignis__gemm p;
     paired.activation = IGNIS__ACTIVATION_PAIRED;
     p = ignis__gemm_params(op, product, out, &paired);
-    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 || !ignis__gemm_direct(&p, 128) ||
+    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 || !ignis__gemm_finishes_in_registers(&p, 128) ||
         !ignis__gemm_packed(dtype, ignis__op_read(op, a) | ignis__op_read(op, b), p.k, 0))
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
@@ -219,7 +219,7 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
     }
     if (op->ok)
         (void)ignis__gemm_run(op, &product, gated ? room : out, x, weights, &epilogue);
-    ignis__op_unmake(op, 0);
+    ignis__op_free_made(op, 0);
     if (!gated)
         return;
     result = ignis__op_write(op, out);

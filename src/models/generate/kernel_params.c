@@ -138,7 +138,7 @@ typedef struct ignis__step_norms {
 /*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
 static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
 {
-    memset(op, 0, offsetof(ignis__op, standing));
+    memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
     op->steady = true;
     return op->ok = ignis__work_begin(call, device, &op->work);

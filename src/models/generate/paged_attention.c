@@ -9,7 +9,7 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
     int64_t share = ignis__ceil_div(heads, ignis__clamp(blocks, 1, ignis__ceil_div(heads, 8)));
     void *params[2];
     params[0] = p;
-    params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_floats(floats, table);
+    params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_round_frequencies(floats, table);
     p->turns = frequencies != NULL;
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
                      p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);

@@ -172,7 +172,7 @@ static const char *ignis__schema_element(ignis__schema *s, const char *array, co
     const char *value = ignis__schema_first(array);
     int64_t left = 0;
     size_t i;
-    for (i = 0; i < size && i < 10 && ignis__map_is_digit(number[i]); i++)
+    for (i = 0; i < size && i < 10 && ignis__formula_is_digit(number[i]); i++)
         left = left * 10 + (number[i] - '0');
     if (size == 0 || i < size || (size > 1 && *number == '0'))
         return NULL;

@@ -107,7 +107,7 @@ static ignis_status ignis__model_linear_backward(const ignis_backward_args *args
     ignis__op_numbers(&op, numbers, 0, op.in[1], blocks, 0, product.k);
     if (op.ok)
         ignis__matmul_run(&op, &product, gradient, op.in[0], numbers, NULL);
-    return ignis__op_give(&op, args, 1, &gradient);
+    return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  ignis_linear with a weight of a model. Of a quantised one the tape keeps the blocks alone. */

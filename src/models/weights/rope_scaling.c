@@ -163,7 +163,7 @@ static double ignis__model_yarn_at(const ignis__model *model, double turns)
 /*  f_i = theta^(-2 i / head_dim), stretched. */
 static void ignis__model_frequencies(ignis__model *model)
 {
-    double ratio = ignis__root(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
+    double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
     int i;
     if (model->stretch == IGNIS__STRETCH_YARN) {
         low = ignis__model_yarn_at(model, model->high);

@@ -4,7 +4,7 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
     int64_t blocks =
         ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
     void *params[] = {p};
-    p->delta = ignis__op_write(op, ignis__attention_stat(op, p, dtype, 1));
+    p->delta = ignis__op_write(op, ignis__attention_new_statistics(op, p, dtype, 1));
     if (!op->ok)
         return;
     variant = ignis__attention_choose(op, dtype, p);
@@ -52,7 +52,7 @@ typedef struct ignis__rotation {
 
 /*  Whether a block has queries and walks over keys, not the other way round: all queries of a head fit a tile, and keys are far more. Nobody else
     has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
-static bool ignis__attention_is_few(const ignis__attention *p)
+static bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
     return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads && (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
 }
@@ -61,17 +61,20 @@ static bool ignis__attention_is_few(const ignis__attention *p)
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p)
 {
-    return p->head_dim == 64 || ignis__attention_is_few(p) ? 128 : 64;
+    return p->head_dim == 64 || ignis__attention_has_one_query_tile(p) ? 128 : 64;
 }
 
 /*  Whether threads add to grad_q, not copies: turns are shorter, where few tiles of queries make blocks wait for them. */
-static bool ignis__attention_is_direct(const ignis__attention *p)
+static bool ignis__attention_adds_directly(const ignis__attention *p)
 {
-    return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_is_few(p);
+    return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_has_one_query_tile(p);
 }
 
 /*  Blocks of a cluster, which have keys next to each other. */
-static int ignis__attention_backward_cluster(const ignis__attention *p) { return p->head_dim <= 128 || ignis__attention_is_few(p) ? 1 : 2; }
+static int ignis__attention_backward_cluster(const ignis__attention *p)
+{
+    return p->head_dim <= 128 || ignis__attention_has_one_query_tile(p) ? 1 : 2;
+}
 
 /*  A tile with few queries would be mostly room for what is kept in float. */
 static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -97,7 +100,7 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
     int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
-    if (ignis__attention_is_few(p)) {
+    if (ignis__attention_has_one_query_tile(p)) {
         stages = slabs == 1 ? 4 : slabs == 4 ? 1 : 2; /* of keys and values */
         return slabs * 128 * (2 * stages * keys + 2 * queries) + (wide ? 2 : 1) * 2 * keys * queries + 2 * 4 * queries +
                8 * (1 + 2 * stages);
@@ -107,7 +110,7 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
 }
 
 /*  Tiles of keys of a part, where queries are few: so that there are about 256 blocks. */
-static int ignis__attention_backward_part(const ignis__attention *p)
+static int ignis__attention_backward_key_tiles(const ignis__attention *p)
 {
     int64_t tiles = ignis__ceil_div(p->sk, ignis__attention_backward_keys(p));
     return (int)ignis__ceil_div(tiles, ignis__clamp(ignis__ceil_div(256, (int64_t)p->batches * p->heads), 1, tiles));
@@ -115,7 +118,7 @@ static int ignis__attention_backward_part(const ignis__attention *p)
 
 /*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. The more of them, the fewer blocks wait for turns at one tile. With
     a causal mask two sections at least: the last goes the other way. */
-static int ignis__attention_backward_section(const ignis__attention *p)
+static int ignis__attention_backward_section_heads(const ignis__attention *p)
 {
     int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
     while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
@@ -130,7 +133,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
     int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; whole ones */
-    bool few = ignis__attention_is_few(p), direct = ignis__attention_is_direct(p);
+    bool few = ignis__attention_has_one_query_tile(p), direct = ignis__attention_adds_directly(p);
     int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
     int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
     int64_t blocks = cluster * ignis__ceil_div(p->sk, cluster * keys) * p->kv_heads * p->batches;
@@ -140,13 +143,13 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
     void *params[] = {p, &scratch, rotation}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
     char define[96];
-    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries, slabs);
-    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys, cluster > 1 ? 1 : slabs);
-    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys, slabs);
-    ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries, slabs);
-    ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys, slabs);
-    ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys, slabs);
-    scratch.section = few ? ignis__attention_backward_part(p) : ignis__attention_backward_section(p);
+    ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries, slabs);
+    ignis__attention_tma_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys, cluster > 1 ? 1 : slabs);
+    ignis__attention_tma_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys, slabs);
+    ignis__attention_tma_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries, slabs);
+    ignis__attention_tma_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys, slabs);
+    ignis__attention_tma_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys, slabs);
+    scratch.section = few ? ignis__attention_backward_key_tiles(p) : ignis__attention_backward_section_heads(p);
     if (few) {
         blocks = ignis__ceil_div(ignis__ceil_div(p->sk, keys), scratch.section) * p->heads * p->batches;
         floats = blocks * p->sq * columns;
@@ -161,7 +164,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
              ignis__attention_backward_forms[few + 2 * direct]); /* one at most */
-    ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
+    ignis__attention_options(define, sizeof define, p, ignis__attention_has_range(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0,
                      params);
@@ -191,7 +194,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
     p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
-    ignis__attention_extras(&op, 6, &p);
+    ignis__attention_read_bias_and_lengths(&op, 6, &p);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
     if (args->needed[0] || wgmma) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
@@ -209,5 +212,5 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         ignis__attention_backward_wgmma(&op, dtype, &p, 0, NULL);
     else
         ignis__attention_backward_run(&op, dtype, &p);
-    return ignis__op_give(&op, args, p.bias_dtype ? 4 : 3, gradients);
+    return ignis__op_finish_backward(&op, args, p.bias_dtype ? 4 : 3, gradients);
 }

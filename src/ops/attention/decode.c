@@ -15,7 +15,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     while (head_dim < p->head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_has_range(p));
     if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
@@ -51,7 +51,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
             variant = ignis__decode_choose(op, dtype, &p);
             ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
         }
-        p.window = ignis__attention_ranged(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+        p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
     }
     op->as_major = 0;
 }

@@ -26,7 +26,7 @@ static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape
 }
 
 /*  The addresses of the bias and the lengths, which are inputs of the operation from one on, in this order. Returns the input behind them. */
-static int ignis__attention_extras(ignis__op *op, int input, ignis__attention *p)
+static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
         p->bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
@@ -46,7 +46,7 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
     p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
     p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
     p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
-    ignis__attention_extras(op, 3, p);
+    ignis__attention_read_bias_and_lengths(op, 3, p);
 }
 
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
@@ -57,8 +57,8 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
 }
 
 /*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
-static bool ignis__attention_fill(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
-                                  int most, ignis__attention *p)
+static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
+                                       int most, ignis__attention *p)
 {
     int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1, limit = (int64_t)1 << 30;
     if (head_dim > most)
@@ -72,7 +72,7 @@ static bool ignis__attention_fill(ignis__op *op, const ignis_shape *q, const ign
     p->head_dim = (int)head_dim;
     p->sq = (int)sq;
     p->sk = (int)sk;
-    p->scale = ignis__root(1.0 / (double)head_dim, 2);
+    p->scale = ignis__root_of_degree(1.0 / (double)head_dim, 2);
     return true;
 }
 
@@ -106,7 +106,7 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    return ignis__attention_fill(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
+    return ignis__attention_set_sizes(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
 }
 
 /*  The same for q, k and v in the rows of one tensor. */
@@ -123,11 +123,11 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
         return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
                               "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
                               ignis__shape_write(shape).text, heads, kv_heads);
-    return ignis__attention_fill(op, shape, shape, heads, kv_heads, width / all, 256, p);
+    return ignis__attention_set_sizes(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
 /*  Room for so many numbers for each query head of each row. */
-static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention *p, ignis_dtype dtype, int count)
+static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype, int count)
 {
     return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }

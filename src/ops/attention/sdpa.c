@@ -98,13 +98,13 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
-    bool ranged = ignis__attention_ranged(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
+    bool ranged = ignis__attention_has_range(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
     char define[IGNIS__DEFINES];
     shape = ignis__attention_hopper_choose(op, p, ranged);
-    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
-    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
-    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
-    ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64, p->head_dim / 64);
+    ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
+    ignis__attention_tma_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
+    ignis__attention_tma_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
+    ignis__attention_tma_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64, p->head_dim / 64);
     ignis__attention_hopper_define(define, sizeof define, p, shape);
     ignis__attention_options(define, sizeof define, p, ranged);
 
@@ -157,7 +157,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.records) {
-        lse = ignis__attention_stat(&op, &p, op.in[0]->dtype, ignis__attention_lses(&p));
+        lse = ignis__attention_new_statistics(&op, &p, op.in[0]->dtype, ignis__attention_lse_count(&p));
         p.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);

@@ -5,8 +5,8 @@ typedef struct ignis__sdpa_packed {
 } ignis__sdpa_packed;
 
 /*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
-static void ignis__attention_parts(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
-                                   ignis__attention_rows *k, ignis__attention_rows *v)
+static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
+                                    ignis__attention_rows *k, ignis__attention_rows *v)
 {
     ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
     *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
@@ -18,9 +18,9 @@ static void ignis__attention_parts(const ignis__attention *p, const ignis__array
 static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
 {
     ignis__attention_rows behind;
-    ignis__attention_parts(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
+    ignis__sdpa_packed_rows(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
     if (turned)
-        ignis__attention_parts(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
+        ignis__sdpa_packed_rows(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
 }
 
 /*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
@@ -54,7 +54,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
-    next = ignis__attention_extras(&op, 4, p);
+    next = ignis__attention_read_bias_and_lengths(&op, 4, p);
     ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
     p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
     p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
@@ -63,25 +63,26 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
-        ignis__attention_parts(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
+        ignis__sdpa_packed_rows(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
-    ignis__rope_floats(rotation.frequencies, packed.rope.frequencies);
+    ignis__rope_round_frequencies(rotation.frequencies, packed.rope.frequencies);
     wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
-    turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_is_few(p);
+    turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(p);
     if (wgmma)
-        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__bias_is_behind(),
-                                        turns_alone || !packed.rope.heads ? NULL : &rotation);
+        sums =
+            ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
+                                     turns_alone || !packed.rope.heads ? NULL : &rotation);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
     if (packed.rope.heads && turns_alone) /* back, where they are */
-        ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
-    return ignis__op_give_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
+        ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
+    return ignis__op_finish_backward_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
 }
 
 /*  An array for so many heads of each row of qkv. */
-static ignis__array *ignis__sdpa_packed_new(ignis__op *op, const ignis__attention *p, int heads)
+static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__attention *p, int heads)
 {
     ignis_shape shape = op->in[0]->shape;
     shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->head_dim : 0;
@@ -89,7 +90,7 @@ static ignis__array *ignis__sdpa_packed_new(ignis__op *op, const ignis__attentio
 }
 
 /*  Turns q and k into an array of their own. */
-static ignis__array *ignis__sdpa_packed_turn(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
+static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
 {
     const ignis__attention *p = &packed->attention;
     int heads = p->heads + p->kv_heads;
@@ -99,11 +100,11 @@ static ignis__array *ignis__sdpa_packed_turn(ignis__op *op, const ignis_rope_des
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads, heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
         return NULL;
-    turned = ignis__sdpa_packed_new(op, p, heads);
+    turned = ignis__sdpa_packed_new_heads(op, p, heads);
     from = ignis__op_read(op, op->in[0]);
     to = ignis__op_write(op, turned);
-    ignis__rope_turn(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
-                     op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
+    ignis__rope_rotate(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
+                       op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
     return turned;
 }
 
@@ -119,18 +120,18 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, p);
     if (rope) {
-        own = ignis__rope_own(&op, rope);
-        turned = ignis__sdpa_packed_turn(&op, rope, own, &packed);
+        own = ignis__rope_frequency_array(&op, rope);
+        turned = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
     }
-    out = ignis__sdpa_packed_new(&op, p, p->heads);
+    out = ignis__sdpa_packed_new_heads(&op, p, p->heads);
     if (op.ok)
         ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
     if (op.ok)
         p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
     if (op.ok)
-        ignis__attention_extras(&op, 1, p);
+        ignis__attention_read_bias_and_lengths(&op, 1, p);
     if (op.records) {
-        lse = ignis__attention_stat(&op, p, op.in[0]->dtype, ignis__attention_lses(p));
+        lse = ignis__attention_new_statistics(&op, p, op.in[0]->dtype, ignis__attention_lse_count(p));
         p->lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);

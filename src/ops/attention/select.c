@@ -48,7 +48,7 @@ typedef struct ignis__attention_variant {
 } ignis__attention_variant;
 
 /*  Whether there is a window, or lengths of sequences. */
-static bool ignis__attention_ranged(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
+static bool ignis__attention_has_range(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
 
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
 static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
@@ -150,8 +150,8 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
 
 /*  The map of a tensor, for tiles of so many of its `length` rows, which lie in shared memory as slabs of 64 columns one behind the other. Heads of
     whole slabs are copied so many slabs at a time, others slab by slab: what the last one lacks is zeros. */
-static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
-                                 const ignis__attention_rows *tensor, int heads, int length, int rows, int slabs)
+static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                     const ignis__attention_rows *tensor, int heads, int length, int rows, int slabs)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
@@ -169,13 +169,13 @@ static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dt
 }
 
 /*  How many numbers for each query forward leaves for backward in lse: with a bias a bound and a sum. */
-static int ignis__attention_lses(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
+static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
-    int stats = 1 + ignis__attention_lses(p); /* numbers for a query that backward has in shared memory */
+    int stats = 1 + ignis__attention_lse_count(p); /* numbers for a query that backward has in shared memory */
     if (ignis__attention_takes_mma(op, dtype, p)) {
         for (i = 0; ignis__attention_mma[i].head_dim < p->head_dim;)
             i++;
@@ -213,11 +213,11 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_has_range(p));
     return variant;
 }
 
-/*  Of kernels/attention_hopper_backward.cu; see ignis__attention_is_few and ignis__attention_is_direct. */
+/*  Of kernels/attention_hopper_backward.cu; see ignis__attention_has_one_query_tile and ignis__attention_adds_directly. */
 static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
 /*  While programs are recorded: those that devices of every kind choose, of one of the two variants. */
@@ -226,7 +226,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     static const struct {
         int major, first;
     } kinds[] = {{7, 0}, {8, 80}}; /* the former for rows that are not aligned, too */
-    bool ranged = ignis__attention_ranged(p) || p->softcap > 0;
+    bool ranged = ignis__attention_has_range(p) || p->softcap > 0;
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
     int i, most;
@@ -266,7 +266,7 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
     if (!op->ok || !ignis__requests.path[0])
         return;
     ignis__attention_request_variant(op, dtype, &p, backward);
-    p.window = ignis__attention_ranged(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+    p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
     if (p.windowed && !p.has_lengths)
         ignis__attention_request_variant(op, dtype, &p, backward);
 }

@@ -14,17 +14,17 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
     if (ignis__conv_is_product(c, &product)) {
         ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1], gradients[2]);
-        return ignis__op_give(&op, args, args->input_count, gradients);
+        return ignis__op_finish_backward(&op, args, args->input_count, gradients);
     }
     if (op.ok && gradients[0])
         ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
     if (op.ok && (gradients[1] || gradients[2]))
         ignis__conv_grad_w(&op, c, gradients[1], gradients[2], op.in[0], op.in[1]);
-    return ignis__op_give(&op, args, args->input_count, gradients);
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 /*  Takes one number of the desc: of rows and columns, or of the one side that there is. */
-static bool ignis__conv_number(ignis__op *op, const char *name, const int *given, int sides, int least, int standard, int64_t to[2])
+static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least, int standard, int64_t to[2])
 {
     int i;
     to[0] = standard;
@@ -47,9 +47,9 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
     int i;
     if (groups < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.groups is %lld, below 1", (long long)groups);
-    if (!ignis__conv_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
-        !ignis__conv_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
-        !ignis__conv_number(op, "dilation", desc ? desc->dilation : NULL, sides, 1, 1, dilation))
+    if (!ignis__conv_read_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
+        !ignis__conv_read_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
+        !ignis__conv_read_number(op, "dilation", desc ? desc->dilation : NULL, sides, 1, 1, dilation))
         return false;
     if (x->ndim != sides + 2 || w->ndim != sides + 2)
         return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s; %s are needed", ignis__shape_write(x).text,

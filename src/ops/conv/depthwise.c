@@ -23,7 +23,7 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
         units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
-        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_ODD, c->dtype, by_strips ? define : NULL,
+        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, c->dtype, by_strips ? define : NULL,
                          slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
@@ -32,8 +32,8 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     blocks = (by_strips ? 2 : 4) * processors; /* of which each adds up some units a thread at least */
     p->splits = (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
     p->split_k = ignis__ceil_div(units, p->splits);
-    p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
-    ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_ODD, c->dtype,
+    p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
+    ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED, c->dtype,
                      by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
-    ignis__gemm_sums(op, sums, p->partial, p->splits);
+    ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }

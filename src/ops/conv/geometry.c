@@ -14,13 +14,13 @@ typedef struct ignis__conv {
 } ignis__conv;
 
 /*  How a grid of pixels and the taps of its patches walk along a side of an array, as in kernels/gemm.cuh: and along the taps of the weights. */
-typedef struct ignis__conv_walk {
+typedef struct ignis__conv_grid {
     int64_t grid, taps, first, stride, step, weight, weight_step;
-} ignis__conv_walk;
+} ignis__conv_grid;
 
-static ignis__conv_walk ignis__conv_forward_walk(const ignis__conv_side *side)
+static ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
 {
-    ignis__conv_walk walk;
+    ignis__conv_grid walk;
     walk.grid = side->out;
     walk.taps = side->kernel;
     walk.first = -side->padding;
@@ -53,9 +53,9 @@ static int64_t ignis__conv_phases(const ignis__conv_side *side)
 /*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
     pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for the phase of one of the first taps those are every
     few taps, and from one to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
-static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, int64_t tap, int64_t *phase)
+static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase)
 {
-    ignis__conv_walk walk = IGNIS__ZERO;
+    ignis__conv_grid walk = IGNIS__ZERO;
     int64_t step = ignis__conv_tap_step(side), at = (tap * side->dilation - side->padding) % side->stride;
     *phase = at < 0 ? at + side->stride : at;
     walk.grid = *phase < side->in ? ignis__ceil_div(side->in - *phase, side->stride) : 0;
@@ -69,18 +69,18 @@ static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, 
 }
 
 /*  Whether there are pixels of x that no patch meets. */
-static bool ignis__conv_skips(const ignis__conv_side *side)
+static bool ignis__conv_skips_pixels(const ignis__conv_side *side)
 {
     int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
     for (tap = 0; tap < phases; tap++) {
-        ignis__conv_backward_walk(side, tap, &phase);
+        ignis__conv_backward_grid(side, tap, &phase);
         met += phase < side->in;
     }
     return met < (side->stride < side->in ? side->stride : side->in);
 }
 
 /*  Whether a grid is one that the copy engine walks through: corners of a box of pixels are bytes, as is what taps add. */
-static bool ignis__conv_takes_pixels(const ignis__conv_walk *walk, int64_t size)
+static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
 {
     int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
     return walk->first >= -128 && walk->first <= 127 && upper >= -128 && upper <= 127 && walk->stride <= 8 &&
@@ -130,15 +130,15 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__con
         else
             operand[i].packed = 0;
         if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
-            ignis__gemm_move(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
-                             &operand[i].packed, pack);
+            ignis__gemm_plan_copy(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
+                                  &operand[i].packed, pack);
     }
     if (op->ok && (copies[0].to || copies[1].to))
         ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
 }
 
 /*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
-static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_walk walk[2], int64_t height, int64_t width,
+static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2], int64_t height, int64_t width,
                                 const ignis__conv_operand *pixels, int64_t channels)
 {
     ignis__patches *q = &p->patches;
@@ -162,8 +162,8 @@ static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, co
     q->weight_step[0] = (int)(walk[0].weight_step * c->side[1].kernel);
     q->weight_step[1] = (int)walk[1].weight_step;
     p->wgmma_k = 0;
-    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_takes_pixels(&walk[0], height) &&
-        ignis__conv_takes_pixels(&walk[1], width) && (of == 1 || channels == whole))
+    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
+        ignis__conv_fits_tma(&walk[1], width) && (of == 1 || channels == whole))
         p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
 }
 

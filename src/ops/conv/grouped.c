@@ -93,11 +93,11 @@ static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm 
         warps = plan->slab * 8 == plan->channels && plan->outs > 8 && steps > 7 ? 4 : 8;
         warps /= ignis__clamp(plan->slab * plan->outs / plan->channels, 1, warps);
         p->splits = (int)(blocks * warps);
-        p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
+        p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
     ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define, blocks * plan->slabs, 1, 1,
                      256, 1, (size_t)plan->shared, params);
     if (sums)
-        ignis__gemm_sums(op, sums, p->partial, p->splits);
+        ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }

@@ -32,7 +32,7 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
 {
     ignis__array *const arrays[2] = {x, w};
     ignis__conv_operand operand[2];
-    ignis__conv_walk walk[2];
+    ignis__conv_grid walk[2];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__gemm p;
@@ -45,8 +45,8 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
         return;
     }
     ignis__conv_operands(op, c, operand, arrays, channels);
-    walk[0] = ignis__conv_forward_walk(&c->side[0]);
-    walk[1] = ignis__conv_forward_walk(&c->side[1]);
+    walk[0] = ignis__conv_forward_grid(&c->side[0]);
+    walk[1] = ignis__conv_forward_grid(&c->side[1]);
     product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs, ignis__conv_taps(c) * operand[0].channels,
                                   operand[0].channels);
     product.transpose_b = 1;
@@ -69,12 +69,12 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     const int64_t channels[2] = {c->outs, c->channels};
     int64_t size = ignis__dtypes[c->dtype].size, phases[2], tap[2], phase[2];
     ignis__conv_operand operand[2];
-    ignis__conv_walk walk[2];
+    ignis__conv_grid walk[2];
     ignis__product product;
     ignis__gemm p;
     if (!op->ok || dx->numel == 0)
         return;
-    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips(&c->side[0]) || ignis__conv_skips(&c->side[1]))
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&c->side[0]) || ignis__conv_skips_pixels(&c->side[1]))
         ignis__op_zero(op, dx);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
@@ -82,10 +82,10 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     phases[0] = ignis__conv_phases(&c->side[0]);
     phases[1] = ignis__conv_phases(&c->side[1]);
     for (tap[0] = 0; tap[0] < phases[0] && op->ok; tap[0]++) {
-        walk[0] = ignis__conv_backward_walk(&c->side[0], tap[0], &phase[0]);
+        walk[0] = ignis__conv_backward_grid(&c->side[0], tap[0], &phase[0]);
         for (tap[1] = 0; walk[0].grid && tap[1] < phases[1] && op->ok; tap[1]++) {
             int made = op->made_count;
-            walk[1] = ignis__conv_backward_walk(&c->side[1], tap[1], &phase[1]);
+            walk[1] = ignis__conv_backward_grid(&c->side[1], tap[1], &phase[1]);
             if (walk[1].grid == 0)
                 continue;
             product = ignis__conv_product(c, c->images * walk[0].grid * walk[1].grid, c->channels,
@@ -102,13 +102,13 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
             p.patches.out_image = c->groups * c->channels * c->side[1].in * c->side[0].in;
             p.out += (uint64_t)((phase[0] * c->side[1].in + phase[1]) * c->groups * c->channels * size);
             ignis__conv_compute(op, c, &p, NULL, &nothing);
-            ignis__op_unmake(op, made);
+            ignis__op_free_made(op, made);
         }
     }
 }
 
 /*  Whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, of few channels and every other pixel. */
-static bool ignis__conv_folds(const ignis__op *op, const ignis__conv *c, const ignis__conv_operand operand[2])
+static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv *c, const ignis__conv_operand operand[2])
 {
     const ignis__conv_side *side = &c->side[1];
     return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 &&
@@ -121,11 +121,11 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];
-    ignis__conv_walk walk[2];
+    ignis__conv_grid walk[2];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__array *out = dw;
-    ignis__spread rows = {1, c->images * c->side[0].out * c->side[1].out, c->groups * c->outs};
+    ignis__axis rows = {1, c->images * c->side[0].out * c->side[1].out, c->groups * c->outs};
     ignis__gemm p;
     const int64_t channels[2] = {c->outs, c->channels};
     int64_t taps, width = c->side[1].in, skipped = 0;
@@ -135,9 +135,9 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
         ignis__op_zero(op, dw);
     } else if (op->ok && dw && dw->numel > 0) {
         ignis__conv_operands(op, c, operand, arrays, channels);
-        walk[0] = ignis__conv_forward_walk(&c->side[0]);
-        walk[1] = ignis__conv_forward_walk(&c->side[1]);
-        folded = ignis__conv_folds(op, c, operand);
+        walk[0] = ignis__conv_forward_grid(&c->side[0]);
+        walk[1] = ignis__conv_forward_grid(&c->side[1]);
+        folded = ignis__conv_folds_pixel_pairs(op, c, operand);
         if (folded) { /* pairs of pixels: the first of them may belong to no tap */
             skipped = c->side[1].padding % 2;
             walk[1].first = -(c->side[1].padding + skipped) / 2;

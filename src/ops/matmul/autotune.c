@@ -3,30 +3,30 @@
 #define IGNIS__MEASURE_ROUNDS 3 /* of which the fastest counts */
 #define IGNIS__MEASURE_RUNS 4   /* in a round */
 
-typedef struct ignis__measured {
+typedef struct ignis__autotune {
     uint64_t key;
     bool own;
-    struct ignis__measured *next;
-} ignis__measured;
+    struct ignis__autotune *next;
+} ignis__autotune;
 
 static struct {
     ignis__mutex lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
     bool is_read;
-    ignis__measured *first;
+    ignis__autotune *first;
 } ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
 
-static ignis__measured *ignis__measured_find(uint64_t key)
+static ignis__autotune *ignis__autotune_find(uint64_t key)
 {
-    ignis__measured *found = ignis__measurements.first;
+    ignis__autotune *found = ignis__measurements.first;
     while (found && found->key != key)
         found = found->next;
     return found;
 }
 
 /*  Remembers one that is not known. Without memory it is not remembered. */
-static void ignis__measured_add(uint64_t key, bool own)
+static void ignis__autotune_add(uint64_t key, bool own)
 {
-    ignis__measured *added = (ignis__measured *)ignis__alloc(sizeof *added);
+    ignis__autotune *added = (ignis__autotune *)ignis__alloc(sizeof *added);
     if (!added)
         return;
     added->key = key;
@@ -35,18 +35,18 @@ static void ignis__measured_add(uint64_t key, bool own)
     ignis__measurements.first = added;
 }
 
-static bool ignis__measured_path(char *path, size_t size)
+static bool ignis__autotune_path(char *path, size_t size)
 {
     snprintf(path, size, "%s/products.txt", ignis__kernels_state.cache_dir);
     return ignis__kernels_state.cache_dir[0] != 0;
 }
 
 /*  Reads what was measured before: lines of a key, "own" or "cublaslt", and words for people. */
-IGNIS__COLD static void ignis__measured_read(const char *call)
+IGNIS__COLD static void ignis__autotune_read(const char *call)
 {
     char path[1024], *text, *line;
     size_t size = 0;
-    if (ignis__measurements.is_read || !ignis__measured_path(path, sizeof path))
+    if (ignis__measurements.is_read || !ignis__autotune_path(path, sizeof path))
         return;
     ignis__measurements.is_read = true;
     text = (char *)ignis__cache_read(call, path, &size);
@@ -57,18 +57,18 @@ IGNIS__COLD static void ignis__measured_read(const char *call)
             break;
         *end = 0;
         key = strtoull(line, &word, 16);
-        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) && !ignis__measured_find(key))
-            ignis__measured_add(key, word[1] == 'o');
+        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) && !ignis__autotune_find(key))
+            ignis__autotune_add(key, word[1] == 'o');
         line = end;
     }
     ignis__free(text);
 }
 
-IGNIS__COLD static void ignis__measured_write(const char *call, const char *line)
+IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line)
 {
     char path[1024], why[160], theirs[160];
     bool ok;
-    if (!ignis__measured_path(path, sizeof path) || !ignis__cache_folder(call))
+    if (!ignis__autotune_path(path, sizeof path) || !ignis__cache_folder(call))
         return;
     ok = ignis__line_append(path, line, true, why, sizeof why);
     if (!ok && !ignis__path_is_private(path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
@@ -78,7 +78,7 @@ IGNIS__COLD static void ignis__measured_write(const char *call, const char *line
 }
 
 /*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
-static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                                     const ignis__epilogue *epilogue)
 {
     static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU,
@@ -101,8 +101,8 @@ static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product
 }
 
 /*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
-IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
-                                              ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                                ignis__array *b, const ignis__epilogue *epilogue)
 {
     int64_t best = -1, start;
     int round, run, made = op->made_count;
@@ -114,7 +114,7 @@ IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ign
                 ignis__gemm_run(op, product, out, a, b, epilogue);
             else if (!ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
                 return -1;
-            ignis__op_unmake(op, made);
+            ignis__op_free_made(op, made);
         }
         op->ok = op->ok && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuStreamSynchronize, (op->work.stream));
         start = ignis__monotonic_ns() - start;
@@ -125,23 +125,23 @@ IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ign
 }
 
 /*  Whether it is known which one computes a product: *own. If not, that is remembered where `keeps`; another thread may have been the first. */
-static bool ignis__measured_known(const char *call, uint64_t key, bool *own, bool keeps)
+static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bool keeps)
 {
-    const ignis__measured *found;
+    const ignis__autotune *found;
     ignis__mutex_lock(&ignis__measurements.lock);
-    ignis__measured_read(call);
-    found = ignis__measured_find(key);
+    ignis__autotune_read(call);
+    found = ignis__autotune_find(key);
     if (found)
         *own = found->own;
     else if (keeps)
-        ignis__measured_add(key, *own);
+        ignis__autotune_add(key, *own);
     ignis__mutex_unlock(&ignis__measurements.lock);
     return found != NULL;
 }
 
 /*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
-static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                                const ignis__epilogue *epilogue)
+static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                                          const ignis__epilogue *epilogue)
 {
     uint64_t key;
     int64_t own, other;
@@ -150,18 +150,18 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     char line[256], why[1024];
     if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
         return false;
-    key = ignis__measured_key(op, product, out, a, b, epilogue);
-    if (ignis__measured_known(op->work.call, key, &is_own, false) || !op->ok || ignis__capture_on(op->work.device))
+    key = ignis__autotune_key(op, product, out, a, b, epilogue);
+    if (ignis__autotune_lookup(op->work.call, key, &is_own, false) || !op->ok || ignis__capture_on(op->work.device))
         return is_own;
-    other = ignis__measure_one(op, false, product, out, a, b, epilogue);
+    other = ignis__autotune_time(op, false, product, out, a, b, epilogue);
     if (!op->ok)
         return false;
     before = ignis__quiet_begin();
-    own = ignis__measure_one(op, true, product, out, a, b, epilogue);
+    own = ignis__autotune_time(op, true, product, out, a, b, epilogue);
     ignis__quiet_end(&before, &failure, why, sizeof why);
     if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
         op->ok = true;
-        if (other >= 0 && !ignis__measured_known(op->work.call, key, &is_own, true))
+        if (other >= 0 && !ignis__autotune_lookup(op->work.call, key, &is_own, true))
             ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
         return other < 0 || is_own;
     }
@@ -169,17 +169,17 @@ static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ig
     snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n", (unsigned long long)key,
              is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3, ignis__dtypes[product->dtype].name,
              (long long)product->m, (long long)product->n, (long long)product->k, (long long)product->batch);
-    if (!ignis__measured_known(op->work.call, key, &is_own, true)) {
-        ignis__measured_write(op->work.call, line);
+    if (!ignis__autotune_lookup(op->work.call, key, &is_own, true)) {
+        ignis__autotune_write(op->work.call, line);
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
     }
     return is_own;
 }
 
-static void ignis__measured_close(void)
+static void ignis__autotune_close(void)
 {
     while (ignis__measurements.first) {
-        ignis__measured *next = ignis__measurements.first->next;
+        ignis__autotune *next = ignis__measurements.first->next;
         ignis__free(ignis__measurements.first);
         ignis__measurements.first = next;
     }

@@ -238,11 +238,11 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
         p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
         p.packed_out = p.packed_out && p.partial % 16 == 0;
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &p, &rest);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &p, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
-        ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD_BROADCAST, out->dtype, out->numel, params);
     }
     return true;
 }
@@ -265,7 +265,7 @@ static void ignis__matmul_close(ignis__device *device)
 
 /* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
-static bool ignis__lt_there(const char *call)
+static bool ignis__cublaslt_available(const char *call)
 {
     return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
 }

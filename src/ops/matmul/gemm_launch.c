@@ -1,32 +1,32 @@
 /*  A tiny product that waits for another one, to be launched with it. */
-typedef struct ignis__gemm_held {
+typedef struct ignis__gemm_pending {
     ignis__gemm p;
     ignis_dtype dtype;
     int64_t blocks; /* 0: there is none */
-} ignis__gemm_held;
+} ignis__gemm_pending;
 
 static double ignis__gemm_flops(const ignis__gemm *p) { return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch; }
 
 /*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
 static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p, int64_t blocks, bool ends)
 {
-    ignis__gemm_held *held = p->patches_of ? NULL : op->held;
+    ignis__gemm_pending *pending = p->patches_of ? NULL : op->pending;
     ignis__gemm both[2] = IGNIS__ZERO;
     double flops = ignis__gemm_flops(p);
     unsigned first_blocks = (unsigned)blocks;
     void *params[] = {both, &first_blocks};
-    if (held && !held->blocks && ends) {
-        held->p = *p;
-        held->dtype = dtype;
-        held->blocks = blocks;
+    if (pending && !pending->blocks && ends) {
+        pending->p = *p;
+        pending->dtype = dtype;
+        pending->blocks = blocks;
         return;
     }
     both[0] = *p;
-    if (held && held->blocks) { /* of plain products kernels have what is before the patches */
-        memcpy((char *)both + offsetof(ignis__gemm, patches), &held->p, offsetof(ignis__gemm, patches));
-        blocks += held->blocks;
-        flops += ignis__gemm_flops(&held->p);
-        op->held = NULL;
+    if (pending && pending->blocks) { /* of plain products kernels have what is before the patches */
+        memcpy((char *)both + offsetof(ignis__gemm, patches), &pending->p, offsetof(ignis__gemm, patches));
+        blocks += pending->blocks;
+        flops += ignis__gemm_flops(&pending->p);
+        op->pending = NULL;
     }
     ignis__cost(-1, flops, (int)dtype);
     ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
@@ -34,18 +34,18 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
 
 /*  Two products follow that do not depend on each other, the second perhaps by other means, and then ignis__gemm_join_end: where both are tiny they
     are one launch. Products that are measured run many times, and are not joined. */
-static void ignis__gemm_join(ignis__op *op, ignis__gemm_held *held)
+static void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
 {
-    held->blocks = 0;
-    op->held = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : held;
+    pending->blocks = 0;
+    op->pending = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : pending;
 }
 
 static void ignis__gemm_join_end(ignis__op *op)
 {
-    const ignis__gemm_held *held = op->held;
-    op->held = NULL;
-    if (held && held->blocks) /* there was no other one */
-        ignis__gemm_launch_tiny(op, held->dtype, NULL, &held->p, held->blocks, false);
+    const ignis__gemm_pending *pending = op->pending;
+    op->pending = NULL;
+    if (pending && pending->blocks) /* there was no other one */
+        ignis__gemm_launch_tiny(op, pending->dtype, NULL, &pending->p, pending->blocks, false);
 }
 
 /*  Rows of an operand that the copy engine loads at a time: 128 of a tile in one piece, where its last tile has more than 64, so that nothing is
@@ -75,8 +75,8 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits, processors = op->work.device->info.multiprocessors;
     ignis__tensor_map a, b, out, other;
-    ignis__address another = ignis__gemm_other(p);
-    bool direct = ignis__gemm_direct(p, kernel->columns), gated = ignis__gemm_gates(p);
+    ignis__address another = ignis__gemm_extra_matrix(p);
+    bool direct = ignis__gemm_finishes_in_registers(p, kernel->columns), gated = ignis__gemm_gates(p);
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
         ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
@@ -105,27 +105,28 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
         ignis__gemm_boxes(p, kernel->rows, kernel->columns);
         if (p->patches_of == 1)
-            ignis__patches_map(op, &a, dtype, p, kernel->rows);
+            ignis__patches_tma_map(op, &a, dtype, p, kernel->rows);
         else
-            ignis__gemm_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch,
-                            p->batch_a, p->box_a);
+            ignis__gemm_tma_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m,
+                                p->batch, p->batch_a, p->box_a);
         if (p->patches_of == 1) /* weights: a tap is a matrix */
-            ignis__gemm_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
-                            p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights, p->weights, p->box_b);
+            ignis__gemm_tma_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
+                                p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights, p->weights,
+                                p->box_b);
         else if (p->patches_of == 2)
-            ignis__patches_map(op, &b, dtype, p, 64);
+            ignis__patches_tma_map(op, &b, dtype, p, 64);
         else
-            ignis__gemm_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch,
-                            p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
+            ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k,
+                                p->batch, p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
-            ignis__patches_out_map(op, &out, dtype, p);
+            ignis__patches_out_tma_map(op, &out, dtype, p);
         else if (direct)
-            ignis__gemm_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
-                            gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
+                                gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
         if (direct && another)
-            ignis__gemm_map(op, &other, dtype, false, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch,
-                            p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &other, dtype, false, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch,
+                                p->m * p->n, 64);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
@@ -139,8 +140,8 @@ typedef struct ignis__gemm_copy {
 } ignis__gemm_copy;
 
 /*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
-static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
-                             int64_t count, int64_t *batch, int *packed, int64_t pack)
+static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
+                                  int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
     int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
@@ -170,15 +171,16 @@ static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_cop
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
-    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
-                     ignis__pack_elements(dtype));
-    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
-                     ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
+                          ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
+                          ignis__pack_elements(dtype));
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
 /*  Gives an operand, matrices [k, rows], room of its own where they are [rows, k]. */
-static void ignis__gemm_turn(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows, int64_t count, int64_t *batch)
+static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows, int64_t count,
+                                          int64_t *batch)
 {
     int64_t matrices = *batch ? count : 1, one = 1;
     ignis__address from = *at;
@@ -199,9 +201,9 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     if (kernel.packs)
         ignis__gemm_pack(op, p->operands, p);
     if (kernel.turns && p->transpose_a)
-        ignis__gemm_turn(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
+        ignis__gemm_transpose_operand(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
     if (kernel.turns && !p->transpose_b)
-        ignis__gemm_turn(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
+        ignis__gemm_transpose_operand(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
     if (kernel.turns)
         *p = ignis__gemm_by_wgmma(p);
     if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
@@ -214,18 +216,18 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         p->splits = (int)ignis__ceil_div(p->k, p->split_k);
     }
     if (p->splits > 1)
-        p->partial = ignis__gemm_room(op, p->splits * p->batch * p->m * p->n, dtype);
+        p->partial = ignis__gemm_scratch(op, p->splits * p->batch * p->m * p->n, dtype);
     else if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+        p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
     if (row_sums)
-        p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits * shares, dtype);
+        p->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, p->splits * shares, dtype);
     ignis__gemm_launch(op, &kernel, dtype, p, p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
     else if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
+        ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
     if (row_sums)
-        ignis__gemm_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
+        ignis__gemm_add_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
     return row_sums;
 }
 

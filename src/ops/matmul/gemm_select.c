@@ -4,7 +4,7 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 }
 
 /*  Whether tensor cores may multiply elements of a dtype: of f32 they leave some bits out. */
-static bool ignis__gemm_rounds(ignis_dtype operands)
+static bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
 {
     return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) || ignis__dtype_is_f8(operands);
 }
@@ -12,7 +12,7 @@ static bool ignis__gemm_rounds(ignis_dtype operands)
 /*  Whether the device, the driver and the compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
-    return ignis__gemm_rounds(dtype) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+    return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
            ignis__wgmma_compiles(op->work.call);
 }
 
@@ -52,7 +52,7 @@ static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 static bool ignis__gemm_is_ahead(const ignis__gemm_tile *tile) { return tile->columns == 192 && tile->rows == 128; }
 
 /*  Whether rows, which are copied to whole packs of 16 bytes where they are none, begin at sectors of the L2 cache, of 32 bytes. */
-static bool ignis__gemm_whole_sectors(const ignis__gemm *p, int64_t row)
+static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 {
     return ignis__ceil_div(row, ignis__pack_elements(p->operands)) % 2 == 0;
 }
@@ -61,7 +61,7 @@ static bool ignis__gemm_whole_sectors(const ignis__gemm *p, int64_t row)
 static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
     return columns > 64 && !p->patches_of && p->m > 128 &&
-           !(ignis__gemm_whole_sectors(p, p->row_a) && ignis__gemm_whole_sectors(p, p->row_b));
+           !(ignis__gemm_rows_fill_sectors(p, p->row_a) && ignis__gemm_rows_fill_sectors(p, p->row_b));
 }
 
 /*  Whether kernels/gemm_hopper.cu leaves out what does not exist of such tiles, when it loads them. */
@@ -84,8 +84,8 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
     double rows = (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
     double columns = (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
-    double each = rows / (ignis__gemm_whole_sectors(p, p->row_a) ? whole : parts) +
-                  columns / (ignis__gemm_whole_sectors(p, p->row_b) ? whole : parts);
+    double each = rows / (ignis__gemm_rows_fill_sectors(p, p->row_a) ? whole : parts) +
+                  columns / (ignis__gemm_rows_fill_sectors(p, p->row_b) ? whole : parts);
     double scale =
         tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
             ? size == 8 ? 2 : 1
@@ -132,7 +132,7 @@ static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IG
 static int64_t ignis__gemm_out_columns(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n; }
 
 /*  Whether a product by wgmma is finished in registers, with tiles of so many columns: kernels/gemm_hopper.cu. */
-static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
+static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
     bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
@@ -143,7 +143,7 @@ static bool ignis__gemm_direct(const ignis__gemm *p, int columns)
 }
 
 /*  What is read from or written to beside the result when a product is finished in registers. */
-static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
+static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
 
 /*  What a variant has to be told of operands that are not of the result's dtype. */
 static const char *ignis__gemm_operands_define(ignis_dtype dtype)
@@ -168,7 +168,7 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
              !direct                ? 0
              : p->gradient          ? 2
              : ignis__gemm_gates(p) ? 3
-                                    : ignis__gemm_other(p) != p->pre,
+                                    : ignis__gemm_extra_matrix(p) != p->pre,
              ignis__gemm_rows(p) == 64    ? " -DIGNIS_ROWS=64"
              : ignis__gemm_rows(p) == 192 ? " -DIGNIS_ROWS=192"
                                           : "",
@@ -183,19 +183,20 @@ static int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis_
 
 /*  Whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is read, and 8 bits have no registers
     for it. */
-static bool ignis__gemm_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
+static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
     return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) && !ignis__dtype_is_f8(p.operands) &&
-           !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_direct(&p, 192);
+           !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_finishes_in_registers(&p, 192);
 }
 
 /*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
-static bool ignis__gemm_large(const ignis__gemm *p, const ignis__epilogue *epilogue)
+static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient && !p->residual &&
-           !p->accumulate && !epilogue->row_sums && !epilogue->column_sums && ignis__gemm_direct(p, 192) && !ignis__gemm_gates(p);
+           !p->accumulate && !epilogue->row_sums && !epilogue->column_sums && ignis__gemm_finishes_in_registers(p, 192) &&
+           !ignis__gemm_gates(p);
 }
 
 /*  Whether the device has the variant with so many columns, and rows: where nothing is compiled, others may have been recorded. */
@@ -209,13 +210,13 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     p.column_sums = epilogue->column_sums != NULL;
     p.rows = rows;
     p.pairs = pairs;
-    ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_direct(&p, columns));
+    ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_finishes_in_registers(&p, columns));
     return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
 /*  Gives a tile of 192 rows as many of its columns as are best, a multiple of 16; false: there is no such kernel. */
-static bool ignis__gemm_fit(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
-                            ignis__gemm_tile *tile)
+static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
+                                    ignis__gemm_tile *tile)
 {
     ignis__gemm_tile fitted = *tile;
     const ignis__gemm_tile widest = *tile;
@@ -242,7 +243,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[p->operands].size;
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
     bool eights = ignis__dtype_is_f8(p->operands);
-    bool tensor_cores = ignis__gemm_rounds(p->operands) && ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
+    bool tensor_cores = ignis__gemm_allows_tensor_cores(p->operands) && ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
          wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
@@ -250,13 +251,13 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) && (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
     int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
-    bool ahead = ignis__gemm_ahead(p, epilogue) &&
+    bool ahead = ignis__gemm_takes_ahead(p, epilogue) &&
                  (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
                              : wide > processors) && /* a block needs a next tile */
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
-    bool large = wgmma && !op->steady && ignis__gemm_large(p, epilogue);
+    bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(p, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double turning = (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
@@ -274,7 +275,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) || (eights && (is_tiny || tile.columns > 128)) ||
             (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
-                        (is_large ? !large || !ignis__gemm_fit(op, dtype, of, epilogue, &tile)
+                        (is_large ? !large || !ignis__gemm_fit_columns(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
                                         tile.rows != ignis__gemm_rows(p)))) ||
             (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */

@@ -7,12 +7,12 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
 {
     ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
     ignis__epilogue sums = IGNIS__ZERO;
-    ignis__spread rows = {1, forward->m, forward->n};
-    ignis__gemm_held held;
+    ignis__axis rows = {1, forward->m, forward->n};
+    ignis__gemm_pending pending;
     bool summed = false;
     if (!op->ok)
         return;
-    ignis__gemm_join(op, &held);
+    ignis__gemm_join(op, &pending);
     if (dx)
         ignis__matmul_run(op, &of_x, dx, g, w, epilogue);
     sums.row_sums = db;
@@ -28,7 +28,7 @@ static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_ar
 {
     ignis_array known = IGNIS__ZERO;
     if (op->ok)
-        known = ignis__walk_sums_take(g, n);
+        known = ignis__backward_pass_take_column_sums(g, n);
     if (known.id)
         args->grad_inputs[input] = known;
     return known.id ? NULL : ignis__op_new_row(op, n, g->dtype);
@@ -40,7 +40,7 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
-    epilogue.residual = args->needed[0] ? ignis__walk_sum(0) : NULL; /* x may have a gradient from another layer by now */
+    epilogue.residual = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL; /* x may have a gradient from another layer by now */
     if (!ignis__op_begin_backward(&op, "ignis_linear", args))
         return ignis__failed();
     if (args->needed[0])
@@ -51,8 +51,8 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
         gradients[2] = ignis__bias_gradient(&op, args, 2, op.in[0], p->n);
     ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], gradients[0], &epilogue, gradients[1], gradients[2]);
     if (epilogue.residual)
-        ignis__walk_sum_taken(0);
-    return ignis__op_give(&op, args, args->input_count, gradients);
+        ignis__backward_pass_mark_summed(0);
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias)

@@ -28,11 +28,11 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
     const ignis__product *p = (const ignis__product *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
     ignis__product of_a = ignis__matmul_product_a(p), of_b = ignis__matmul_product_b(p);
-    ignis__gemm_held held;
+    ignis__gemm_pending pending;
     ignis__op op;
     if (!ignis__op_begin_backward(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
         return ignis__failed();
-    ignis__gemm_join(&op, &held);
+    ignis__gemm_join(&op, &pending);
     if (args->needed[0]) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
         ignis__matmul_run(&op, &of_a, gradients[0], op.in[0], op.in[2], NULL);
@@ -42,7 +42,7 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
         ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     ignis__gemm_join_end(&op);
-    return ignis__op_give(&op, args, 2, gradients);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
 /*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions are folded into m. */
@@ -53,7 +53,7 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     int i;
     if (a->ndim < 2 || b->ndim < 2 || (b->ndim > 2 && b->ndim != a->ndim))
         return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
-                              "a is %s, b is %s; both have 2 dimensions or more, and leading ones that spread over each other",
+                              "a is %s, b is %s; expected 2 dimensions or more, and leading ones that broadcast",
                               ignis__shape_write(a).text, ignis__shape_write(b).text);
     inner_b = b->dim[b->ndim - (transpose_b ? 1 : 2)];
     if (a->dim[a->ndim - 1] != inner_b)
@@ -73,7 +73,7 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
 }
 
 /*  a and b with leading dimensions that spread over each other. False: they do not, need not, or the inner ones do not fit. */
-static bool ignis__matmul_spread(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *spread)
+static bool ignis__matmul_broadcast(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *broadcast)
 {
     int ndim = a->ndim > b->ndim ? a->ndim : b->ndim, i, leading;
     bool differ = a->ndim < ndim;
@@ -85,11 +85,11 @@ static bool ignis__matmul_spread(const ignis_shape *a, const ignis_shape *b, int
         if (of_a != of_b && of_a != 1 && of_b != 1)
             return false;
         differ = differ || (b->ndim > 2 && (in_b < 0 || of_a != of_b)); /* b of two dimensions serves all of a */
-        spread[0].dim[i] = spread[1].dim[i] = of_a == 1 ? of_b : of_a;
+        broadcast[0].dim[i] = broadcast[1].dim[i] = of_a == 1 ? of_b : of_a;
     }
-    spread[0].ndim = spread[1].ndim = ndim;
-    memcpy(spread[0].dim + leading, a->dim + a->ndim - 2, 2 * sizeof a->dim[0]);
-    memcpy(spread[1].dim + leading, b->dim + b->ndim - 2, 2 * sizeof b->dim[0]);
+    broadcast[0].ndim = broadcast[1].ndim = ndim;
+    memcpy(broadcast[0].dim + leading, a->dim + a->ndim - 2, 2 * sizeof a->dim[0]);
+    memcpy(broadcast[1].dim + leading, b->dim + b->ndim - 2, 2 * sizeof b->dim[0]);
     return differ;
 }
 
@@ -98,16 +98,17 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
     ignis_tensor inputs[] = {a, b};
     ignis__product product;
     ignis__array *out = NULL;
-    ignis_shape shape, spread[2];
+    ignis_shape shape, broadcast[2];
     ignis_tensor result;
     ignis__op op;
     int i;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
-    if (ignis__matmul_spread(&op.in[0]->shape, &op.in[1]->shape, transpose_b, spread)) { /* and again, with copies that are spread */
+    if (ignis__matmul_broadcast(&op.in[0]->shape, &op.in[1]->shape, transpose_b,
+                                broadcast)) { /* and again, with copies that are broadcast */
         ignis__op_leave(&op);
-        inputs[0] = ignis_expand(a, spread[0]);
-        inputs[1] = ignis_expand(b, spread[1]);
+        inputs[0] = ignis_expand(a, broadcast[0]);
+        inputs[1] = ignis_expand(b, broadcast[1]);
         result = ignis__matmul_op(call, inputs[0], inputs[1], transpose_b);
         for (i = 0; i < 2; i++)
             if (inputs[i].id)

@@ -1,5 +1,5 @@
 /*  Whether input i of ignis_matmul_f8 is [1] or has so many elements, of a dtype. */
-static void ignis__f8_fits(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
+static void ignis__f8_check_input(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
 {
     const ignis__array *array = op->in[i];
     if (op->ok && array->dtype != dtype)
@@ -39,7 +39,8 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
         ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "b is %s; [n, k] is needed", ignis__shape_write(&op.in[1]->shape).text);
     if (op.ok && ignis__matmul_shapes(&op, 1, &product, &shape))
         for (i = 2; i < count; i++) {
-            ignis__f8_fits(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n, which[i] < 4);
+            ignis__f8_check_input(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n,
+                                  which[i] < 4);
             *places[which[i]] = op.in[i];
         }
     if (op.ok && ignis__capability(&op.work.device->info) < 89)

@@ -46,7 +46,7 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
         ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead, &epilogue,
                                 gradients[1 + l], db);
     }
-    return ignis__op_give(&op, args, args->input_count, gradients);
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 /*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of all results, but for its last

@@ -33,7 +33,7 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
         ignis__linear_gradients(&op, &p->up, of, op.in[X], op.in[GATE + i], dx[i], &epilogue, gradients[1 + i], NULL);
     }
     gradients[0] = dx[1];
-    return ignis__op_give(&op, args, 4, gradients);
+    return ignis__op_finish_backward(&op, args, 4, gradients);
 }
 
 IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down)

@@ -89,7 +89,7 @@ typedef struct ignis__gemm_tile {
 static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800}, /* or fewer columns: ignis__gemm_fit */
+    {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800}, /* or fewer columns: ignis__gemm_fit_columns */
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 300, 600, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 1, 220, 165, 600, 700}, /* in pairs */
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 250, 600, 800},

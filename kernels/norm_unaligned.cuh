@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  norm_odd.cuh - how the kernels of norms share out rows of any address and length, and bring them in ahead
+/*  norm_unaligned.cuh - how the kernels of norms share out rows of any address and length, and bring them in ahead
 
     A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of all of them: packs
     where addresses are multiples of 16 bytes, and a few elements before and behind them. What belongs to columns is read once, and
@@ -18,8 +18,8 @@
     Any grid whose teams are a multiple of the rows after which one begins at the same address modulo 16 again: few blocks, which
     take turns. All arrays of rows begin at the same address modulo 16.
 */
-#ifndef IGNIS_NORM_ODD_CUH
-#define IGNIS_NORM_ODD_CUH
+#ifndef IGNIS_NORM_UNALIGNED_CUH
+#define IGNIS_NORM_UNALIGNED_CUH
 
 #include "norm.cuh"
 #if __CUDA_ARCH__ >= 800
@@ -280,4 +280,4 @@ template <int count> __device__ inline void sum_even(Wide (&sums)[count], int &t
     turn = 1 - turn;
 }
 
-#endif /* IGNIS_NORM_ODD_CUH */
+#endif /* IGNIS_NORM_UNALIGNED_CUH */

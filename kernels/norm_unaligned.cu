@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  norm_odd.cu - layer_norm and rms_norm over rows that begin anywhere or are long, and over even ones of a middle length: see norm.cuh and
-    norm_odd.cuh
+/*  norm_unaligned.cu - layer_norm and rms_norm over rows that begin anywhere or are long, and over even ones of a middle length: see norm.cuh and
+    norm_unaligned.cuh
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. other: what is normalized is x + other, rounded, which goes to
     sum; or null.
 */
-#include "norm_odd.cuh"
+#include "norm_unaligned.cuh"
 
 template <bool rms, typename Team, int packs>
 __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
