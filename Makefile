@@ -529,7 +529,7 @@ check-words:
 	@sh tools/check_words.sh
 
 FORMATTED := $(filter %.c %.h,$(PARTS)) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/serve/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
-    tools/*.c sim/*.[ch] sim/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch] sim/windows/*.[ch])
+    tools/*.c sim/*.[ch] sim/*/*.[ch] sim/*.cpp sim/*/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch])
 check-format:
 	clang-format --dry-run -Werror $(FORMATTED)
 

@@ -78,7 +78,7 @@ typedef struct sim_runtime {
     void (*waited)(void);            /* for earlier work, by griddepcontrol.wait */
     sim_copies *(*copies)(int grow); /* this thread's pending cp.async, with room for one more if `grow` */
 
-    /* Of sm_90a, see hopper.h. Addresses are generic ones. */
+    /* Of sm_90a, see executor/hopper.cpp. Addresses are generic ones. */
     void (*mbarrier_init)(void *barrier, unsigned arrivals, sim_place at);
     void (*mbarrier_arrive)(void *barrier, unsigned bytes, sim_place at);             /* bytes of copies that it announces */
     int (*mbarrier_wait)(void *barrier, unsigned parity, int may_wait, sim_place at); /* whether that phase is over */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  shim_hopper.h - the inline PTX of sm_90a: barriers in shared memory, bulk copies, products of warpgroups
 
-    Only what the rewriter's calls need to get to the executor, which does the work: see hopper.h.
+    Only what the rewriter's calls need to get to the executor, which does the work: see executor/hopper.cpp.
 */
 #ifndef SIM_SHIM_HOPPER_H
 #define SIM_SHIM_HOPPER_H

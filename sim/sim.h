@@ -3,12 +3,12 @@
 
     The simulator is three shared libraries that stand in for NVIDIA's:
 
-        libcuda.so.1     driver.c (the driver API) + executor.cpp (runs kernels)
+        libcuda.so.1     driver/ (the driver API) + executor.cpp (runs kernels)
         libnvrtc.so      nvrtc.c  (turns CUDA C into a shared object with the host's C++ compiler)
         libcublasLt.so   cublaslt.c (matrix products on the CPU)
 
     An "image" (what nvrtcGetCUBIN returns and cuModuleLoadData takes) is the ELF shared object itself.
-    This file is what driver.c needs of executor.cpp, and nothing else.
+    This file is what driver/ needs of executor.cpp, and nothing else.
 */
 #ifndef SIM_H
 #define SIM_H
@@ -88,14 +88,14 @@ typedef struct sim_launch {
    kernel, block, thread, file and line as far as they are known. */
 int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const *args, char *text, size_t text_size);
 
-/* True for an address inside simulated device memory of any device (implemented by driver.c; lets the executor
+/* True for an address inside simulated device memory of any device (implemented by driver/; lets the executor
    tell a wild access of a kernel from a crash of the host program). `what` gets a sentence about the nearest block. */
 int sim_address_describe(const void *address, char *what, size_t what_size);
 
 /* Whether blocks of a cluster can run side by side: not under a sanitizer. */
 int sim_has_clusters(void);
 
-/* The result code of a fault that has ended all work of the process, or SIM_OK (implemented by driver.c). */
+/* The result code of a fault that has ended all work of the process, or SIM_OK (implemented by driver/). */
 int sim_fault(void);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  test_hopper.c - checks of what the simulator has of sm_90a: mbarriers, bulk copies, products of warpgroups; see hopper.h
+/*  test_hopper.c - checks of what the simulator has of sm_90a: mbarriers, bulk copies, products of warpgroups; see executor/hopper.cpp
 
         test_hopper         all checks, in every order of threads, late and early, and without the faults under each sanitizer
         test_hopper all     all checks, once

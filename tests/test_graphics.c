@@ -105,7 +105,7 @@ static ignis_external_desc external(const exported *memory, ignis_dtype dtype, i
     return desc;
 }
 
-/*  A timeline of the other API, which sees its value here; layout: sim/driver.c. */
+/*  A timeline of the other API, which sees its value here; layout: sim/driver/driver.h. */
 typedef struct timeline {
     uint64_t *value;
     void *page;
@@ -1094,7 +1094,7 @@ TEST(nt_handles_of_vulkan_stay_the_callers)
     memory = make_section(8192, &bytes), timeline = make_section(4096, &page);
     memset(&desc, 0, sizeof desc);
     memset(&fence_desc, 0, sizeof fence_desc);
-    memcpy(page, "ignis-timeline-1", 16); /* sim/driver.c */
+    memcpy(page, "ignis-timeline-1", 16); /* sim/driver/driver.h */
     memset(bytes, 3, 8192);
     desc.type = IGNIS_EXTERNAL_WIN32;
     desc.handle = memory;
