@@ -63,7 +63,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-headers check-install check-manual check-peft check-prototypes check-resume check-safetensors check-serve check-smollm check-tokenizers check-torch check-words"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-headers check-install check-manual check-peft check-prototypes check-recipe check-resume check-safetensors check-serve check-smollm check-tokenizers check-torch check-words"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged bundles, chat templates, grammars, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -75,6 +75,10 @@ build/manual.html: build/manual $(HEADERS)
 
 check-manual: build/manual.html
 	@sh tools/check_manual.sh
+
+# The recipe of HACKING.md, followed in a copy of the tree.
+check-recipe: $(SIMULATOR)
+	@sh tools/check_recipe.sh
 
 # Headers, what build systems need to find them, and ignis_embed, the one thing that is compiled. DESTDIR comes before every path, and is written
 # nowhere.
@@ -537,7 +541,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-headers check-words check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
+CHECKS := check-headers check-words check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-recipe check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
 CHECKS += $(if $(shell command -v clang),test-clang) $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-serve check-tokenizers check-gguf check-peft)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
