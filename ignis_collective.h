@@ -308,7 +308,12 @@
 extern "C" {
 #endif
 
-/* >>vmm --------------------------------------------------------------------------------------------------------- */
+/* >>vmm - physical memory, address ranges, mappings, access ------------------------------------------------
+
+   Physical memory has no address. A range of addresses has no memory. A mapping connects the two, and access
+   opens a mapping to devices. Handles take physical memory to other processes.
+   Threads: every function may be called from any thread.
+   Ownership: the caller frees what a function returns; physical memory lives until its last mapping ends. */
 
 /*  Physical memory of a device, without an address. */
 typedef struct ignis_vmm {
@@ -320,14 +325,14 @@ typedef struct ignis_vmm_range {
     uint64_t id;
 } ignis_vmm_range;
 
-/*  How physical memory can be handed to another process. The numbers are the driver's
-    (CUmemAllocationHandleType), but for DEFAULT, and for NONE, which is 0 there. */
+/*  Kinds of handles by which another process gets physical memory. The values are the driver's
+    (CUmemAllocationHandleType), except DEFAULT, and NONE, which is 0 there. */
 typedef enum ignis_vmm_handle_type {
     IGNIS_VMM_HANDLE_NONE = -1,    /* not at all */
-    IGNIS_VMM_HANDLE_DEFAULT = 0,  /* what the system has: POSIX_FD, on Windows WIN32 */
+    IGNIS_VMM_HANDLE_DEFAULT = 0,  /* POSIX_FD, on Windows WIN32 */
     IGNIS_VMM_HANDLE_POSIX_FD = 1, /* a file descriptor */
     IGNIS_VMM_HANDLE_WIN32 = 2,    /* an NT handle */
-    /* a global share handle of Windows; Ignis makes none, as anybody could open it */
+    /* a global handle of Windows that any user could open: refused */
     IGNIS_VMM_HANDLE_WIN32_KMT = 4,
     IGNIS_VMM_HANDLE_MAX = 0x7FFFFFFF
 } ignis_vmm_handle_type;
@@ -335,21 +340,21 @@ typedef enum ignis_vmm_handle_type {
 /*  CUmemAllocationType */
 typedef enum ignis_vmm_allocation_type {
     IGNIS_VMM_ALLOCATION_INVALID = 0,
-    IGNIS_VMM_ALLOCATION_PINNED = 1, /* the memory stays where it is, as long as it lives; the one that is made */
+    IGNIS_VMM_ALLOCATION_PINNED = 1, /* the memory never moves; the only type that Ignis creates */
     IGNIS_VMM_ALLOCATION_MAX = 0x7FFFFFFF
 } ignis_vmm_allocation_type;
 
 /*  CUmemLocationType */
 typedef enum ignis_vmm_location_type {
     IGNIS_VMM_LOCATION_INVALID = 0,
-    IGNIS_VMM_LOCATION_DEVICE = 1, /* the one that is made */
+    IGNIS_VMM_LOCATION_DEVICE = 1, /* the only one that Ignis creates */
     IGNIS_VMM_LOCATION_HOST = 2,
     IGNIS_VMM_LOCATION_HOST_NUMA = 3,
     IGNIS_VMM_LOCATION_HOST_NUMA_CURRENT = 4,
     IGNIS_VMM_LOCATION_MAX = 0x7FFFFFFF
 } ignis_vmm_location_type;
 
-/*  What a device may do with mapped memory: CUmemAccess_flags. */
+/*  Access of a device to mapped memory: CUmemAccess_flags. */
 typedef enum ignis_vmm_access {
     IGNIS_VMM_ACCESS_NONE = 0,
     IGNIS_VMM_ACCESS_READ = 1,
@@ -382,29 +387,29 @@ typedef struct ignis_vmm_access_desc {
 
 typedef struct ignis_vmm_desc {
     int64_t size; /* required: bytes; rounded up to whole granules, see ignis_vmm_info.size */
-    int device;   /* where the memory lies (the thread's current device; IGNIS_DEVICE_0 for device 0) */
+    int device;   /* the memory is on this device (the thread's current one; IGNIS_DEVICE_0 for device 0) */
     ignis_vmm_handle_type handle_type; /* IGNIS_VMM_HANDLE_DEFAULT: it can be exported */
 } ignis_vmm_desc;
 
 typedef struct ignis_vmm_info {
     int64_t size;                      /* bytes, a multiple of granularity */
     int64_t granularity;               /* bytes, the smallest of the device */
-    int device;                        /* where the memory lies */
-    ignis_vmm_handle_type handle_type; /* as which it can be exported */
-    bool imported;                     /* another process has made it */
-    int mappings;                      /* places where ignis_vmm_map has mapped it */
-    ignis_vmm_prop prop;               /* as the driver says */
+    int device;                        /* the memory is on this device */
+    ignis_vmm_handle_type handle_type; /* the handle that ignis_vmm_export makes */
+    bool imported;                     /* created by another process */
+    int mappings;                      /* how often ignis_vmm_map has mapped it */
+    ignis_vmm_prop prop;               /* from the driver */
 } ignis_vmm_info;
 
 typedef struct ignis_vmm_range_info {
     void *ptr;            /* the first address */
-    int64_t size;         /* bytes, reserved */
-    int64_t mapped_bytes; /* of these */
+    int64_t size;         /* reserved bytes */
+    int64_t mapped_bytes; /* of them, mapped ones */
     int mappings;
-    int arrays; /* made by ignis_vmm_array_map, alive */
+    int arrays; /* live ones of ignis_vmm_array_map */
 } ignis_vmm_range_info;
 
-/*  What another process needs to have the same memory. It belongs to who holds it: ignis_vmm_handle_close. */
+/*  A handle by which another process maps the same memory. Its holder closes it: ignis_vmm_handle_close. */
 typedef struct ignis_vmm_handle {
     ignis_vmm_handle_type type;
     int fd;      /* IGNIS_VMM_HANDLE_POSIX_FD: closed on exec */
@@ -419,20 +424,20 @@ typedef struct ignis_vmm_array_desc {
     const int *access_devices;         /* ordinals of other devices that may read and write it (none) */
     int access_count;
     ignis_owner owner; /* IGNIS_OWNER_IGNIS */
-    const char *tag;   /* a name for messages and audits; copied, the first 31 bytes count ("") */
+    const char *tag;   /* a name for messages and audits; copied, at most 31 bytes ("") */
 } ignis_vmm_array_desc;
 
-/*  ignis_vmm_granularity - the unit of physical memory on a device
-    Returns: bytes (2 MiB on today's devices), the smallest that works or the one that the driver recommends
-    for speed; -1 on failure.
+/*  ignis_vmm_granularity - return the unit of physical memory on a device
+    Returns: bytes (2 MiB on today's devices): the minimum, or what the driver recommends for speed; -1 on
+    failure.
     Errors: DEVICE (no such device), UNSUPPORTED (no virtual memory management), LIBRARY (the driver is too
     old), CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int64_t ignis_vmm_granularity(int device, bool recommended);
 
-/*  ignis_vmm_prop_of, ignis_vmm_access_of - the driver's structs for memory of a device, and for what a
-    device may do
+/*  ignis_vmm_prop_of, ignis_vmm_access_of - fill the driver's structs for memory of a device, and for its
+    access
     Returns: the struct, filled; a shareable one names the system's handle type.
     Errors: none.
     Ownership: nothing to free; win32_security is null.
@@ -440,48 +445,46 @@ IGNIS_API int64_t ignis_vmm_granularity(int device, bool recommended);
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable);
 IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write);
 
-/*  ignis_vmm_check - report what a driver function of the caller's has answered as Ignis would: name, number,
-    and what was being done
+/*  ignis_vmm_check - report an error of a driver call as Ignis reports its own
     Returns: IGNIS_OK for 0; else CUDA, or MEMORY for CUDA_ERROR_OUT_OF_MEMORY.
     Errors: CUDA, MEMORY.
-    Ownership: context, such as "mapping the cache", is read only.
+    Ownership: context says what was attempted ("mapping the cache"); it is only read.
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
 
-/*  ignis_vmm_create - physical memory on a device, without an address
-    It counts in ignis_memory_info.vmm_bytes; ignis_desc.memory_limit does not limit it. Cached memory is
-    given back before it fails.
+/*  ignis_vmm_create - allocate physical memory on a device, without an address
+    It counts in ignis_memory_info.vmm_bytes; ignis_desc.memory_limit does not limit it. The cache is trimmed
+    before an allocation fails.
     Returns: the memory, or no handle.
     Errors: ARGUMENT, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
     Ownership: the caller frees it with ignis_vmm_free.
     Threads: any. */
 IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc);
 
-/*  ignis_vmm_free - let go of physical memory
-    It goes back to the device when its last mapping is gone and every process that imported it has let go of
-    it, too.
+/*  ignis_vmm_free - free physical memory
+    The device gets it back after the last mapping has ended and every process that imported it has freed it.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED (also for a second free).
     Ownership: the handle is stale afterwards; mappings stay valid.
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_free(ignis_vmm vmm);
 
-/*  ignis_vmm_reserve - a range of addresses, without memory
+/*  ignis_vmm_reserve - reserve a range of addresses, without memory
     size is rounded up to whole granules of the current device; alignment is 0 or a power of two.
     Returns: the range, or no handle.
     Errors: ARGUMENT, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
-    Ownership: the caller gives it back with ignis_vmm_unreserve.
+    Ownership: the caller frees it with ignis_vmm_unreserve.
     Threads: any. */
 IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment);
 
-/*  ignis_vmm_unreserve - give a range back
-    Returns: IGNIS_OK, or why it was left as it is.
+/*  ignis_vmm_unreserve - free a range of addresses
+    Returns: IGNIS_OK; on failure nothing changes.
     Errors: FREED, ARGUMENT (memory is mapped in it).
     Ownership: the handle is stale afterwards.
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range range);
 
-/*  ignis_vmm_query, ignis_vmm_range_query - facts about physical memory, and about a range
+/*  ignis_vmm_query, ignis_vmm_range_query - read facts about physical memory, and about a range
     Returns: IGNIS_OK, and *info filled.
     Errors: FREED, ARGUMENT; of physical memory, CUDA.
     Ownership: nothing to free.
@@ -489,8 +492,8 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range range);
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
 IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range range, ignis_vmm_range_info *info);
 
-/*  ignis_vmm_map - put physical memory, all of it, at an offset in a range
-    No device may touch it before ignis_vmm_set_access. The same memory may be mapped at several places.
+/*  ignis_vmm_map - map all of a physical memory at an offset in a range
+    No device may touch it before ignis_vmm_set_access. The same memory may be mapped several times.
     Units: offset in bytes, a multiple of the granularity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (outside the range, something is mapped there, not a multiple), MEMORY, CUDA.
@@ -499,16 +502,17 @@ IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range range, ignis_vmm_ra
 IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range range, int64_t offset, ignis_vmm vmm);
 
 /*  ignis_vmm_unmap - end the mapping that begins at an offset
-    Waits for the devices that had access: work that uses the mapping is done first, if it was queued before.
-    Returns: IGNIS_OK, or why it was left as it is.
+    Waits until the devices with access have done the work that was queued before.
+    Returns: IGNIS_OK; on failure nothing changes.
     Errors: FREED, ARGUMENT (no mapping begins there, or arrays use it), CUDA.
-    Ownership: physical memory that was freed already goes back to the device.
+    Ownership: physical memory that was already freed returns to the device.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range range, int64_t offset);
 
-/*  ignis_vmm_set_access, ignis_vmm_get_access - what a device may do with a mapped part of a range
-    Needed for every device that is to use it, after every map; peer access of contexts does not matter.
-    ignis_vmm_get_access tells the access to the granule at an offset.
+/*  ignis_vmm_set_access, ignis_vmm_get_access - set or read the access of a device to a mapped slice of a
+    range
+    Set it for every device that uses the slice, after every map. Peer access of contexts has no effect.
+    ignis_vmm_get_access reads the access to the granule at an offset.
     Units: offset and size in bytes, multiples of the granularity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device
@@ -520,20 +524,20 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range range, int64_t offse
 IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offset, int device,
                                             ignis_vmm_access *access);
 
-/*  ignis_vmm_export - a handle of physical memory for another process
+/*  ignis_vmm_export - make a handle of physical memory for another process
     Returns: IGNIS_OK, and *handle filled.
     Errors: FREED, ARGUMENT (made with IGNIS_VMM_HANDLE_NONE), CUDA.
-    Ownership: the caller closes the handle once it was sent: ignis_vmm_handle_close. Until then it, too,
-    keeps the memory.
+    Ownership: the caller closes the handle after sending it: ignis_vmm_handle_close. The handle keeps the
+    memory.
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_export(ignis_vmm vmm, ignis_vmm_handle *handle);
 
-/*  ignis_vmm_import - the physical memory of a handle that another process has exported
-    Nothing that the sender says is trusted: the memory's kind and device come from the driver, and its size
-    is verified by mapping it.
+/*  ignis_vmm_import - import physical memory from the handle of another process
+    The sender is not trusted: the driver tells the kind and the device of the memory, and mapping it proves
+    its size.
     Units: size in bytes, ignis_vmm_info.size of the exporter.
     Returns: the memory, or no handle.
-    Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`),
+    Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (the memory is on another device),
     UNSUPPORTED, CUDA.
     Ownership: the caller frees it with ignis_vmm_free; the handle stays the caller's.
     Threads: any. */
@@ -542,44 +546,44 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
 /*  ignis_vmm_handle_close - close an exported or received handle; a second time does nothing
     Returns: IGNIS_OK.
     Errors: ARGUMENT (null).
-    Ownership: what the handle was becomes free; *handle is emptied.
+    Ownership: the handle is closed and *handle is cleared.
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle);
 
-/*  ignis_vmm_handle_duplicate - on Windows, where handles are numbers of one process: make a handle valid in
-    another process of this user
-    Its number, in out->win32, can then be sent as 8 bytes. ignis_channel_send does both at once, and
-    elsewhere sends descriptors.
+/*  ignis_vmm_handle_duplicate - make a handle valid in another process of this user (Windows only)
+    Windows handles are numbers of one process. The number in out->win32 can be sent as 8 bytes.
+    ignis_channel_send duplicates and sends in one call; elsewhere it sends descriptors.
     Returns: IGNIS_OK, and *out filled.
-    Errors: ARGUMENT, PEER (there is no such process, or it is not this user's), UNSUPPORTED (not on Windows).
+    Errors: ARGUMENT, PEER (the process does not exist or belongs to another user), UNSUPPORTED (not on
+    Windows).
     Ownership: *out belongs to the other process, which closes it: do not close it here. *handle stays the
     caller's.
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id,
                                                   ignis_vmm_handle *out);
 
-/*  ignis_vmm_array - an array in physical memory of its own, that other devices and processes can be let into
-    It is an ordinary array with device memory from the start, whose content is undefined.
-    Shape: as for ignis_array_create; memory is taken in whole granules (2 MiB), so make few and large ones.
+/*  ignis_vmm_array - create an array in its own physical memory, to share with other devices and processes
+    It is an ordinary array; its content is undefined.
+    Shape: as for ignis_array_create; memory comes in whole granules (2 MiB), so prefer few large arrays.
     Returns: the array, or no handle.
     Errors: ARGUMENT, SHAPE, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
-    Ownership: the caller frees it as any array; address and memory go back when its last view is gone.
+    Ownership: the caller frees it as any array; address and memory are freed with its last view.
     Threads: any. */
 IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc);
 
-/*  ignis_vmm_array_map - an array over a mapped part of a range; desc as for ignis_array_create, without ptr
-    and release_fn
+/*  ignis_vmm_array_map - create an array over a mapped slice of a range
+    desc is that of ignis_array_create, without ptr and release_fn.
     Units: offset in bytes, a multiple of the element size.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (not mapped throughout), CONTRACT (desc.device has no access), SHAPE.
-    Ownership: the caller frees it; until then the part stays mapped, and ignis_vmm_unmap refuses.
+    Ownership: the caller frees it; until then ignis_vmm_unmap fails.
     Threads: any. */
 IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc *desc);
 
-/*  ignis_vmm_of_array - the physical memory that an array lies in
+/*  ignis_vmm_of_array - find the physical memory of an array
     Units: *offset (may be null) in bytes, from the start of the memory to the array's first element.
     Returns: the memory, or no handle.
-    Errors: FREED, ARGUMENT (the array lies in memory of another kind), CUDA.
+    Errors: FREED, ARGUMENT (the array is in memory of another kind), CUDA.
     Ownership: the caller frees it with ignis_vmm_free; it keeps the memory, as a mapping does.
     Threads: any. */
 IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array array, int64_t *offset);
@@ -1410,14 +1414,14 @@ static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_
 #ifndef IGNIS_COLLECTIVE_IMPLEMENTED
 #define IGNIS_COLLECTIVE_IMPLEMENTED
 
-/* ===============================================================================================================
-   >>vmm - physical memory, address ranges, mappings, access; export and import.
-   =============================================================================================================== */
+/*  >>collective.setup - what to close at ignis_shutdown
 
-/* --- what is open in ignis_collective.h ------------------------------------------------------------------------------- */
+    Keeps one close function a section of this header. A section registers its function at its first use;
+    ignis_shutdown then calls them, the sections that build on others first.
+    Uses: the hook ignis__collective_close of ignis.h.
+    Locks: ignis__sections.lock, around the table alone. */
 
-/*  A section that has something to close says so when it is first used; what was built on others is closed
-    before them. */
+/*  Sections in the order of the floors; ignis_shutdown closes them in reverse order. */
 typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
@@ -1449,18 +1453,24 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
     ignis__mutex_unlock(&ignis__sections.lock);
 }
 
-/*  The check that stands first in every public function that makes or finds something of this header. */
+/*  Checks at the start of every public function that creates or finds an object of this header. */
 static bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
            (!ignis__global.dry_run ||
-            ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                              "this is a dry run, of one device in one process: nothing is shared in it"));
+            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "a dry run has one device in one process; it shares nothing"));
 }
 
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
 
 #ifdef _WIN32
+
+/*  >>vmm.system_windows - NT handles as handles of memory
+
+    Shares memory by NT handles, which only processes of this user can open. The functions have the names of
+    system_posix.c.
+    Uses: Windows.
+    Locks: a static one for each object that is created once. */
 
 #include <sddl.h>
 #ifdef _MSC_VER
@@ -1469,23 +1479,23 @@ static bool ignis__collective_enter(const char *call)
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
 #define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_WIN32
 #define IGNIS__VMM_HANDLES "NT handles"
-#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* what descriptors travel through */
+#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* how descriptors travel */
 
-/*  A security descriptor that lets in this process' user alone; what lies in a folder of his has it, too.
-    LocalFree ends it; null: the system tells no user. */
-static PSECURITY_DESCRIPTOR ignis__security_make(void)
+/*  Creates a security descriptor that gives access to this process' user alone, also to files in a folder
+    that has it. Free it with LocalFree; NULL if the system does not tell the user. */
+static PSECURITY_DESCRIPTOR ignis__security_descriptor_create(void)
 {
     union {
         TOKEN_USER user;
-        char room[sizeof(TOKEN_USER) + 68]; /* SECURITY_MAX_SID_SIZE */
-    } who;
+        char space[sizeof(TOKEN_USER) + 68]; /* SECURITY_MAX_SID_SIZE */
+    } info;
     PSECURITY_DESCRIPTOR made = NULL;
     HANDLE token = NULL;
     char *name = NULL, text[256];
     DWORD size = 0;
     if (OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token) &&
-        GetTokenInformation(token, TokenUser, &who, (DWORD)sizeof who, &size) &&
-        ConvertSidToStringSidA(who.user.User.Sid, &name)) {
+        GetTokenInformation(token, TokenUser, &info, (DWORD)sizeof info, &size) &&
+        ConvertSidToStringSidA(info.user.User.Sid, &name)) {
         snprintf(text, sizeof text, "D:P(A;OICI;GA;;;%s)", name);
         if (!ConvertStringSecurityDescriptorToSecurityDescriptorA(text, SDDL_REVISION_1, &made, NULL))
             made = NULL;
@@ -1496,20 +1506,20 @@ static PSECURITY_DESCRIPTOR ignis__security_make(void)
     return made;
 }
 
-/*  The same, made once. */
-static PSECURITY_DESCRIPTOR ignis__security(void)
+/*  Returns that descriptor, created once. */
+static PSECURITY_DESCRIPTOR ignis__security_descriptor(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     static PSECURITY_DESCRIPTOR descriptor;
     ignis__mutex_lock(&lock);
     if (!descriptor)
-        descriptor = ignis__security_make();
+        descriptor = ignis__security_descriptor_create();
     ignis__mutex_unlock(&lock);
     return descriptor;
 }
 
-/*  OBJECT_ATTRIBUTES with it; null: Windows makes none. */
-static void *ignis__vmm_security(void)
+/*  Returns OBJECT_ATTRIBUTES with that descriptor; NULL if Windows cannot create one. */
+static void *ignis__vmm_security_attributes(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     static struct {
@@ -1522,17 +1532,16 @@ static void *ignis__vmm_security(void)
     } object;
     ignis__mutex_lock(&lock);
     object.length = (ULONG)sizeof object;
-    object.descriptor = ignis__security();
+    object.descriptor = ignis__security_descriptor();
     ignis__mutex_unlock(&lock);
     return object.descriptor ? &object : NULL;
 }
 
-/*  Where other systems have descriptors, Windows has handles: numbers of which 32 bits count, so that they
-    fit. */
+/*  POSIX descriptors are ints; on Windows an int holds a handle, of which 32 bits are significant. */
 static HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
 static int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
-static int ignis__memory_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
-static void ignis__memory_set(ignis_vmm_handle *handle, int fd)
+static int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
+static void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
 {
     handle->type = IGNIS_VMM_HANDLE_WIN32;
     handle->win32 = (void *)ignis__fd_handle(fd);
@@ -1543,7 +1552,7 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
     if (handle->type == IGNIS_VMM_HANDLE_WIN32 && handle->win32)
         CloseHandle((HANDLE)handle->win32);
 }
-static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
+static bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
 
 static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
                                         ignis_vmm_handle *out)
@@ -1552,8 +1561,9 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
     bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE,
                                          DUPLICATE_SAME_ACCESS);
     if (!ok)
-        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call, "the handle cannot be given to process %lld: Windows error %lu",
-                    (long long)process_id, GetLastError());
+        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call,
+                    "the handle cannot be duplicated into process %lld: Windows error %lu", (long long)process_id,
+                    GetLastError());
     if (process)
         CloseHandle(process);
     out->win32 = (void *)made;
@@ -1562,14 +1572,21 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
 
 #else /* POSIX */
 
+/*  >>vmm.system_posix - file descriptors as handles of memory
+
+    Shares memory by file descriptors, which are closed on exec. The functions have the names of
+    system_windows.c.
+    Uses: POSIX.
+    Locks: none. */
+
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
 #define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD
 #define IGNIS__VMM_HANDLES "file descriptors"
 #define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_SOCKET
 
-static void *ignis__vmm_security(void) { return NULL; }
-static int ignis__memory_fd(const ignis_vmm_handle *handle) { return handle->fd; }
-static void ignis__memory_set(ignis_vmm_handle *handle, int fd)
+static void *ignis__vmm_security_attributes(void) { return NULL; }
+static int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return handle->fd; }
+static void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
 {
     handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
     handle->fd = fd;
@@ -1580,21 +1597,27 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
     if (handle->type == IGNIS_VMM_HANDLE_POSIX_FD && handle->fd >= 0)
         close(handle->fd);
 }
-/*  A descriptor that a child process inherits would keep the device memory. */
-static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return fcntl(handle->fd, F_SETFD, FD_CLOEXEC) == 0; }
+/*  Sets close-on-exec: a descriptor that a child inherits would keep the device memory. */
+static bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle)
+{
+    return fcntl(handle->fd, F_SETFD, FD_CLOEXEC) == 0;
+}
 
 static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
                                         ignis_vmm_handle *out)
 {
     (void)handle, (void)process_id, (void)out;
-    return ignis__fail_false(
-        IGNIS_DIAG_UNSUPPORTED, call,
-        "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
+    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                         "POSIX cannot duplicate a descriptor into another process; send it with ignis_channel_send");
 }
 
 #endif
 
-/* --- driver calls, and what they say ----------------------------------------------------------------------------------- */
+/*  >>vmm.driver_call - driver calls: errors, device properties, sizes
+
+    Reports failed driver calls with the step that failed, and reads what a device can do.
+    Uses: ignis__global.cuda, the status of the thread.
+    Locks: none. */
 
 enum {
     IGNIS__CU_ATTRIBUTE_VMM = 102,
@@ -1608,7 +1631,7 @@ enum {
     IGNIS__CU_ALREADY_ENABLED = 704
 };
 
-/*  "2 MiB" in a struct, so that a message can hold several. */
+/*  A text such as "2 MiB", by value: one message can have several. */
 typedef struct ignis__bytes_text {
     char text[32];
 } ignis__bytes_text;
@@ -1626,14 +1649,14 @@ static ignis__bytes_text ignis__bytes_write(int64_t bytes)
     return out;
 }
 
-/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is
-    recorded, with the step. */
+/*  True, and reported with the step, if a driver call failed: if (IGNIS__VMM_FAILED(call, device, cuMemMap,
+    (...), "mapping %s", ...)) return false; */
 #define IGNIS__VMM_FAILED(call, device, name, args, ...) \
-    (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
+    (!ignis__vmm_check_call(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
 
 IGNIS__PRINTF(5, 6)
-static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error,
-                            const char *format, ...)
+static bool ignis__vmm_check_call(const char *call, ignis__device *device, const char *function, int error,
+                                  const char *format, ...)
 {
     char step[256];
     ignis__string_writer text;
@@ -1649,14 +1672,14 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
     return false;
 }
 
-/*  The same for what undoes something; true when it went well. What the driver answers after a fault says
-    nothing. */
-#define IGNIS__VMM_UNDONE(call, device, name, args, ...) \
-    ignis__vmm_step(call, device, #name, ignis__vmm_answer(IGNIS__CUDA(name, args)), __VA_ARGS__)
+/*  True if a call that releases something succeeded. Errors after a device fault are ignored: every call
+    fails then. */
+#define IGNIS__VMM_RELEASED(call, device, name, args, ...) \
+    ignis__vmm_check_call(call, device, #name, ignis__vmm_release_error(IGNIS__CUDA(name, args)), __VA_ARGS__)
 
-static int ignis__vmm_answer(int error) { return ignis__devices_lost() ? 0 : error; }
+static int ignis__vmm_release_error(int error) { return ignis__devices_lost() ? 0 : error; }
 
-/*  What a device can do. */
+/*  What a device can do with virtual memory. */
 typedef struct ignis__vmm_facts {
     int vmm, shareable;
     size_t granularity, recommended;
@@ -1692,8 +1715,8 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
 
-/*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
-static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
+/*  Reads the facts of an entered device. False, and reported, if it cannot manage virtual memory. */
+static bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     int ordinal = ignis__device_ordinal(device);
@@ -1708,13 +1731,11 @@ static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vm
                !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
                                   (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d",
                                   ordinal);
-    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                             "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
-                             ordinal);
+    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                         "device %d has no virtual memory management: it can neither map nor share memory", ordinal);
 }
 
-/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this
-    system. */
+/*  Returns the driver's number of a handle type; -1, and reported, if this system lacks the type. */
 static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
     if (type == IGNIS_VMM_HANDLE_NONE)
@@ -1722,42 +1743,50 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
     if (type == IGNIS_VMM_HANDLE_DEFAULT || type == IGNIS__VMM_HANDLE_SYSTEM)
         return IGNIS__VMM_HANDLE_SYSTEM;
     if (type == IGNIS_VMM_HANDLE_POSIX_FD || type == IGNIS_VMM_HANDLE_WIN32 || type == IGNIS_VMM_HANDLE_WIN32_KMT)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d", (int)type);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "handle type is %d; this system shares memory by " IGNIS__VMM_HANDLES,
+                    (int)type);
     else
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "handle type is %d; expected a value of ignis_vmm_handle_type",
+                    (int)type);
     return -1;
 }
 
-static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
+static bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld",
-                                 (long long)size, (long long)granularity);
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; expected 1 to 2^63 - %lld", (long long)size,
+                             (long long)granularity);
     *rounded = (size + granularity - 1) / granularity * granularity;
     return true;
 }
 
-static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t least, int64_t granularity)
+static bool ignis__vmm_check_multiple(const char *call, const char *name, int64_t value, int64_t least,
+                                      int64_t granularity)
 {
     if (value >= least && value % granularity == 0)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name,
-                             (long long)value, ignis__bytes_write(granularity).text);
+    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld; expected a multiple of the granularity, %s", name,
+                         (long long)value, ignis__bytes_write(granularity).text);
 }
 
-/* --- physical memory of the driver's: one handle, with as many holds as this process has uses of it ---------------------- */
+/*  >>vmm.physical_memory - physical memory: one handle of the driver, counted holds
+
+    Creates, holds and releases handles of cuMemCreate.
+    Uses: driver calls, the counters of the device's cache.
+    Invariants: the last hold releases the handle; memory created here counts in ignis_memory_info.vmm_bytes
+    until then.
+    Locks: the cache's lock, around its counters. */
 
 typedef struct ignis__physical {
     uint64_t holds;
-    ignis__device *device; /* where it lies */
+    ignis__device *device; /* the memory is on this device */
     unsigned long long handle;
     int64_t size;
     int handle_types;
-    bool made; /* here: then it counts, and until the last hold is gone */
+    bool made; /* created here, not imported: counted in vmm_bytes */
 } ignis__physical;
 
-/*  A hold less. */
+/*  Releases a hold; the last one releases the memory. */
 static void ignis__physical_drop(const char *call, ignis__physical *memory)
 {
     ignis__binding binding;
@@ -1765,8 +1794,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
         return;
     entered = ignis__device_enter_to_give(call, memory->device, &binding);
-    (void)IGNIS__VMM_UNDONE(call, memory->device, cuMemRelease, (memory->handle), "releasing %s",
-                            ignis__bytes_write(memory->size).text);
+    (void)IGNIS__VMM_RELEASED(call, memory->device, cuMemRelease, (memory->handle), "releasing %s",
+                              ignis__bytes_write(memory->size).text);
     if (entered)
         ignis__device_leave(&binding);
     if (memory->made) {
@@ -1778,9 +1807,9 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     ignis__free(memory);
 }
 
-/*  Of a driver's handle, which becomes its, or is released when there is no host memory. */
-static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle,
-                                           int64_t size, int handle_types)
+/*  Wraps a handle of the driver, which it then owns. Without host memory the handle is released. */
+static ignis__physical *ignis__physical_wrap(const char *call, ignis__device *device, unsigned long long handle,
+                                             int64_t size, int handle_types)
 {
     ignis__physical *memory = (ignis__physical *)ignis__alloc_for(call, sizeof *memory);
     if (!memory) {
@@ -1795,10 +1824,10 @@ static ignis__physical *ignis__physical_of(const char *call, ignis__device *devi
     return memory;
 }
 
-/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it
-    fails. The device is entered. */
-static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size,
-                                             ignis_vmm_handle_type type)
+/*  Creates physical memory of whole granules. If the device is out of memory, the cache is trimmed before a
+    second try. The device is entered. */
+static ignis__physical *ignis__physical_create(const char *call, ignis__device *device, int64_t size,
+                                               ignis_vmm_handle_type type)
 {
     ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
@@ -1807,23 +1836,23 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
     ignis__vmm_facts facts;
     int error;
     prop.handle_types = ignis__vmm_handle_type(call, type);
-    if (prop.handle_types < 0 || !ignis__vmm_device(call, device, &facts) ||
-        !ignis__vmm_round(call, size, (int64_t)facts.granularity, &size))
+    if (prop.handle_types < 0 || !ignis__vmm_read_facts(call, device, &facts) ||
+        !ignis__vmm_round_size(call, size, (int64_t)facts.granularity, &size))
         return NULL;
     if (prop.handle_types && !facts.shareable) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d cannot create memory that other processes can map",
                     ignis__device_ordinal(device));
         return NULL;
     }
-    prop.win32_security = prop.handle_types ? ignis__vmm_security() : NULL;
+    prop.win32_security = prop.handle_types ? ignis__vmm_security_attributes() : NULL;
     error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
     if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
         ignis__cache_trim(call, device, cache);
         error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
     }
-    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d",
-                         ignis__bytes_write(size).text, ignis__device_ordinal(device)) ||
-        (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
+    if (!ignis__vmm_check_call(call, device, "cuMemCreate", error, "creating %s of physical memory on device %d",
+                               ignis__bytes_write(size).text, ignis__device_ordinal(device)) ||
+        (memory = ignis__physical_wrap(call, device, handle, size, prop.handle_types)) == NULL)
         return NULL;
     memory->made = true;
     ignis__mutex_lock(&cache->lock);
@@ -1832,24 +1861,23 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
     return memory;
 }
 
-/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is
-    refused. */
-static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
+/*  Checks imported memory: the driver must call it pinned memory on a device of this process. */
+static bool ignis__physical_check_imported(const char *call, ignis__device *device, unsigned long long handle,
+                                           ignis_vmm_prop *prop)
 {
     memset(prop, 0, sizeof *prop);
     if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle),
-                          "asking what memory it is"))
+                          "reading the properties of the memory"))
         return false;
     if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE &&
         prop->location.id >= 0 && prop->location.id < ignis__device_total)
         return true;
-    return ignis__fail_false(
-        IGNIS_DIAG_NOT_SHAREABLE, call,
-        "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected",
-        prop->type, prop->location.type, prop->location.id);
+    return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                         "the memory has type %d, location type %d, location %d; expected pinned memory of a device",
+                         prop->type, prop->location.type, prop->location.id);
 }
 
-/*  A handle for another process, as the system has them: a descriptor is closed on exec. */
+/*  Exports a handle of the system for another process; a descriptor is closed on exec. */
 static bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
 {
     ignis__binding binding;
@@ -1863,8 +1891,8 @@ static bool ignis__physical_export(const char *call, const ignis__physical *memo
                             (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd,
                              memory->handle, (int)out->type, 0),
                             "exporting physical memory");
-    if (ok && !ignis__vmm_handle_ready(out)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
+    if (ok && !ignis__vmm_handle_set_cloexec(out)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the driver's handle cannot be used");
         ignis__vmm_handle_close(out);
         ok = false;
     }
@@ -1874,17 +1902,22 @@ static bool ignis__physical_export(const char *call, const ignis__physical *memo
     return ok;
 }
 
-/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
+/*  >>vmm.block - a block: physical memory, mapped at an address of its own
+
+    Creates, imports, maps and frees blocks, which arrays and transports are made of.
+    Uses: physical memory, driver calls.
+    Invariants: a block with an address has memory mapped there.
+    Locks: none; one thread works on a block. */
 
 typedef struct ignis__vmm_block {
     ignis__address address;
     int64_t size;
-    ignis__device *device; /* that uses it; imported memory may lie on another one */
+    ignis__device *device; /* that uses it; imported memory may be on another one */
     ignis__physical *memory;
 } ignis__vmm_block;
 
-/*  Opens a device that is to have access: the driver wants its context. */
-static bool ignis__vmm_open(const char *call, int ordinal)
+/*  Opens a device before it gets access: the driver needs its context. */
+static bool ignis__vmm_open_device(const char *call, int ordinal)
 {
     ignis__device *device = ignis__device_get(call, ordinal);
     ignis__binding binding;
@@ -1894,36 +1927,36 @@ static bool ignis__vmm_open(const char *call, int ordinal)
     return true;
 }
 
-/*  Ends a block's mapping and gives its addresses back, both also when one fails. */
-static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
+/*  Unmaps a block and frees its addresses; a failure of the one does not stop the other. */
+static bool ignis__vmm_block_unmap(const char *call, ignis__vmm_block *block)
 {
     ignis__bytes_text size = ignis__bytes_write(block->size);
-    bool unmapped, given;
+    bool is_unmapped, is_freed;
     if (!block->address)
         return true;
-    unmapped = IGNIS__VMM_UNDONE(call, block->device, cuMemUnmap, (block->address, (size_t)block->size),
-                                 "unmapping %s at 0x%llx", size.text, block->address);
-    given = IGNIS__VMM_UNDONE(call, block->device, cuMemAddressFree, (block->address, (size_t)block->size),
-                              "giving %s of addresses back", size.text);
+    is_unmapped = IGNIS__VMM_RELEASED(call, block->device, cuMemUnmap, (block->address, (size_t)block->size),
+                                      "unmapping %s at 0x%llx", size.text, block->address);
+    is_freed = IGNIS__VMM_RELEASED(call, block->device, cuMemAddressFree, (block->address, (size_t)block->size),
+                                   "freeing %s of addresses", size.text);
     block->address = 0;
-    return unmapped && given;
+    return is_unmapped && is_freed;
 }
 
-/*  Gives back whatever of the block there is; what the driver keeps after a fault ends with the process. */
-static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
+/*  Frees what a block has. After a fault the driver keeps it until the process ends. */
+static void ignis__vmm_block_destroy(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
     bool entered = ignis__device_enter_to_give(call, block->device, &binding);
-    ignis__vmm_unplace(call, block);
+    ignis__vmm_block_unmap(call, block);
     ignis__physical_drop(call, block->memory);
     if (entered)
         ignis__device_leave(&binding);
     memset(block, 0, sizeof *block);
 }
 
-/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in; a failure gives
-    back what the block has. The block's device is entered. */
-static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
+/*  Reserves addresses for a block, maps its memory, and gives devices access. A failure frees the block. The
+    block's device is entered. */
+static bool ignis__vmm_block_map(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
 {
     ignis_vmm_access_desc access[IGNIS_MAX_DEVICES + 1];
     ignis__device *device = block->device;
@@ -1936,9 +1969,9 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
         if (access_devices[i] == ignis__device_ordinal(device))
             continue;
         ok = count <= IGNIS_MAX_DEVICES ||
-             ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d",
-                               access_count, ignis__device_total);
-        ok = ok && ignis__vmm_open(call, access_devices[i]);
+             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access_count is %d; expected at most %d devices", access_count,
+                           ignis__device_total);
+        ok = ok && ignis__vmm_open_device(call, access_devices[i]);
         if (ok)
             access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
     }
@@ -1947,23 +1980,23 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
     mapped = ok && !IGNIS__VMM_FAILED(call, device, cuMemMap, (address, size, 0, block->memory->handle, 0),
                                       "mapping %s at 0x%llx", ignis__bytes_write(block->size).text, address);
     ok = mapped && !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, size, access, (size_t)count),
-                                      "letting %d device%s into %s at 0x%llx", count, count == 1 ? "" : "s",
+                                      "giving %d device%s access to %s at 0x%llx", count, count == 1 ? "" : "s",
                                       ignis__bytes_write(block->size).text, address);
     if (ok) {
         block->address = address;
         return true;
     }
-    if (mapped) /* the first failure is the one reported */
+    if (mapped) /* only the first failure is reported */
         (void)IGNIS__CUDA(cuMemUnmap, (address, size));
     if (address)
         (void)IGNIS__CUDA(cuMemAddressFree, (address, size));
-    ignis__vmm_drop(call, block);
+    ignis__vmm_block_destroy(call, block);
     return false;
 }
 
-/*  New memory on `device`, rounded up to whole granules, that it and the others named may read and write. */
-static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices,
-                            int access_count, bool shareable, ignis__vmm_block *out)
+/*  Creates a block on `device`, of whole granules; it and access_devices may read and write it. */
+static bool ignis__vmm_block_create(const char *call, ignis__device *device, int64_t size, const int *access_devices,
+                                    int access_count, bool shareable, ignis__vmm_block *out)
 {
     ignis__binding binding;
     bool ok;
@@ -1971,21 +2004,21 @@ static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t siz
     if (!ignis__device_enter(call, device, &binding))
         return false;
     out->memory =
-        ignis__physical_make(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
+        ignis__physical_create(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
     ok = out->memory != NULL;
     if (ok) {
         out->device = device;
         out->size = out->memory->size;
-        ok = ignis__vmm_place(call, out, access_devices, access_count);
+        ok = ignis__vmm_block_map(call, out, access_devices, access_count);
     }
     ignis__device_leave(&binding);
     return ok;
 }
 
-/*  Memory of another process, of exactly `size` bytes, mapped for `device`. The handle stays the caller's: a
-    descriptor or NT handle, which the driver takes in a pointer. */
-static bool ignis__vmm_adopt(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
-                             ignis__vmm_block *out)
+/*  Maps memory of another process, of exactly `size` bytes, for `device`. The caller keeps the handle, a
+    descriptor or an NT handle; the driver takes either as a pointer. */
+static bool ignis__vmm_block_import(const char *call, ignis__device *device, const ignis_vmm_handle *handle,
+                                    int64_t size, ignis__vmm_block *out)
 {
     void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
     unsigned long long memory = 0;
@@ -1996,27 +2029,33 @@ static bool ignis__vmm_adopt(const char *call, ignis__device *device, const igni
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = ignis__vmm_device(call, device, &facts) &&
-         ignis__vmm_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
+    ok = ignis__vmm_read_facts(call, device, &facts) &&
+         ignis__vmm_check_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
          !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (&memory, os, (int)handle->type),
                             "importing handle %lld", (long long)(intptr_t)os);
-    if (ok && !(ignis__vmm_inspect(call, device, memory, &prop) && ignis__vmm_open(call, prop.location.id))) {
+    if (ok && !(ignis__physical_check_imported(call, device, memory, &prop) &&
+                ignis__vmm_open_device(call, prop.location.id))) {
         (void)IGNIS__CUDA(cuMemRelease, (memory));
         ok = false;
     }
     if (ok) {
         out->device = device;
         out->size = size;
-        out->memory = ignis__physical_of(call, &ignis__devices[prop.location.id], memory, size, prop.handle_types);
-        ok = out->memory && ignis__vmm_place(call, out, NULL, 0);
+        out->memory = ignis__physical_wrap(call, &ignis__devices[prop.location.id], memory, size, prop.handle_types);
+        ok = out->memory && ignis__vmm_block_map(call, out, NULL, 0);
     }
     ignis__device_leave(&binding);
     return ok;
 }
 
-/* --- handles of physical memory ----------------------------------------------------------------------------------------- */
+/*  >>vmm - handles of physical memory
 
-/*  Handle and mappings are holds of the same slot, so the memory is let go when the last of them is gone. */
+    Owns the pools of ignis_vmm and ignis_vmm_range, and implements the public functions of physical memory.
+    Uses: physical memory, driver calls, the pool of handles.
+    Invariants: the public handle and each mapping are holds of one slot; the last one frees the memory.
+    Locks: slots of the pools. */
+
+/*  A public handle of physical memory. The handle and each mapping hold the slot. */
 typedef struct ignis__vmm {
     ignis__slot slot;
     ignis__physical *memory;
@@ -2032,7 +2071,7 @@ static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
     return (ignis__vmm *)ignis__handle_hold(call, &ignis__vmms, handle.id);
 }
 
-static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
+static void ignis__vmm_drop(const char *call, ignis__vmm *vmm)
 {
     if (!ignis__pool_drop(vmm))
         return;
@@ -2040,26 +2079,26 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     ignis__pool_recycle(&ignis__vmms, vmm);
 }
 
-static ignis_status ignis__vmm_done(const char *call, ignis__vmm *vmm, bool ok)
+static ignis_status ignis__vmm_end(const char *call, ignis__vmm *vmm, bool ok)
 {
-    ignis__vmm_unhold(call, vmm);
+    ignis__vmm_drop(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
+/* --- ranges of addresses --- */
 
 typedef struct ignis__mapping {
     int64_t offset, size;
     ignis__vmm *vmm;  /* held */
-    uint64_t devices; /* bit d: device d was let in */
+    uint64_t devices; /* bit d: device d has access */
     int arrays;
     struct ignis__mapping *next; /* by offset */
 } ignis__mapping;
 
-/*  The slot's lock guards the mappings. An array over a part holds the range. */
+/*  A range of addresses. The slot's lock guards the mappings; an array over a slice holds the range. */
 typedef struct ignis__range {
     ignis__slot slot;
-    ignis__device *device; /* that was current; its context is entered for calls */
+    ignis__device *device; /* current at the call; calls enter its context */
     ignis__address address;
     int64_t size, granularity;
     ignis__mapping *mappings;
@@ -2073,19 +2112,19 @@ static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
     return (ignis__range *)ignis__handle_hold(call, &ignis__ranges, handle.id);
 }
 
-/*  Ends a mapping that is in no list any more. */
+/*  Unmaps a mapping that is no longer in a list. */
 static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
-    bool ok = IGNIS__VMM_UNDONE(call, range->device, cuMemUnmap, (at, (size_t)mapping->size), "unmapping %s at 0x%llx",
-                                ignis__bytes_write(mapping->size).text, at);
+    bool ok = IGNIS__VMM_RELEASED(call, range->device, cuMemUnmap, (at, (size_t)mapping->size),
+                                  "unmapping %s at 0x%llx", ignis__bytes_write(mapping->size).text, at);
     ignis__atomic_add(&mapping->vmm->mappings, (uint64_t)-1);
-    ignis__vmm_unhold(call, mapping->vmm);
+    ignis__vmm_drop(call, mapping->vmm);
     ignis__free(mapping);
     return ok;
 }
 
-/*  Waits for the devices in a mask; after a fault there is nothing to wait for. */
+/*  Waits for the devices in a mask; not after a fault. */
 static bool ignis__devices_wait(const char *call, uint64_t mask)
 {
     bool ok = true;
@@ -2102,7 +2141,7 @@ static bool ignis__devices_wait(const char *call, uint64_t mask)
     return ok;
 }
 
-static void ignis__range_unhold(const char *call, ignis__range *range)
+static void ignis__range_drop(const char *call, ignis__range *range)
 {
     ignis__binding binding;
     bool entered;
@@ -2115,14 +2154,14 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
         ignis__devices_wait(call, mapping->devices);
         ignis__mapping_end(call, range, mapping);
     }
-    (void)IGNIS__VMM_UNDONE(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size),
-                            "giving %s of addresses back", ignis__bytes_write(range->size).text);
+    (void)IGNIS__VMM_RELEASED(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size),
+                              "freeing %s of addresses", ignis__bytes_write(range->size).text);
     if (entered)
         ignis__device_leave(&binding);
     ignis__pool_recycle(&ignis__ranges, range);
 }
 
-/*  Leaks are reported like those of arrays; what arrays still use goes with them. */
+/*  Reports leaks as for arrays. Memory that arrays still use is freed with the arrays. */
 IGNIS__COLD static void ignis__vmm_close(const char *call)
 {
     ignis__range *range;
@@ -2131,18 +2170,19 @@ IGNIS__COLD static void ignis__vmm_close(const char *call)
     while ((range = (ignis__range *)ignis__pool_next(&ignis__ranges, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "a VMM range of %s", ignis__bytes_write(range->size).text);
         ignis__handle_kill(range);
-        ignis__range_unhold(call, range);
+        ignis__range_drop(call, range);
     }
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s of VMM memory on device %d",
                            ignis__bytes_write(vmm->memory->size).text, ignis__device_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
-        ignis__vmm_unhold(call, vmm);
+        ignis__vmm_drop(call, vmm);
     }
 }
 
-/*  A handle for physical memory, whose hold becomes its; or dropped, when there is no room. */
+/*  Creates a public handle for physical memory and takes its hold. Without host memory the hold is
+    dropped. */
 static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
@@ -2160,7 +2200,7 @@ static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, s
     return result;
 }
 
-/*  The device of an option struct, entered; null on failure. */
+/*  Enters the device of a description; NULL on failure. */
 static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
 {
     ignis__device *device;
@@ -2179,7 +2219,7 @@ IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
     bool ok;
     if (!device)
         return -1;
-    ok = ignis__vmm_device(call, device, &facts);
+    ok = ignis__vmm_read_facts(call, device, &facts);
     ignis__device_leave(&binding);
     return !ok ? -1 : (int64_t)(recommended ? facts.recommended : facts.granularity);
 }
@@ -2197,8 +2237,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
         return result;
-    if (ignis__vmm_device(call, device, &facts) &&
-        (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
+    if (ignis__vmm_read_facts(call, device, &facts) &&
+        (memory = ignis__physical_create(call, device, desc->size, desc->handle_type)) != NULL)
         result = ignis__vmm_publish(call, memory, facts.granularity, false);
     ignis__device_leave(&binding);
     return result;
@@ -2214,10 +2254,10 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     vmm = ignis__vmm_hold(call, handle);
     if (!vmm)
         return ignis__failed();
-    return ignis__ended(failures, ignis__vmm_done(call, vmm,
-                                                  ignis__handle_kill(vmm) ||
-                                                      ignis__fail_false(IGNIS_DIAG_VMM_FREED, call,
-                                                                        "the VMM memory was freed")) == IGNIS_OK);
+    return ignis__ended(
+        failures, ignis__vmm_end(call, vmm,
+                                 ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call,
+                                                                          "the VMM memory was freed")) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2238,11 +2278,19 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
         info->handle_type = memory->handle_types ? (ignis_vmm_handle_type)memory->handle_types : IGNIS_VMM_HANDLE_NONE;
         info->imported = vmm->imported;
         info->mappings = (int)ignis__atomic_load(&vmm->mappings);
-        ok = ignis__vmm_inspect(call, memory->device, memory->handle, &info->prop);
+        ok = ignis__physical_check_imported(call, memory->device, memory->handle, &info->prop);
         ignis__device_leave(&binding);
     }
-    return ignis__vmm_done(call, vmm, ok);
+    return ignis__vmm_end(call, vmm, ok);
 }
+
+/*  >>vmm.range - ranges: reserving addresses, mapping memory into them, access
+
+    Implements the public functions of ignis_vmm_range. A call holds the range, locks its slot, and enters a
+    device.
+    Uses: physical memory, vmm.c.
+    Invariants: mappings are sorted by offset and do not overlap; a mapping with arrays cannot be unmapped.
+    Locks: the range's slot; it is given up while a device is waited for. */
 
 IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
 {
@@ -2256,10 +2304,10 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
     if (!device)
         return result;
     if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two",
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld; expected 0 or a power of two",
                     (long long)alignment);
-    } else if (ignis__vmm_device(call, device, &facts) &&
-               ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
+    } else if (ignis__vmm_read_facts(call, device, &facts) &&
+               ignis__vmm_round_size(call, size, (int64_t)facts.granularity, &size) &&
                !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)size, (size_t)alignment, 0, 0),
                                   "reserving %s of addresses", ignis__bytes_write(size).text)) {
         range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
@@ -2280,26 +2328,26 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
     return result;
 }
 
-/*  Locks a held range; false, and reported, when another thread has freed it meanwhile. */
+/*  Locks a held range. False, and reported, if another thread has freed it. */
 static bool ignis__range_lock(const char *call, ignis__range *range)
 {
     ignis__mutex_lock(&range->slot.lock);
     if (ignis__pool_live(range))
         return true;
     ignis__mutex_unlock(&range->slot.lock);
-    return ignis__fail_false(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
+    return ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the range was freed");
 }
 
-/*  A range held and locked for a call, with a device entered. */
+/*  A range that is held and locked for a call, with an entered device. */
 typedef struct ignis__range_use {
     ignis__range *range;
     ignis__device *device;
     ignis__binding binding;
 } ignis__range_use;
 
-#define IGNIS__RANGE_DEVICE (-2) /* the range's own */
+#define IGNIS__RANGE_DEVICE (-2) /* the device of the range */
 
-/*  Null, with nothing taken, on failure. */
+/*  Holds and locks a range and enters a device. NULL, with nothing held, on failure. */
 static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal, ignis__range_use *use)
 {
     ignis__range *range = use->range = ignis__range_hold(call, handle);
@@ -2311,7 +2359,7 @@ static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle
         return range;
     if (use->device)
         ignis__device_leave(&use->binding);
-    ignis__range_unhold(call, range);
+    ignis__range_drop(call, range);
     return NULL;
 }
 
@@ -2319,7 +2367,7 @@ static ignis_status ignis__range_end(const char *call, ignis__range_use *use, bo
 {
     ignis__mutex_unlock(&use->range->slot.lock);
     ignis__device_leave(&use->binding);
-    ignis__range_unhold(call, use->range);
+    ignis__range_drop(call, use->range);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -2335,17 +2383,17 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
         return ignis__failed();
     ok = ignis__range_lock(call, range);
     if (ok) {
-        ok = !range->mappings ||
-             ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
-                               "memory is still mapped in the range, the first at offset %lld; unmap it first",
-                               (long long)range->mappings->offset);
+        ok =
+            !range->mappings || ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
+                                              "memory is mapped in the range, the first at offset %lld; unmap it first",
+                                              (long long)range->mappings->offset);
         if (ok)
             ignis__pool_kill(range);
         ignis__mutex_unlock(&range->slot.lock);
     }
     if (ok)
-        ignis__pool_drop(range); /* the handle's own hold */
-    ignis__range_unhold(call, range);
+        ignis__pool_drop(range); /* held by the handle */
+    ignis__range_drop(call, range);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -2370,12 +2418,12 @@ IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_r
     return ignis__range_end(call, &use, true);
 }
 
-/*  Where in the list of a locked range a mapping belongs; null, and reported: there is no room for it. */
+/*  Finds where a new mapping is inserted in a locked range. NULL, and reported, if it does not fit. */
 static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *range, int64_t offset, int64_t size)
 {
     ignis__mapping **at = &range->mappings;
     if (offset > range->size - size) {
-        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s",
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld exceed the range of %s",
                     ignis__bytes_write(size).text, (long long)offset, ignis__bytes_write(range->size).text);
         return NULL;
     }
@@ -2383,8 +2431,8 @@ static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *ran
         at = &(*at)->next;
     if (!*at || (*at)->offset >= offset + size)
         return at;
-    ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)(*at)->offset,
-                ignis__bytes_write((*at)->size).text);
+    ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%s are already mapped at offset %lld",
+                ignis__bytes_write((*at)->size).text, (long long)(*at)->offset);
     return NULL;
 }
 
@@ -2399,7 +2447,7 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ign
     int64_t size = vmm ? vmm->memory->size : 0;
     if (!range)
         return ignis__failed();
-    if (vmm && ignis__vmm_multiple(call, "offset", offset, 0, vmm->granularity) &&
+    if (vmm && ignis__vmm_check_multiple(call, "offset", offset, 0, vmm->granularity) &&
         (at = ignis__mapping_place(call, range, offset, size)) != NULL) {
         ignis__address address = range->address + (uint64_t)offset;
         mapping = (ignis__mapping *)ignis__alloc_for(call, sizeof *mapping);
@@ -2419,11 +2467,12 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ign
     }
     status = ignis__range_end(call, &use, mapping != NULL);
     if (vmm && status != IGNIS_OK)
-        ignis__vmm_unhold(call, vmm);
+        ignis__vmm_drop(call, vmm);
     return status;
 }
 
-/*  The mapping that begins at an offset of a locked range, if nothing uses it; else null, and reported. */
+/*  Finds the mapping that begins at an offset of a locked range. NULL, and reported, if there is none or
+    arrays use it. */
 static ignis__mapping **ignis__mapping_find_unused(const char *call, ignis__range *range, int64_t offset)
 {
     ignis__mapping **at = &range->mappings;
@@ -2460,21 +2509,21 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
                 *at = mapping->next;
                 ok = ignis__mapping_end(call, range, mapping);
             }
-            ignis__mutex_unlock(&range->slot.lock); /* a device may wait for a thread that needs it */
+            ignis__mutex_unlock(&range->slot.lock); /* a device may be waiting for a thread that needs this lock */
             again = devices && ignis__devices_wait(call, devices);
             waited |= devices;
         }
         if (!lost)
             ignis__device_leave(&binding);
     }
-    ignis__range_unhold(call, range);
+    ignis__range_drop(call, range);
     return ignis__ended(failures, ok);
 }
 
-/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and
-    arrays more. */
-static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
-                                 uint64_t devices, int arrays)
+/*  Checks that a slice of a locked range is mapped throughout. Then adds devices and arrays to the mappings
+    of the slice. */
+static bool ignis__range_check_mapped(const char *call, const ignis__range *range, int64_t offset, int64_t size,
+                                      uint64_t devices, int arrays)
 {
     ignis__mapping *mapping;
     int64_t at = offset;
@@ -2483,9 +2532,9 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
         if (mapping->offset <= at && mapping->offset + mapping->size > at)
             at = mapping->offset + mapping->size;
     if (!inside || at < offset + size)
-        return ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
-                                 "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
-                                 (long long)size, (long long)offset, (long long)range->size);
+        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
+                             "%lld bytes at offset %lld are not all mapped; the range has %lld bytes", (long long)size,
+                             (long long)offset, (long long)range->size);
     for (mapping = range->mappings; mapping; mapping = mapping->next)
         if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
             mapping->devices |= devices;
@@ -2510,24 +2559,24 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offs
     desc.access = (int)access;
     if (access != IGNIS_VMM_ACCESS_NONE && access != IGNIS_VMM_ACCESS_READ && access != IGNIS_VMM_ACCESS_READ_WRITE)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call,
-                    "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3", (int)access);
+                    "access is %d; expected IGNIS_VMM_ACCESS_NONE, _READ or _READ_WRITE (0, 1, 3)", (int)access);
     else
-        ok = ignis__vmm_multiple(call, "offset", offset, 0, range->granularity) &&
-             ignis__vmm_multiple(call, "size", size, 0, range->granularity) &&
-             ignis__range_covered(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
+        ok = ignis__vmm_check_multiple(call, "offset", offset, 0, range->granularity) &&
+             ignis__vmm_check_multiple(call, "size", size, 0, range->granularity) &&
+             ignis__range_check_mapped(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
              !IGNIS__VMM_FAILED(call, use.device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
                                 "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal,
                                 ignis__bytes_write(size).text, address);
     return ignis__range_end(call, &use, ok);
 }
 
-static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address,
-                               unsigned long long *flags)
+static bool ignis__vmm_read_access(const char *call, ignis__device *device, ignis__address address,
+                                   unsigned long long *flags)
 {
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
     return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address),
-                              "asking what device %d may do at 0x%llx", ignis__device_ordinal(device), address);
+                              "reading the access of device %d at 0x%llx", ignis__device_ordinal(device), address);
 }
 
 IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal,
@@ -2540,14 +2589,19 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
     bool ok;
     if (!range)
         return ignis__failed();
-    ok = ignis__check_not_null(call, "access", access) && ignis__range_covered(call, range, offset, 1, 0, 0) &&
-         ignis__access_read(call, use.device, range->address + (uint64_t)offset, &flags);
+    ok = ignis__given(call, "access", access) && ignis__range_check_mapped(call, range, offset, 1, 0, 0) &&
+         ignis__vmm_read_access(call, use.device, range->address + (uint64_t)offset, &flags);
     if (ok)
         *access = (ignis_vmm_access)flags;
     return ignis__range_end(call, &use, ok);
 }
 
-/* --- export and import ------------------------------------------------------------------------------------------------- */
+/*  >>vmm.export_import - export and import of physical memory
+
+    Turns physical memory into a handle of the system, and back in another process.
+    Uses: physical memory, blocks.
+    Invariants: an import trusts the driver, never the sender: kind, device and size are checked.
+    Locks: none of its own. */
 
 IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
 {
@@ -2558,21 +2612,20 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
         return ignis__failed();
     ok = ignis__check_not_null(call, "handle", out) &&
          ((vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) ||
-          ignis__fail_false(
-              IGNIS_DIAG_NOT_SHAREABLE, call,
-              "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it")) &&
+          ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                        "the memory was created with IGNIS_VMM_HANDLE_NONE; to share it, create it with "
+                        "IGNIS_VMM_HANDLE_DEFAULT")) &&
          ignis__physical_export(call, vmm->memory, out);
-    return ignis__vmm_done(call, vmm, ok);
+    return ignis__vmm_end(call, vmm, ok);
 }
 
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
 {
     if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                                 "handle.type is %d, this system shares memory by type %d", (int)handle->type,
-                                 (int)IGNIS__VMM_HANDLE_SYSTEM);
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d; this system shares memory by type %d",
+                             (int)handle->type, (int)IGNIS__VMM_HANDLE_SYSTEM);
     return (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 != NULL : handle->fd >= 0) ||
-           ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
+           ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the handle is empty");
 }
 
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
@@ -2585,17 +2638,17 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
     if (!device)
         return result;
-    if (ignis__check_not_null(call, "handle", handle) && ignis__vmm_device(call, device, &facts) &&
-        ignis__vmm_handle_check(call, handle) && ignis__vmm_adopt(call, device, handle, size, &block)) {
-        /* it was mapped to prove its size */
+    if (ignis__given(call, "handle", handle) && ignis__vmm_read_facts(call, device, &facts) &&
+        ignis__vmm_handle_check(call, handle) && ignis__vmm_block_import(call, device, handle, size, &block)) {
+        /* mapping has proven its size */
         if (block.memory->device != device)
-            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
+            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory is on device %d; expected device %d",
                         ignis__device_ordinal(block.memory->device), ordinal);
-        else if (ignis__vmm_unplace(call, &block)) {
+        else if (ignis__vmm_block_unmap(call, &block)) {
             result = ignis__vmm_publish(call, block.memory, facts.granularity, true);
             block.memory = NULL;
         }
-        ignis__vmm_drop(call, &block);
+        ignis__vmm_block_destroy(call, &block);
     }
     ignis__device_leave(&binding);
     return result;
@@ -2624,10 +2677,15 @@ IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
     return IGNIS_OK;
 }
 
-/* --- arrays ------------------------------------------------------------------------------------------------------------ */
+/*  >>vmm.array - arrays over VMM memory
 
-/*  An array over memory that need not lie on its device, which the driver's view of a pointer would have to
-    say. What release_fn gives back stays the caller's on failure. */
+    Creates arrays in blocks and over slices of ranges, and finds the physical memory of any array.
+    Uses: arrays and storages of ignis.h, blocks, ranges.
+    Invariants: an array over a slice keeps its range and the mappings of the slice until it is freed.
+    Locks: the range's slot, around its mappings. */
+
+/*  Creates an array over memory that may be on another device, which the driver's pointer query would reject.
+    On failure the caller keeps what release_fn would release. */
 static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address,
                                    const ignis_array_desc *desc, void (*release_fn)(void *ptr, void *user_data),
                                    void *release_data)
@@ -2657,20 +2715,19 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     return ignis__array_publish(array);
 }
 
-static bool ignis__vmm_stream(const char *call, ignis__device *device, void *stream)
+static bool ignis__vmm_adopt_stream(const char *call, ignis__device *device, void *stream)
 {
     return !stream || stream == device->stream || ignis__stream_adopt(call, device, stream) != 0;
 }
 
-/*  What of an array's desc can be wrong before there is memory for it. */
+/*  Checks a description before memory is allocated, and computes the bytes. */
 static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel;
     if (desc->ptr || desc->release_fn)
-        return ignis__fail_false(
-            IGNIS_DIAG_BAD_NUMBER, call,
-            "desc.ptr and desc.release_fn are null: where the array lies is not the caller's to say");
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "desc.ptr and desc.release_fn must be null: this call chooses the address");
     if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, desc->owner ? desc->owner : IGNIS_OWNER_IGNIS) ||
         !ignis__shape_check(call, &desc->shape, dtype, &numel))
         return false;
@@ -2681,27 +2738,28 @@ static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *des
 static void ignis__vmm_array_release(void *ptr, void *data)
 {
     (void)ptr;
-    ignis__vmm_drop("ignis_array_free", (ignis__vmm_block *)data);
+    ignis__vmm_block_destroy("ignis_array_free", (ignis__vmm_block *)data);
     ignis__free(data);
 }
 
-/*  An array in memory of its own. */
-static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc,
-                                         int64_t size, const int *access_devices, int access_count, bool shareable)
+/*  Creates an array in a new block. */
+static ignis_array ignis__vmm_array_create(const char *call, ignis__device *device, const ignis_array_desc *desc,
+                                           int64_t size, const int *access_devices, int access_count, bool shareable)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__vmm_block *block = (ignis__vmm_block *)ignis__alloc_for(call, sizeof *block);
-    if (block && ignis__vmm_make(call, device, size ? size : 1, access_devices, access_count, shareable, block)) {
+    if (block &&
+        ignis__vmm_block_create(call, device, size ? size : 1, access_devices, access_count, shareable, block)) {
         result = ignis__vmm_wrap(call, device, block->address, desc, ignis__vmm_array_release, block);
         if (!result.id)
-            ignis__vmm_drop(call, block);
+            ignis__vmm_block_destroy(call, block);
     }
     if (!result.id)
         ignis__free(block);
     return result;
 }
 
-/*  A zeroed array of one dimension, in memory that others can map if it is shareable. */
+/*  Creates a zeroed array of one dimension; other processes can map its memory if it is shareable. */
 static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel,
                                        const char *tag, bool shareable)
 {
@@ -2713,7 +2771,7 @@ static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, 
     desc.dtype = dtype;
     desc.device = ignis__device_in_desc(device);
     desc.tag = tag;
-    result = shareable ? ignis__vmm_array_make(call, device, &desc, numel * ignis__dtypes[dtype].size, NULL, 0, true)
+    result = shareable ? ignis__vmm_array_create(call, device, &desc, numel * ignis__dtypes[dtype].size, NULL, 0, true)
                        : ignis__array_create(call, &desc);
     if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK)
         ignis__array_discard(call, &result);
@@ -2739,41 +2797,42 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     type = ignis__vmm_handle_type(call, desc->handle_type);
     device = type < 0 ? NULL : ignis__device_get(call, ignis__desc_device(desc->device));
     if (device && ignis__vmm_array_check(call, &plain, &size))
-        result = ignis__vmm_array_make(call, device, &plain, size, desc->access_devices, desc->access_count, type != 0);
+        result =
+            ignis__vmm_array_create(call, device, &plain, size, desc->access_devices, desc->access_count, type != 0);
     return result;
 }
 
-/*  The part of a range that an array lies in. */
-typedef struct ignis__vmm_part {
+/*  A slice of a range, under an array. */
+typedef struct ignis__vmm_slice {
     ignis__range *range; /* held */
     int64_t offset, size;
-} ignis__vmm_part;
+} ignis__vmm_slice;
 
-static void ignis__vmm_part_release(void *ptr, void *data)
+static void ignis__vmm_slice_release(void *ptr, void *data)
 {
-    ignis__vmm_part *part = (ignis__vmm_part *)data;
+    ignis__vmm_slice *slice = (ignis__vmm_slice *)data;
     (void)ptr;
-    ignis__mutex_lock(&part->range->slot.lock);
-    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, 0, -1);
-    part->range->arrays--;
-    ignis__mutex_unlock(&part->range->slot.lock);
-    ignis__range_unhold("ignis_array_free", part->range);
-    ignis__free(part);
+    ignis__mutex_lock(&slice->range->slot.lock);
+    ignis__range_check_mapped("ignis_array_free", slice->range, slice->offset, slice->size, 0, -1);
+    slice->range->arrays--;
+    ignis__mutex_unlock(&slice->range->slot.lock);
+    ignis__range_drop("ignis_array_free", slice->range);
+    ignis__free(slice);
 }
 
-static bool ignis__vmm_part_check(const char *call, const ignis__range *range, ignis__device *device,
-                                  const ignis__vmm_part *part, int64_t element)
+static bool ignis__vmm_slice_check(const char *call, const ignis__range *range, ignis__device *device,
+                                   const ignis__vmm_slice *slice, int64_t element)
 {
     unsigned long long flags = 0;
     int64_t at;
-    if (part->offset % element != 0)
-        return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
-                                 (long long)part->offset, (long long)element);
-    if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
+    if (slice->offset % element != 0)
+        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
+                             (long long)slice->offset, (long long)element);
+    if (!ignis__range_check_mapped(call, range, slice->offset, slice->size, 0, 0))
         return false;
-    for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size;
+    for (at = slice->offset / range->granularity * range->granularity; at < slice->offset + slice->size;
          at += range->granularity) {
-        if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
+        if (!ignis__vmm_read_access(call, device, range->address + (uint64_t)at, &flags))
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE)
             return ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
@@ -2787,64 +2846,64 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
 {
     static const char call[] = "ignis_vmm_array_map";
     ignis_array result = IGNIS__ZERO;
-    ignis__vmm_part *part = NULL;
+    ignis__vmm_slice *slice = NULL;
     ignis__range_use use;
     ignis__range *range =
         ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
     int64_t size = 0;
     if (!range)
         return result;
-    if (ignis__check_not_null(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
-        ignis__vmm_stream(call, use.device, desc->stream))
-        part = (ignis__vmm_part *)ignis__alloc_for(call, sizeof *part);
-    if (part) {
-        part->range = range;
-        part->offset = offset;
-        part->size = size ? size : 1;
-        if (ignis__vmm_part_check(call, range, use.device, part,
-                                  ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
-            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release,
-                                     part);
+    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
+        ignis__vmm_adopt_stream(call, use.device, desc->stream))
+        slice = (ignis__vmm_slice *)ignis__alloc_for(call, sizeof *slice);
+    if (slice) {
+        slice->range = range;
+        slice->offset = offset;
+        slice->size = size ? size : 1;
+        if (ignis__vmm_slice_check(call, range, use.device, slice,
+                                   ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
+            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc,
+                                     ignis__vmm_slice_release, slice);
     }
     if (result.id) {
-        ignis__range_covered(call, range, offset, part->size, 0, 1);
+        ignis__range_check_mapped(call, range, offset, slice->size, 0, 1);
         range->arrays++;
-        ignis__atomic_add(&range->slot.state, 1); /* the array's hold */
+        ignis__atomic_add(&range->slot.state, 1); /* held by the array */
     } else {
-        ignis__free(part);
+        ignis__free(slice);
     }
     (void)ignis__range_end(call, &use, true);
     return result;
 }
 
-/*  Where the driver's allocation of an array begins and how long it is, for memory that Ignis does not hand
-    out in parts. The device is entered. */
-static bool ignis__vmm_allocation(const char *call, const ignis__array *array, const char *instead,
-                                  ignis__address *base, int64_t *size)
+/*  Finds the driver's allocation that contains an array. Fails for memory that Ignis shares between arrays.
+    The device is entered. */
+static bool ignis__vmm_find_allocation(const char *call, const ignis__array *array, const char *instead,
+                                       ignis__address *base, int64_t *size)
 {
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
     int error;
     if (array->storage->external)
-        return ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
-                                 "%s lies in memory of a graphics API, which exports it itself to who asks that",
-                                 ignis__array_label(array).text);
+        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                             "%s is in memory of a graphics API; export it with that API",
+                             ignis__array_label(array).text);
     if (!address || array->storage->block)
-        return ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
-                                 "%s lies in memory that it shares with other arrays, of which nothing can be exported "
-                                 "alone; make it with %s",
-                                 ignis__array_label(array).text, instead);
+        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                             "%s shares its allocation with other arrays, so it cannot be exported alone; "
+                             "make it with %s",
+                             ignis__array_label(array).text, instead);
     error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
     if (error != 0)
         ignis__fail_because(
             IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-            "%s wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+            "%s wraps a pointer outside every allocation of the driver: cuMemGetAddressRange returned %s (%d)",
             ignis__array_label(array).text, ignis__cuda_name(error), error);
     *size = (int64_t)whole;
     return error == 0;
 }
 
-/*  The physical memory of a pointer of the caller's: *base is where it begins. */
+/*  Holds the physical memory at a pointer of the caller; *base is its first address. */
 static ignis__physical *ignis__physical_retain(const char *call, ignis__array *array, ignis__address at,
                                                ignis__address *base)
 {
@@ -2852,26 +2911,24 @@ static ignis__physical *ignis__physical_retain(const char *call, ignis__array *a
     ignis_vmm_prop prop;
     int64_t size;
     int error;
-    if (!ignis__vmm_allocation(call, array, "ignis_vmm_array", base, &size))
+    if (!ignis__vmm_find_allocation(call, array, "ignis_vmm_array", base, &size))
         return NULL;
     error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&handle, (void *)(uintptr_t)at));
     if (error != 0) {
-        ignis__fail_because(
-            IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-            "%s does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
-            "gives %s (%d); make it with ignis_vmm_array",
-            ignis__array_label(array).text, ignis__cuda_name(error), error);
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "%s is not in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
+                            "returned %s (%d); make it with ignis_vmm_array",
+                            ignis__array_label(array).text, ignis__cuda_name(error), error);
         return NULL;
     }
-    if (ignis__vmm_inspect(call, array->storage->device, handle, &prop))
-        return ignis__physical_of(call, &ignis__devices[prop.location.id], handle, size, prop.handle_types);
+    if (ignis__physical_check_imported(call, array->storage->device, handle, &prop))
+        return ignis__physical_wrap(call, &ignis__devices[prop.location.id], handle, size, prop.handle_types);
     (void)IGNIS__CUDA(cuMemRelease, (handle));
     return NULL;
 }
 
-/*  The physical memory behind an array, with one hold more, and where in it the array begins. The device is
-    entered. */
-static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, int64_t *offset)
+/*  Holds the physical memory of an array, and finds the array's offset in it. The device is entered. */
+static ignis__physical *ignis__vmm_find_physical(const char *call, ignis__array *array, int64_t *offset)
 {
     ignis__storage *storage = array->storage;
     ignis__address at = ignis__atomic_load(&storage->address) + (uint64_t)array->offset, base = at;
@@ -2880,8 +2937,8 @@ static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, i
         base = ((const ignis__vmm_block *)storage->release_data)->address;
         memory = ((const ignis__vmm_block *)storage->release_data)->memory;
         ignis__atomic_add(&memory->holds, 1);
-    } else if (storage->release_fn == ignis__vmm_part_release) {
-        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
+    } else if (storage->release_fn == ignis__vmm_slice_release) {
+        ignis__range *range = ((ignis__vmm_slice *)storage->release_data)->range;
         const ignis__mapping *mapping;
         ignis__mutex_lock(&range->slot.lock);
         for (mapping = range->mappings; mapping && range->address + (uint64_t)mapping->offset <= at;
@@ -2897,7 +2954,7 @@ static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, i
     *offset = (int64_t)(at - base);
     if (*offset + ignis__array_bytes(array) <= memory->size)
         return memory;
-    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "%s reaches over more than one allocation; export them one by one",
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "%s covers several allocations; export each one alone",
                 ignis__array_label(array).text);
     ignis__physical_drop(call, memory);
     return NULL;
@@ -2915,8 +2972,8 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
-        if (ignis__vmm_device(call, array->storage->device, &facts) &&
-            (memory = ignis__vmm_find(call, array, &at)) != NULL)
+        if (ignis__vmm_read_facts(call, array->storage->device, &facts) &&
+            (memory = ignis__vmm_find_physical(call, array, &at)) != NULL)
             result = ignis__vmm_publish(call, memory, facts.granularity, false);
         if (result.id && offset)
             *offset = at;
@@ -3110,7 +3167,7 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
     int length = (int)strlen(path);
     security.nLength = (DWORD)sizeof security;
     security.bInheritHandle = FALSE;
-    security.lpSecurityDescriptor = ignis__security();
+    security.lpSecurityDescriptor = ignis__security_descriptor();
     if (length == 0) {
         bool given = home && *home;
         if (!given)
@@ -4980,7 +5037,7 @@ static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listene
         return false; /* nobody has come to the last one yet */
     security.nLength = (DWORD)sizeof security;
     security.bInheritHandle = FALSE;
-    security.lpSecurityDescriptor = ignis__security();
+    security.lpSecurityDescriptor = ignis__security_descriptor();
     if (!security.lpSecurityDescriptor)
         return ignis__pipe_trouble(trouble, "the user's security descriptor");
     fresh->in = fresh->out = CreateNamedPipeA(
@@ -6130,8 +6187,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d",
-                           ignis__device_ordinal(from), ignis__device_ordinal(to));
+           ignis__vmm_check_call(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d",
+                                 ignis__device_ordinal(from), ignis__device_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -6155,17 +6212,17 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     int error;
     if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
         !ignis__vmm_array_check(call, desc, &size) ||
-        !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
+        !ignis__vmm_round_size(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (ignis__vmm_stream(call, device, desc->stream)) {
+    if (ignis__vmm_adopt_stream(call, device, desc->stream)) {
         error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
         if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
             ignis__cache_trim(call, device, &ignis__caches[ignis__device_ordinal(device)]);
             error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
         }
-        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                            ignis__device_ordinal(device)))
+        if (ignis__vmm_check_call(call, device, "cuMemAlloc", error, "taking %s on device %d",
+                                  ignis__bytes_write(size).text, ignis__device_ordinal(device)))
             result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
         if (address && !result.id)
             (void)IGNIS__CUDA(cuMemFree_v2, (address));
@@ -6184,7 +6241,7 @@ typedef struct ignis__export_facts {
 
 static bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
-    ignis__physical *memory = ignis__vmm_find(call, array, &facts->offset);
+    ignis__physical *memory = ignis__vmm_find_physical(call, array, &facts->offset);
     bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
     if (!memory)
         return false;
@@ -6201,7 +6258,7 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
 {
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     int error;
-    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &facts->block_size))
+    if (!ignis__vmm_find_allocation(call, array, "ignis_ipc_array", &base, &facts->block_size))
         return false;
     if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
@@ -6286,7 +6343,7 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
                                  (long long)size, strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
-        ignis__memory_set(&facts->memory, fd);
+        ignis__vmm_handle_set_fd(&facts->memory, fd);
         return true;
     }
     ignis__fd_drop(&fd);
@@ -6301,7 +6358,7 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
                                      const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
-    if (!ignis__vmm_adopt(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
+    if (!ignis__vmm_block_import(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
         return false;
     lies = mapped->block.memory->device;
     if (lies == home) {
@@ -6310,7 +6367,7 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
     }
     ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d",
                 ignis__device_ordinal(lies), ignis__device_ordinal(home));
-    ignis__vmm_drop(call, &mapped->block);
+    ignis__vmm_block_destroy(call, &mapped->block);
     return false;
 }
 
@@ -6337,7 +6394,10 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
+static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped)
+{
+    ignis__vmm_block_destroy(call, &mapped->block);
+}
 
 static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
 {
@@ -6358,7 +6418,7 @@ static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis
     bool ok;
     if (device == array->storage->device)
         return true;
-    memory = ignis__vmm_find(call, array, &offset);
+    memory = ignis__vmm_find_physical(call, array, &offset);
     if (!memory)
         return false;
     ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
@@ -6420,21 +6480,21 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
     ignis__vmm_block made, seen;
     ignis_vmm_handle handle;
     bool ok;
-    if (!ignis__vmm_make(call, src, 1, NULL, 0, true, &made))
+    if (!ignis__vmm_block_create(call, src, 1, NULL, 0, true, &made))
         return false;
     ok = ignis__physical_export(call, made.memory, &handle);
     if (ok) {
-        ok = ignis__vmm_adopt(call, dst, &handle, made.size, &seen);
+        ok = ignis__vmm_block_import(call, dst, &handle, made.size, &seen);
         ignis__vmm_handle_close(&handle);
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
             if (!ok) /* a copy may be under way */
                 (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1
                                                                                             << (dst - ignis__devices));
-            ignis__vmm_drop(call, &seen);
+            ignis__vmm_block_destroy(call, &seen);
         }
     }
-    ignis__vmm_drop(call, &made);
+    ignis__vmm_block_destroy(call, &made);
     return ok;
 }
 
@@ -6526,7 +6586,7 @@ static bool ignis__transport_devices(const char *call, int src, int dst, ignis__
 {
     devices[0] = ignis__device_get(call, src);
     devices[1] = devices[0] ? ignis__device_get(call, dst) : NULL;
-    return devices[1] && ignis__vmm_open(call, src) && ignis__vmm_open(call, dst);
+    return devices[1] && ignis__vmm_open_device(call, src) && ignis__vmm_open_device(call, dst);
 }
 
 IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int dst, char *reason, size_t capacity)
@@ -7196,7 +7256,7 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     if (!handle || !fds)
         return 0;
     if (handle->memory.type)
-        fds[count++] = ignis__memory_fd(&handle->memory);
+        fds[count++] = ignis__vmm_handle_fd(&handle->memory);
     if (handle->has_lease)
         fds[count++] = handle->lease;
     return count;
@@ -7218,7 +7278,7 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
     }
     memcpy(handle->record, bytes, sizeof handle->record);
     if (memory)
-        ignis__memory_set(&handle->memory, fds[0]);
+        ignis__vmm_handle_set_fd(&handle->memory, fds[0]);
     handle->has_lease = wanted > memory;
     if (handle->has_lease)
         handle->lease = fds[memory];
@@ -7353,7 +7413,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         handle->has_lease = true;
         handle->lease = fd;
     } else {
-        ignis__memory_set(&handle->memory, fd);
+        ignis__vmm_handle_set_fd(&handle->memory, fd);
     }
     return true;
 }
@@ -7516,7 +7576,7 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
     if (!ignis__handle_open(call, transport, record, handle))
         return false;
     if (transport->kind == IGNIS_TRANSPORT_HOST) {
-        int fd = ignis__memory_fd(&handle->memory);
+        int fd = ignis__vmm_handle_fd(&handle->memory);
         if (ignis__fd_has(fd, record->block_size))
             return ignis__host_copy(call, array, fd, true);
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
@@ -10491,7 +10551,7 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
     int i;
     for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
         if (regions->block[i].memory)
-            ignis__vmm_drop(call, &regions->block[i]);
+            ignis__vmm_block_destroy(call, &regions->block[i]);
         if (regions->pinned[i] && ignis__device_enter_to_give(call, regions->device, &binding)) {
             (void)IGNIS__CUDA_FAILED(call, regions->device, cuMemHostUnregister, (regions->host[i]));
             ignis__device_leave(&binding);
@@ -10960,13 +11020,13 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
         return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
                                  (long long)regions->bytes, strerror(errno));
     }
-    if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
+    if (!ignis__vmm_block_create(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
     making->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
     if (!ignis__physical_export(making->call, mine->memory, &handle))
         return false;
-    fds[0] = ignis__memory_fd(&handle);
+    fds[0] = ignis__vmm_handle_fd(&handle);
     return true;
 }
 
@@ -10979,7 +11039,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
     int i;
     memset(&handle, 0, sizeof handle);
     for (i = 0; i < comm->size; i++) {
-        ignis__memory_set(&handle, fds[i]);
+        ignis__vmm_handle_set_fd(&handle, fds[i]);
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
@@ -10987,7 +11047,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
                 IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
                 (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
-                   : !ignis__vmm_adopt(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
+                   : !ignis__vmm_block_import(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
         if (!staged)
             regions->address[i] = regions->block[i].address;
@@ -12199,8 +12259,8 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
     int i, made = 0, most = IGNIS__COMM_BLOCKS;
     bool ok = regions != NULL;
     for (i = 0; ok && count > 1 && i < count; i++) {
-        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false,
-                             &regions->block[i]);
+        ok = ignis__vmm_block_create(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count,
+                                     false, &regions->block[i]);
         regions->address[i] = regions->block[i].address;
     }
     for (i = 0; ok && i < count; i++) {

@@ -373,7 +373,7 @@ static ignis__record_of_array foreign_record(ignis_array array, int *fd)
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
     memcpy(&record, handle.record, sizeof record);
     record.process[0] ^= 1;
-    *fd = dup(ignis__memory_fd(&handle.memory));
+    *fd = dup(ignis__vmm_handle_fd(&handle.memory));
     CHECK_OK(ignis_transport_handle_close(&handle));
     CHECK_OK(ignis_transport_destroy(transport));
     return record;

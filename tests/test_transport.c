@@ -925,7 +925,7 @@ TEST(another_token_and_wrong_descriptors)
     CHECK_INT(ignis_transport_handle_fds(&handle, fds), 1);
     REQUIRE(pipe(pipes) == 0);
     bad = handle;
-    ignis__memory_set(&bad.memory, pipes[0]); /* T3: a pipe, a closed one, one of another size */
+    ignis__vmm_handle_set_fd(&bad.memory, pipes[0]); /* T3: a pipe, a closed one, one of another size */
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     close(pipes[0]);
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);

@@ -155,7 +155,7 @@ TEST(create_refuses_what_it_cannot_make)
     desc.device = 0;
     desc.size = (int64_t)1 << 50;
     CHECK_FAILS(ignis_vmm_create(&desc), IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
-    CHECK_MESSAGE_HAS("making 1048576 GiB of physical memory on device 0");
+    CHECK_MESSAGE_HAS("creating 1048576 GiB of physical memory on device 0");
     CHECK_MESSAGE_HAS("CUDA_ERROR_OUT_OF_MEMORY (2)");
     CHECK_BALANCED();
 }
@@ -673,7 +673,7 @@ TEST(failures_name_the_step)
     CHECK_MESSAGE_HAS("CUDA_ERROR_INVALID_VALUE (1)");
     fault_arm("cuMemSetAccess", 1, 101);
     CHECK_REFUSED(0, ignis_vmm_array(&desc).id, IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
-    CHECK_MESSAGE_HAS("cuMemSetAccess, letting 1 device into ");
+    CHECK_MESSAGE_HAS("cuMemSetAccess, giving 1 device access to ");
     fault_disarm();
     CHECK_BALANCED();
 }

@@ -1,11 +1,11 @@
-/* ===============================================================================================================
-   >>vmm - physical memory, address ranges, mappings, access; export and import.
-   =============================================================================================================== */
+/*  >>collective.setup - what to close at ignis_shutdown
 
-/* --- what is open in ignis_collective.h ------------------------------------------------------------------------------- */
+    Keeps one close function a section of this header. A section registers its function at its first use;
+    ignis_shutdown then calls them, the sections that build on others first.
+    Uses: the hook ignis__collective_close of ignis.h.
+    Locks: ignis__sections.lock, around the table alone. */
 
-/*  A section that has something to close says so when it is first used; what was built on others is closed
-    before them. */
+/*  Sections in the order of the floors; ignis_shutdown closes them in reverse order. */
 typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
@@ -37,11 +37,10 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
     ignis__mutex_unlock(&ignis__sections.lock);
 }
 
-/*  The check that stands first in every public function that makes or finds something of this header. */
+/*  Checks at the start of every public function that creates or finds an object of this header. */
 static bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
-           (!ignis__global.dry_run ||
-            ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                              "this is a dry run, of one device in one process: nothing is shared in it"));
+           (!ignis__global.dry_run || ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                                        "a dry run has one device in one process; it shares nothing"));
 }

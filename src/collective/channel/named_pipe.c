@@ -35,7 +35,7 @@ static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listene
         return false; /* nobody has come to the last one yet */
     security.nLength = (DWORD)sizeof security;
     security.bInheritHandle = FALSE;
-    security.lpSecurityDescriptor = ignis__security();
+    security.lpSecurityDescriptor = ignis__security_descriptor();
     if (!security.lpSecurityDescriptor)
         return ignis__pipe_trouble(trouble, "the user's security descriptor");
     fresh->in = fresh->out = CreateNamedPipeA(

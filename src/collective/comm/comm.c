@@ -5,7 +5,7 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
     int i;
     for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
         if (regions->block[i].memory)
-            ignis__vmm_drop(call, &regions->block[i]);
+            ignis__vmm_block_destroy(call, &regions->block[i]);
         if (regions->pinned[i] && ignis__device_enter_to_give(call, regions->device, &binding)) {
             (void)IGNIS__CUDA_FAILED(call, regions->device, cuMemHostUnregister, (regions->host[i]));
             ignis__device_leave(&binding);

@@ -38,8 +38,8 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
     int i, made = 0, most = IGNIS__COMM_BLOCKS;
     bool ok = regions != NULL;
     for (i = 0; ok && count > 1 && i < count; i++) {
-        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false,
-                             &regions->block[i]);
+        ok = ignis__vmm_block_create(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count,
+                                     false, &regions->block[i]);
         regions->address[i] = regions->block[i].address;
     }
     for (i = 0; ok && i < count; i++) {

@@ -30,13 +30,13 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
         return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
                                  (long long)regions->bytes, strerror(errno));
     }
-    if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
+    if (!ignis__vmm_block_create(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
     making->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
     if (!ignis__physical_export(making->call, mine->memory, &handle))
         return false;
-    fds[0] = ignis__memory_fd(&handle);
+    fds[0] = ignis__vmm_handle_fd(&handle);
     return true;
 }
 
@@ -49,7 +49,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
     int i;
     memset(&handle, 0, sizeof handle);
     for (i = 0; i < comm->size; i++) {
-        ignis__memory_set(&handle, fds[i]);
+        ignis__vmm_handle_set_fd(&handle, fds[i]);
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
@@ -57,7 +57,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
                 IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
                 (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
-                   : !ignis__vmm_adopt(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
+                   : !ignis__vmm_block_import(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
         if (!staged)
             regions->address[i] = regions->block[i].address;

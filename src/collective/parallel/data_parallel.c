@@ -224,12 +224,12 @@ static int ignis__parallel_find(const ignis__parallel_state *parallel, const ign
 /*  Whether a tensor can be the next parameter, as far as that is its own matter. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
-    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    ignis__tape_state standing = ignis__tensor_tape_state(tensor);
     int before = ignis__parallel_find(parallel, tensor);
-    if (!tape_state.leaf || !tape_state.requires_grad)
+    if (!standing.leaf || !standing.requires_grad)
         return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
                                  ignis__shape_write(&tensor->shape).text,
-                                 tape_state.leaf ? "requires no gradient" : "is the result of an operation");
+                                 standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
                                  "parameter %d is on device %d, the communicator is on device %d", parallel->count,

@@ -64,7 +64,7 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
     int length = (int)strlen(path);
     security.nLength = (DWORD)sizeof security;
     security.bInheritHandle = FALSE;
-    security.lpSecurityDescriptor = ignis__security();
+    security.lpSecurityDescriptor = ignis__security_descriptor();
     if (length == 0) {
         bool given = home && *home;
         if (!given)

@@ -219,7 +219,7 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     if (!handle || !fds)
         return 0;
     if (handle->memory.type)
-        fds[count++] = ignis__memory_fd(&handle->memory);
+        fds[count++] = ignis__vmm_handle_fd(&handle->memory);
     if (handle->has_lease)
         fds[count++] = handle->lease;
     return count;
@@ -241,7 +241,7 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
     }
     memcpy(handle->record, bytes, sizeof handle->record);
     if (memory)
-        ignis__memory_set(&handle->memory, fds[0]);
+        ignis__vmm_handle_set_fd(&handle->memory, fds[0]);
     handle->has_lease = wanted > memory;
     if (handle->has_lease)
         handle->lease = fds[memory];

@@ -88,7 +88,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         handle->has_lease = true;
         handle->lease = fd;
     } else {
-        ignis__memory_set(&handle->memory, fd);
+        ignis__vmm_handle_set_fd(&handle->memory, fd);
     }
     return true;
 }
@@ -251,7 +251,7 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
     if (!ignis__handle_open(call, transport, record, handle))
         return false;
     if (transport->kind == IGNIS_TRANSPORT_HOST) {
-        int fd = ignis__memory_fd(&handle->memory);
+        int fd = ignis__vmm_handle_fd(&handle->memory);
         if (ignis__fd_has(fd, record->block_size))
             return ignis__host_copy(call, array, fd, true);
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,

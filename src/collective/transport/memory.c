@@ -45,8 +45,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d",
-                           ignis__device_ordinal(from), ignis__device_ordinal(to));
+           ignis__vmm_check_call(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d",
+                                 ignis__device_ordinal(from), ignis__device_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -70,17 +70,17 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     int error;
     if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
         !ignis__vmm_array_check(call, desc, &size) ||
-        !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
+        !ignis__vmm_round_size(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (ignis__vmm_stream(call, device, desc->stream)) {
+    if (ignis__vmm_adopt_stream(call, device, desc->stream)) {
         error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
         if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
             ignis__cache_trim(call, device, &ignis__caches[ignis__device_ordinal(device)]);
             error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
         }
-        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                            ignis__device_ordinal(device)))
+        if (ignis__vmm_check_call(call, device, "cuMemAlloc", error, "taking %s on device %d",
+                                  ignis__bytes_write(size).text, ignis__device_ordinal(device)))
             result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
         if (address && !result.id)
             (void)IGNIS__CUDA(cuMemFree_v2, (address));
@@ -99,7 +99,7 @@ typedef struct ignis__export_facts {
 
 static bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
-    ignis__physical *memory = ignis__vmm_find(call, array, &facts->offset);
+    ignis__physical *memory = ignis__vmm_find_physical(call, array, &facts->offset);
     bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
     if (!memory)
         return false;
@@ -116,7 +116,7 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
 {
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     int error;
-    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &facts->block_size))
+    if (!ignis__vmm_find_allocation(call, array, "ignis_ipc_array", &base, &facts->block_size))
         return false;
     if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
@@ -201,7 +201,7 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
                                  (long long)size, strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
-        ignis__memory_set(&facts->memory, fd);
+        ignis__vmm_handle_set_fd(&facts->memory, fd);
         return true;
     }
     ignis__fd_drop(&fd);
@@ -216,7 +216,7 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
                                      const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
-    if (!ignis__vmm_adopt(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
+    if (!ignis__vmm_block_import(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
         return false;
     lies = mapped->block.memory->device;
     if (lies == home) {
@@ -225,7 +225,7 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
     }
     ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d",
                 ignis__device_ordinal(lies), ignis__device_ordinal(home));
-    ignis__vmm_drop(call, &mapped->block);
+    ignis__vmm_block_destroy(call, &mapped->block);
     return false;
 }
 
@@ -252,7 +252,10 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
+static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped)
+{
+    ignis__vmm_block_destroy(call, &mapped->block);
+}
 
 static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
 {
@@ -273,7 +276,7 @@ static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis
     bool ok;
     if (device == array->storage->device)
         return true;
-    memory = ignis__vmm_find(call, array, &offset);
+    memory = ignis__vmm_find_physical(call, array, &offset);
     if (!memory)
         return false;
     ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),

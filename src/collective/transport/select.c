@@ -45,21 +45,21 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
     ignis__vmm_block made, seen;
     ignis_vmm_handle handle;
     bool ok;
-    if (!ignis__vmm_make(call, src, 1, NULL, 0, true, &made))
+    if (!ignis__vmm_block_create(call, src, 1, NULL, 0, true, &made))
         return false;
     ok = ignis__physical_export(call, made.memory, &handle);
     if (ok) {
-        ok = ignis__vmm_adopt(call, dst, &handle, made.size, &seen);
+        ok = ignis__vmm_block_import(call, dst, &handle, made.size, &seen);
         ignis__vmm_handle_close(&handle);
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
             if (!ok) /* a copy may be under way */
                 (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1
                                                                                             << (dst - ignis__devices));
-            ignis__vmm_drop(call, &seen);
+            ignis__vmm_block_destroy(call, &seen);
         }
     }
-    ignis__vmm_drop(call, &made);
+    ignis__vmm_block_destroy(call, &made);
     return ok;
 }
 
@@ -151,7 +151,7 @@ static bool ignis__transport_devices(const char *call, int src, int dst, ignis__
 {
     devices[0] = ignis__device_get(call, src);
     devices[1] = devices[0] ? ignis__device_get(call, dst) : NULL;
-    return devices[1] && ignis__vmm_open(call, src) && ignis__vmm_open(call, dst);
+    return devices[1] && ignis__vmm_open_device(call, src) && ignis__vmm_open_device(call, dst);
 }
 
 IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int dst, char *reason, size_t capacity)

@@ -1,4 +1,8 @@
-/* --- driver calls, and what they say ----------------------------------------------------------------------------------- */
+/*  >>vmm.driver_call - driver calls: errors, device properties, sizes
+
+    Reports failed driver calls with the step that failed, and reads what a device can do.
+    Uses: ignis__global.cuda, the status of the thread.
+    Locks: none. */
 
 enum {
     IGNIS__CU_ATTRIBUTE_VMM = 102,
@@ -12,7 +16,7 @@ enum {
     IGNIS__CU_ALREADY_ENABLED = 704
 };
 
-/*  "2 MiB" in a struct, so that a message can hold several. */
+/*  A text such as "2 MiB", by value: one message can have several. */
 typedef struct ignis__bytes_text {
     char text[32];
 } ignis__bytes_text;
@@ -30,14 +34,14 @@ static ignis__bytes_text ignis__bytes_write(int64_t bytes)
     return out;
 }
 
-/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is
-    recorded, with the step. */
+/*  True, and reported with the step, if a driver call failed: if (IGNIS__VMM_FAILED(call, device, cuMemMap,
+    (...), "mapping %s", ...)) return false; */
 #define IGNIS__VMM_FAILED(call, device, name, args, ...) \
-    (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
+    (!ignis__vmm_check_call(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
 
 IGNIS__PRINTF(5, 6)
-static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error,
-                            const char *format, ...)
+static bool ignis__vmm_check_call(const char *call, ignis__device *device, const char *function, int error,
+                                  const char *format, ...)
 {
     char step[256];
     ignis__string_writer text;
@@ -53,14 +57,14 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
     return false;
 }
 
-/*  The same for what undoes something; true when it went well. What the driver answers after a fault says
-    nothing. */
-#define IGNIS__VMM_UNDONE(call, device, name, args, ...) \
-    ignis__vmm_step(call, device, #name, ignis__vmm_answer(IGNIS__CUDA(name, args)), __VA_ARGS__)
+/*  True if a call that releases something succeeded. Errors after a device fault are ignored: every call
+    fails then. */
+#define IGNIS__VMM_RELEASED(call, device, name, args, ...) \
+    ignis__vmm_check_call(call, device, #name, ignis__vmm_release_error(IGNIS__CUDA(name, args)), __VA_ARGS__)
 
-static int ignis__vmm_answer(int error) { return ignis__devices_lost() ? 0 : error; }
+static int ignis__vmm_release_error(int error) { return ignis__devices_lost() ? 0 : error; }
 
-/*  What a device can do. */
+/*  What a device can do with virtual memory. */
 typedef struct ignis__vmm_facts {
     int vmm, shareable;
     size_t granularity, recommended;
@@ -96,8 +100,8 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
 
-/*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
-static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
+/*  Reads the facts of an entered device. False, and reported, if it cannot manage virtual memory. */
+static bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     int ordinal = ignis__device_ordinal(device);
@@ -113,12 +117,11 @@ static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vm
                                   (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d",
                                   ordinal);
     return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                             "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                             "device %d has no virtual memory management: it can neither map nor share memory",
                              ordinal);
 }
 
-/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this
-    system. */
+/*  Returns the driver's number of a handle type; -1, and reported, if this system lacks the type. */
 static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
     if (type == IGNIS_VMM_HANDLE_NONE)
@@ -126,26 +129,28 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
     if (type == IGNIS_VMM_HANDLE_DEFAULT || type == IGNIS__VMM_HANDLE_SYSTEM)
         return IGNIS__VMM_HANDLE_SYSTEM;
     if (type == IGNIS_VMM_HANDLE_POSIX_FD || type == IGNIS_VMM_HANDLE_WIN32 || type == IGNIS_VMM_HANDLE_WIN32_KMT)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d", (int)type);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "handle type is %d; this system shares memory by " IGNIS__VMM_HANDLES,
+                    (int)type);
     else
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "handle type is %d; expected a value of ignis_vmm_handle_type",
+                    (int)type);
     return -1;
 }
 
-static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
+static bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; expected 1 to 2^63 - %lld",
                                  (long long)size, (long long)granularity);
     *rounded = (size + granularity - 1) / granularity * granularity;
     return true;
 }
 
-static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t least, int64_t granularity)
+static bool ignis__vmm_check_multiple(const char *call, const char *name, int64_t value, int64_t least,
+                                      int64_t granularity)
 {
     if (value >= least && value % granularity == 0)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name,
+    return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld; expected a multiple of the granularity, %s", name,
                              (long long)value, ignis__bytes_write(granularity).text);
 }

@@ -1,15 +1,21 @@
-/* --- physical memory of the driver's: one handle, with as many holds as this process has uses of it ---------------------- */
+/*  >>vmm.physical_memory - physical memory: one handle of the driver, counted holds
+
+    Creates, holds and releases handles of cuMemCreate.
+    Uses: driver calls, the counters of the device's cache.
+    Invariants: the last hold releases the handle; memory created here counts in ignis_memory_info.vmm_bytes
+    until then.
+    Locks: the cache's lock, around its counters. */
 
 typedef struct ignis__physical {
     uint64_t holds;
-    ignis__device *device; /* where it lies */
+    ignis__device *device; /* the memory is on this device */
     unsigned long long handle;
     int64_t size;
     int handle_types;
-    bool made; /* here: then it counts, and until the last hold is gone */
+    bool made; /* created here, not imported: counted in vmm_bytes */
 } ignis__physical;
 
-/*  A hold less. */
+/*  Releases a hold; the last one releases the memory. */
 static void ignis__physical_drop(const char *call, ignis__physical *memory)
 {
     ignis__binding binding;
@@ -17,8 +23,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
         return;
     entered = ignis__device_enter_to_give(call, memory->device, &binding);
-    (void)IGNIS__VMM_UNDONE(call, memory->device, cuMemRelease, (memory->handle), "releasing %s",
-                            ignis__bytes_write(memory->size).text);
+    (void)IGNIS__VMM_RELEASED(call, memory->device, cuMemRelease, (memory->handle), "releasing %s",
+                              ignis__bytes_write(memory->size).text);
     if (entered)
         ignis__device_leave(&binding);
     if (memory->made) {
@@ -30,9 +36,9 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     ignis__free(memory);
 }
 
-/*  Of a driver's handle, which becomes its, or is released when there is no host memory. */
-static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle,
-                                           int64_t size, int handle_types)
+/*  Wraps a handle of the driver, which it then owns. Without host memory the handle is released. */
+static ignis__physical *ignis__physical_wrap(const char *call, ignis__device *device, unsigned long long handle,
+                                             int64_t size, int handle_types)
 {
     ignis__physical *memory = (ignis__physical *)ignis__alloc_for(call, sizeof *memory);
     if (!memory) {
@@ -47,10 +53,10 @@ static ignis__physical *ignis__physical_of(const char *call, ignis__device *devi
     return memory;
 }
 
-/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it
-    fails. The device is entered. */
-static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size,
-                                             ignis_vmm_handle_type type)
+/*  Creates physical memory of whole granules. If the device is out of memory, the cache is trimmed before a
+    second try. The device is entered. */
+static ignis__physical *ignis__physical_create(const char *call, ignis__device *device, int64_t size,
+                                               ignis_vmm_handle_type type)
 {
     ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
@@ -59,23 +65,23 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
     ignis__vmm_facts facts;
     int error;
     prop.handle_types = ignis__vmm_handle_type(call, type);
-    if (prop.handle_types < 0 || !ignis__vmm_device(call, device, &facts) ||
-        !ignis__vmm_round(call, size, (int64_t)facts.granularity, &size))
+    if (prop.handle_types < 0 || !ignis__vmm_read_facts(call, device, &facts) ||
+        !ignis__vmm_round_size(call, size, (int64_t)facts.granularity, &size))
         return NULL;
     if (prop.handle_types && !facts.shareable) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d cannot create memory that other processes can map",
                     ignis__device_ordinal(device));
         return NULL;
     }
-    prop.win32_security = prop.handle_types ? ignis__vmm_security() : NULL;
+    prop.win32_security = prop.handle_types ? ignis__vmm_security_attributes() : NULL;
     error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
     if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
         ignis__cache_trim(call, device, cache);
         error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
     }
-    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d",
-                         ignis__bytes_write(size).text, ignis__device_ordinal(device)) ||
-        (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
+    if (!ignis__vmm_check_call(call, device, "cuMemCreate", error, "creating %s of physical memory on device %d",
+                               ignis__bytes_write(size).text, ignis__device_ordinal(device)) ||
+        (memory = ignis__physical_wrap(call, device, handle, size, prop.handle_types)) == NULL)
         return NULL;
     memory->made = true;
     ignis__mutex_lock(&cache->lock);
@@ -84,24 +90,24 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
     return memory;
 }
 
-/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is
-    refused. */
-static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
+/*  Checks imported memory: the driver must call it pinned memory on a device of this process. */
+static bool ignis__physical_check_imported(const char *call, ignis__device *device, unsigned long long handle,
+                                           ignis_vmm_prop *prop)
 {
     memset(prop, 0, sizeof *prop);
     if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle),
-                          "asking what memory it is"))
+                          "reading the properties of the memory"))
         return false;
     if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE &&
         prop->location.id >= 0 && prop->location.id < ignis__device_total)
         return true;
     return ignis__fail_false(
         IGNIS_DIAG_NOT_SHAREABLE, call,
-        "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected",
-        prop->type, prop->location.type, prop->location.id);
+        "the memory has type %d, location type %d, location %d; expected pinned memory of a device", prop->type,
+        prop->location.type, prop->location.id);
 }
 
-/*  A handle for another process, as the system has them: a descriptor is closed on exec. */
+/*  Exports a handle of the system for another process; a descriptor is closed on exec. */
 static bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
 {
     ignis__binding binding;
@@ -115,8 +121,8 @@ static bool ignis__physical_export(const char *call, const ignis__physical *memo
                             (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd,
                              memory->handle, (int)out->type, 0),
                             "exporting physical memory");
-    if (ok && !ignis__vmm_handle_ready(out)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
+    if (ok && !ignis__vmm_handle_set_cloexec(out)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the driver's handle cannot be used");
         ignis__vmm_handle_close(out);
         ok = false;
     }

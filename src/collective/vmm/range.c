@@ -1,3 +1,11 @@
+/*  >>vmm.range - ranges: reserving addresses, mapping memory into them, access
+
+    Implements the public functions of ignis_vmm_range. A call holds the range, locks its slot, and enters a
+    device.
+    Uses: physical memory, vmm.c.
+    Invariants: mappings are sorted by offset and do not overlap; a mapping with arrays cannot be unmapped.
+    Locks: the range's slot; it is given up while a device is waited for. */
+
 IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
 {
     static const char call[] = "ignis_vmm_reserve";
@@ -10,10 +18,10 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
     if (!device)
         return result;
     if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two",
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld; expected 0 or a power of two",
                     (long long)alignment);
-    } else if (ignis__vmm_device(call, device, &facts) &&
-               ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
+    } else if (ignis__vmm_read_facts(call, device, &facts) &&
+               ignis__vmm_round_size(call, size, (int64_t)facts.granularity, &size) &&
                !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)size, (size_t)alignment, 0, 0),
                                   "reserving %s of addresses", ignis__bytes_write(size).text)) {
         range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
@@ -34,26 +42,26 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
     return result;
 }
 
-/*  Locks a held range; false, and reported, when another thread has freed it meanwhile. */
+/*  Locks a held range. False, and reported, if another thread has freed it. */
 static bool ignis__range_lock(const char *call, ignis__range *range)
 {
     ignis__mutex_lock(&range->slot.lock);
     if (ignis__pool_live(range))
         return true;
     ignis__mutex_unlock(&range->slot.lock);
-    return ignis__fail_false(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
+    return ignis__fail_false(IGNIS_DIAG_VMM_FREED, call, "the range was freed");
 }
 
-/*  A range held and locked for a call, with a device entered. */
+/*  A range that is held and locked for a call, with an entered device. */
 typedef struct ignis__range_use {
     ignis__range *range;
     ignis__device *device;
     ignis__binding binding;
 } ignis__range_use;
 
-#define IGNIS__RANGE_DEVICE (-2) /* the range's own */
+#define IGNIS__RANGE_DEVICE (-2) /* the device of the range */
 
-/*  Null, with nothing taken, on failure. */
+/*  Holds and locks a range and enters a device. NULL, with nothing held, on failure. */
 static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal, ignis__range_use *use)
 {
     ignis__range *range = use->range = ignis__range_hold(call, handle);
@@ -65,7 +73,7 @@ static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle
         return range;
     if (use->device)
         ignis__device_leave(&use->binding);
-    ignis__range_unhold(call, range);
+    ignis__range_drop(call, range);
     return NULL;
 }
 
@@ -73,7 +81,7 @@ static ignis_status ignis__range_end(const char *call, ignis__range_use *use, bo
 {
     ignis__mutex_unlock(&use->range->slot.lock);
     ignis__device_leave(&use->binding);
-    ignis__range_unhold(call, use->range);
+    ignis__range_drop(call, use->range);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -91,15 +99,15 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
     if (ok) {
         ok = !range->mappings ||
              ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
-                               "memory is still mapped in the range, the first at offset %lld; unmap it first",
+                               "memory is mapped in the range, the first at offset %lld; unmap it first",
                                (long long)range->mappings->offset);
         if (ok)
             ignis__pool_kill(range);
         ignis__mutex_unlock(&range->slot.lock);
     }
     if (ok)
-        ignis__pool_drop(range); /* the handle's own hold */
-    ignis__range_unhold(call, range);
+        ignis__pool_drop(range); /* held by the handle */
+    ignis__range_drop(call, range);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -124,12 +132,12 @@ IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_r
     return ignis__range_end(call, &use, true);
 }
 
-/*  Where in the list of a locked range a mapping belongs; null, and reported: there is no room for it. */
+/*  Finds where a new mapping is inserted in a locked range. NULL, and reported, if it does not fit. */
 static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *range, int64_t offset, int64_t size)
 {
     ignis__mapping **at = &range->mappings;
     if (offset > range->size - size) {
-        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s",
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld exceed the range of %s",
                     ignis__bytes_write(size).text, (long long)offset, ignis__bytes_write(range->size).text);
         return NULL;
     }
@@ -137,8 +145,8 @@ static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *ran
         at = &(*at)->next;
     if (!*at || (*at)->offset >= offset + size)
         return at;
-    ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)(*at)->offset,
-                ignis__bytes_write((*at)->size).text);
+    ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%s are already mapped at offset %lld",
+                ignis__bytes_write((*at)->size).text, (long long)(*at)->offset);
     return NULL;
 }
 
@@ -153,7 +161,7 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ign
     int64_t size = vmm ? vmm->memory->size : 0;
     if (!range)
         return ignis__failed();
-    if (vmm && ignis__vmm_multiple(call, "offset", offset, 0, vmm->granularity) &&
+    if (vmm && ignis__vmm_check_multiple(call, "offset", offset, 0, vmm->granularity) &&
         (at = ignis__mapping_place(call, range, offset, size)) != NULL) {
         ignis__address address = range->address + (uint64_t)offset;
         mapping = (ignis__mapping *)ignis__alloc_for(call, sizeof *mapping);
@@ -173,11 +181,12 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ign
     }
     status = ignis__range_end(call, &use, mapping != NULL);
     if (vmm && status != IGNIS_OK)
-        ignis__vmm_unhold(call, vmm);
+        ignis__vmm_drop(call, vmm);
     return status;
 }
 
-/*  The mapping that begins at an offset of a locked range, if nothing uses it; else null, and reported. */
+/*  Finds the mapping that begins at an offset of a locked range. NULL, and reported, if there is none or
+    arrays use it. */
 static ignis__mapping **ignis__mapping_find_unused(const char *call, ignis__range *range, int64_t offset)
 {
     ignis__mapping **at = &range->mappings;
@@ -214,21 +223,21 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
                 *at = mapping->next;
                 ok = ignis__mapping_end(call, range, mapping);
             }
-            ignis__mutex_unlock(&range->slot.lock); /* a device may wait for a thread that needs it */
+            ignis__mutex_unlock(&range->slot.lock); /* a device may be waiting for a thread that needs this lock */
             again = devices && ignis__devices_wait(call, devices);
             waited |= devices;
         }
         if (!lost)
             ignis__device_leave(&binding);
     }
-    ignis__range_unhold(call, range);
+    ignis__range_drop(call, range);
     return ignis__ended(failures, ok);
 }
 
-/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and
-    arrays more. */
-static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
-                                 uint64_t devices, int arrays)
+/*  Checks that a slice of a locked range is mapped throughout. Then adds devices and arrays to the mappings
+    of the slice. */
+static bool ignis__range_check_mapped(const char *call, const ignis__range *range, int64_t offset, int64_t size,
+                                      uint64_t devices, int arrays)
 {
     ignis__mapping *mapping;
     int64_t at = offset;
@@ -238,7 +247,7 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
             at = mapping->offset + mapping->size;
     if (!inside || at < offset + size)
         return ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
-                                 "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
+                                 "%lld bytes at offset %lld are not all mapped; the range has %lld bytes",
                                  (long long)size, (long long)offset, (long long)range->size);
     for (mapping = range->mappings; mapping; mapping = mapping->next)
         if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
@@ -264,24 +273,24 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offs
     desc.access = (int)access;
     if (access != IGNIS_VMM_ACCESS_NONE && access != IGNIS_VMM_ACCESS_READ && access != IGNIS_VMM_ACCESS_READ_WRITE)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call,
-                    "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3", (int)access);
+                    "access is %d; expected IGNIS_VMM_ACCESS_NONE, _READ or _READ_WRITE (0, 1, 3)", (int)access);
     else
-        ok = ignis__vmm_multiple(call, "offset", offset, 0, range->granularity) &&
-             ignis__vmm_multiple(call, "size", size, 0, range->granularity) &&
-             ignis__range_covered(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
+        ok = ignis__vmm_check_multiple(call, "offset", offset, 0, range->granularity) &&
+             ignis__vmm_check_multiple(call, "size", size, 0, range->granularity) &&
+             ignis__range_check_mapped(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
              !IGNIS__VMM_FAILED(call, use.device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
                                 "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal,
                                 ignis__bytes_write(size).text, address);
     return ignis__range_end(call, &use, ok);
 }
 
-static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address,
-                               unsigned long long *flags)
+static bool ignis__vmm_read_access(const char *call, ignis__device *device, ignis__address address,
+                                   unsigned long long *flags)
 {
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
     return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address),
-                              "asking what device %d may do at 0x%llx", ignis__device_ordinal(device), address);
+                              "reading the access of device %d at 0x%llx", ignis__device_ordinal(device), address);
 }
 
 IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal,
@@ -294,8 +303,8 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
     bool ok;
     if (!range)
         return ignis__failed();
-    ok = ignis__check_not_null(call, "access", access) && ignis__range_covered(call, range, offset, 1, 0, 0) &&
-         ignis__access_read(call, use.device, range->address + (uint64_t)offset, &flags);
+    ok = ignis__check_not_null(call, "access", access) && ignis__range_check_mapped(call, range, offset, 1, 0, 0) &&
+         ignis__vmm_read_access(call, use.device, range->address + (uint64_t)offset, &flags);
     if (ok)
         *access = (ignis_vmm_access)flags;
     return ignis__range_end(call, &use, ok);

@@ -1,3 +1,10 @@
+/*  >>vmm.system_windows - NT handles as handles of memory
+
+    Shares memory by NT handles, which only processes of this user can open. The functions have the names of
+    system_posix.c.
+    Uses: Windows.
+    Locks: a static one for each object that is created once. */
+
 #include <sddl.h>
 #ifdef _MSC_VER
 #pragma comment(lib, "advapi32.lib")
@@ -5,23 +12,23 @@
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
 #define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_WIN32
 #define IGNIS__VMM_HANDLES "NT handles"
-#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* what descriptors travel through */
+#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* how descriptors travel */
 
-/*  A security descriptor that lets in this process' user alone; what lies in a folder of his has it, too.
-    LocalFree ends it; null: the system tells no user. */
-static PSECURITY_DESCRIPTOR ignis__security_make(void)
+/*  Creates a security descriptor that gives access to this process' user alone, also to files in a folder
+    that has it. Free it with LocalFree; NULL if the system does not tell the user. */
+static PSECURITY_DESCRIPTOR ignis__security_descriptor_create(void)
 {
     union {
         TOKEN_USER user;
-        char room[sizeof(TOKEN_USER) + 68]; /* SECURITY_MAX_SID_SIZE */
-    } who;
+        char space[sizeof(TOKEN_USER) + 68]; /* SECURITY_MAX_SID_SIZE */
+    } info;
     PSECURITY_DESCRIPTOR made = NULL;
     HANDLE token = NULL;
     char *name = NULL, text[256];
     DWORD size = 0;
     if (OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token) &&
-        GetTokenInformation(token, TokenUser, &who, (DWORD)sizeof who, &size) &&
-        ConvertSidToStringSidA(who.user.User.Sid, &name)) {
+        GetTokenInformation(token, TokenUser, &info, (DWORD)sizeof info, &size) &&
+        ConvertSidToStringSidA(info.user.User.Sid, &name)) {
         snprintf(text, sizeof text, "D:P(A;OICI;GA;;;%s)", name);
         if (!ConvertStringSecurityDescriptorToSecurityDescriptorA(text, SDDL_REVISION_1, &made, NULL))
             made = NULL;
@@ -32,20 +39,20 @@ static PSECURITY_DESCRIPTOR ignis__security_make(void)
     return made;
 }
 
-/*  The same, made once. */
-static PSECURITY_DESCRIPTOR ignis__security(void)
+/*  Returns that descriptor, created once. */
+static PSECURITY_DESCRIPTOR ignis__security_descriptor(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     static PSECURITY_DESCRIPTOR descriptor;
     ignis__mutex_lock(&lock);
     if (!descriptor)
-        descriptor = ignis__security_make();
+        descriptor = ignis__security_descriptor_create();
     ignis__mutex_unlock(&lock);
     return descriptor;
 }
 
-/*  OBJECT_ATTRIBUTES with it; null: Windows makes none. */
-static void *ignis__vmm_security(void)
+/*  Returns OBJECT_ATTRIBUTES with that descriptor; NULL if Windows cannot create one. */
+static void *ignis__vmm_security_attributes(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     static struct {
@@ -58,17 +65,16 @@ static void *ignis__vmm_security(void)
     } object;
     ignis__mutex_lock(&lock);
     object.length = (ULONG)sizeof object;
-    object.descriptor = ignis__security();
+    object.descriptor = ignis__security_descriptor();
     ignis__mutex_unlock(&lock);
     return object.descriptor ? &object : NULL;
 }
 
-/*  Where other systems have descriptors, Windows has handles: numbers of which 32 bits count, so that they
-    fit. */
+/*  POSIX descriptors are ints; on Windows an int holds a handle, of which 32 bits are significant. */
 static HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
 static int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
-static int ignis__memory_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
-static void ignis__memory_set(ignis_vmm_handle *handle, int fd)
+static int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
+static void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
 {
     handle->type = IGNIS_VMM_HANDLE_WIN32;
     handle->win32 = (void *)ignis__fd_handle(fd);
@@ -79,7 +85,7 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
     if (handle->type == IGNIS_VMM_HANDLE_WIN32 && handle->win32)
         CloseHandle((HANDLE)handle->win32);
 }
-static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
+static bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
 
 static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
                                         ignis_vmm_handle *out)
@@ -88,8 +94,9 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
     bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE,
                                          DUPLICATE_SAME_ACCESS);
     if (!ok)
-        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call, "the handle cannot be given to process %lld: Windows error %lu",
-                    (long long)process_id, GetLastError());
+        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call,
+                    "the handle cannot be duplicated into process %lld: Windows error %lu", (long long)process_id,
+                    GetLastError());
     if (process)
         CloseHandle(process);
     out->win32 = (void *)made;

@@ -1,6 +1,11 @@
-/* --- handles of physical memory ----------------------------------------------------------------------------------------- */
+/*  >>vmm - handles of physical memory
 
-/*  Handle and mappings are holds of the same slot, so the memory is let go when the last of them is gone. */
+    Owns the pools of ignis_vmm and ignis_vmm_range, and implements the public functions of physical memory.
+    Uses: physical memory, driver calls, the pool of handles.
+    Invariants: the public handle and each mapping are holds of one slot; the last one frees the memory.
+    Locks: slots of the pools. */
+
+/*  A public handle of physical memory. The handle and each mapping hold the slot. */
 typedef struct ignis__vmm {
     ignis__slot slot;
     ignis__physical *memory;
@@ -16,7 +21,7 @@ static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
     return (ignis__vmm *)ignis__handle_hold(call, &ignis__vmms, handle.id);
 }
 
-static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
+static void ignis__vmm_drop(const char *call, ignis__vmm *vmm)
 {
     if (!ignis__pool_drop(vmm))
         return;
@@ -24,26 +29,26 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     ignis__pool_recycle(&ignis__vmms, vmm);
 }
 
-static ignis_status ignis__vmm_done(const char *call, ignis__vmm *vmm, bool ok)
+static ignis_status ignis__vmm_end(const char *call, ignis__vmm *vmm, bool ok)
 {
-    ignis__vmm_unhold(call, vmm);
+    ignis__vmm_drop(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
+/* --- ranges of addresses --- */
 
 typedef struct ignis__mapping {
     int64_t offset, size;
     ignis__vmm *vmm;  /* held */
-    uint64_t devices; /* bit d: device d was let in */
+    uint64_t devices; /* bit d: device d has access */
     int arrays;
     struct ignis__mapping *next; /* by offset */
 } ignis__mapping;
 
-/*  The slot's lock guards the mappings. An array over a part holds the range. */
+/*  A range of addresses. The slot's lock guards the mappings; an array over a slice holds the range. */
 typedef struct ignis__range {
     ignis__slot slot;
-    ignis__device *device; /* that was current; its context is entered for calls */
+    ignis__device *device; /* current at the call; calls enter its context */
     ignis__address address;
     int64_t size, granularity;
     ignis__mapping *mappings;
@@ -57,19 +62,19 @@ static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
     return (ignis__range *)ignis__handle_hold(call, &ignis__ranges, handle.id);
 }
 
-/*  Ends a mapping that is in no list any more. */
+/*  Unmaps a mapping that is no longer in a list. */
 static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
-    bool ok = IGNIS__VMM_UNDONE(call, range->device, cuMemUnmap, (at, (size_t)mapping->size), "unmapping %s at 0x%llx",
-                                ignis__bytes_write(mapping->size).text, at);
+    bool ok = IGNIS__VMM_RELEASED(call, range->device, cuMemUnmap, (at, (size_t)mapping->size),
+                                  "unmapping %s at 0x%llx", ignis__bytes_write(mapping->size).text, at);
     ignis__atomic_add(&mapping->vmm->mappings, (uint64_t)-1);
-    ignis__vmm_unhold(call, mapping->vmm);
+    ignis__vmm_drop(call, mapping->vmm);
     ignis__free(mapping);
     return ok;
 }
 
-/*  Waits for the devices in a mask; after a fault there is nothing to wait for. */
+/*  Waits for the devices in a mask; not after a fault. */
 static bool ignis__devices_wait(const char *call, uint64_t mask)
 {
     bool ok = true;
@@ -86,7 +91,7 @@ static bool ignis__devices_wait(const char *call, uint64_t mask)
     return ok;
 }
 
-static void ignis__range_unhold(const char *call, ignis__range *range)
+static void ignis__range_drop(const char *call, ignis__range *range)
 {
     ignis__binding binding;
     bool entered;
@@ -99,14 +104,14 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
         ignis__devices_wait(call, mapping->devices);
         ignis__mapping_end(call, range, mapping);
     }
-    (void)IGNIS__VMM_UNDONE(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size),
-                            "giving %s of addresses back", ignis__bytes_write(range->size).text);
+    (void)IGNIS__VMM_RELEASED(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size),
+                              "freeing %s of addresses", ignis__bytes_write(range->size).text);
     if (entered)
         ignis__device_leave(&binding);
     ignis__pool_recycle(&ignis__ranges, range);
 }
 
-/*  Leaks are reported like those of arrays; what arrays still use goes with them. */
+/*  Reports leaks as for arrays. Memory that arrays still use is freed with the arrays. */
 IGNIS__COLD static void ignis__vmm_close(const char *call)
 {
     ignis__range *range;
@@ -115,18 +120,19 @@ IGNIS__COLD static void ignis__vmm_close(const char *call)
     while ((range = (ignis__range *)ignis__pool_next(&ignis__ranges, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "a VMM range of %s", ignis__bytes_write(range->size).text);
         ignis__handle_kill(range);
-        ignis__range_unhold(call, range);
+        ignis__range_drop(call, range);
     }
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s of VMM memory on device %d",
                            ignis__bytes_write(vmm->memory->size).text, ignis__device_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
-        ignis__vmm_unhold(call, vmm);
+        ignis__vmm_drop(call, vmm);
     }
 }
 
-/*  A handle for physical memory, whose hold becomes its; or dropped, when there is no room. */
+/*  Creates a public handle for physical memory and takes its hold. Without host memory the hold is
+    dropped. */
 static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
@@ -144,7 +150,7 @@ static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, s
     return result;
 }
 
-/*  The device of an option struct, entered; null on failure. */
+/*  Enters the device of a description; NULL on failure. */
 static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
 {
     ignis__device *device;
@@ -163,7 +169,7 @@ IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
     bool ok;
     if (!device)
         return -1;
-    ok = ignis__vmm_device(call, device, &facts);
+    ok = ignis__vmm_read_facts(call, device, &facts);
     ignis__device_leave(&binding);
     return !ok ? -1 : (int64_t)(recommended ? facts.recommended : facts.granularity);
 }
@@ -181,8 +187,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
         return result;
-    if (ignis__vmm_device(call, device, &facts) &&
-        (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
+    if (ignis__vmm_read_facts(call, device, &facts) &&
+        (memory = ignis__physical_create(call, device, desc->size, desc->handle_type)) != NULL)
         result = ignis__vmm_publish(call, memory, facts.granularity, false);
     ignis__device_leave(&binding);
     return result;
@@ -198,10 +204,10 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     vmm = ignis__vmm_hold(call, handle);
     if (!vmm)
         return ignis__failed();
-    return ignis__ended(failures, ignis__vmm_done(call, vmm,
-                                                  ignis__handle_kill(vmm) ||
-                                                      ignis__fail_false(IGNIS_DIAG_VMM_FREED, call,
-                                                                        "the VMM memory was freed")) == IGNIS_OK);
+    return ignis__ended(
+        failures, ignis__vmm_end(call, vmm,
+                                 ignis__handle_kill(vmm) || ignis__fail_false(IGNIS_DIAG_VMM_FREED, call,
+                                                                              "the VMM memory was freed")) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -222,8 +228,8 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
         info->handle_type = memory->handle_types ? (ignis_vmm_handle_type)memory->handle_types : IGNIS_VMM_HANDLE_NONE;
         info->imported = vmm->imported;
         info->mappings = (int)ignis__atomic_load(&vmm->mappings);
-        ok = ignis__vmm_inspect(call, memory->device, memory->handle, &info->prop);
+        ok = ignis__physical_check_imported(call, memory->device, memory->handle, &info->prop);
         ignis__device_leave(&binding);
     }
-    return ignis__vmm_done(call, vmm, ok);
+    return ignis__vmm_end(call, vmm, ok);
 }
