@@ -1457,8 +1457,8 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 static bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
-           (!ignis__global.dry_run ||
-            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "a dry run has one device in one process; it shares nothing"));
+           (!ignis__global.dry_run || ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                                        "a dry run has one device in one process; it shares nothing"));
 }
 
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
@@ -1607,8 +1607,9 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
                                         ignis_vmm_handle *out)
 {
     (void)handle, (void)process_id, (void)out;
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                         "POSIX cannot duplicate a descriptor into another process; send it with ignis_channel_send");
+    return ignis__fail_false(
+        IGNIS_DIAG_UNSUPPORTED, call,
+        "POSIX cannot duplicate a descriptor into another process; send it with ignis_channel_send");
 }
 
 #endif
@@ -1731,8 +1732,9 @@ static bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis
                !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
                                   (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d",
                                   ordinal);
-    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
-                         "device %d has no virtual memory management: it can neither map nor share memory", ordinal);
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                             "device %d has no virtual memory management: it can neither map nor share memory",
+                             ordinal);
 }
 
 /*  Returns the driver's number of a handle type; -1, and reported, if this system lacks the type. */
@@ -1754,8 +1756,8 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 static bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; expected 1 to 2^63 - %lld", (long long)size,
-                             (long long)granularity);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; expected 1 to 2^63 - %lld",
+                                 (long long)size, (long long)granularity);
     *rounded = (size + granularity - 1) / granularity * granularity;
     return true;
 }
@@ -1765,8 +1767,8 @@ static bool ignis__vmm_check_multiple(const char *call, const char *name, int64_
 {
     if (value >= least && value % granularity == 0)
         return true;
-    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld; expected a multiple of the granularity, %s", name,
-                         (long long)value, ignis__bytes_write(granularity).text);
+    return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld; expected a multiple of the granularity, %s", name,
+                             (long long)value, ignis__bytes_write(granularity).text);
 }
 
 /*  >>vmm.physical_memory - physical memory: one handle of the driver, counted holds
@@ -1872,9 +1874,10 @@ static bool ignis__physical_check_imported(const char *call, ignis__device *devi
     if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE &&
         prop->location.id >= 0 && prop->location.id < ignis__device_total)
         return true;
-    return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                         "the memory has type %d, location type %d, location %d; expected pinned memory of a device",
-                         prop->type, prop->location.type, prop->location.id);
+    return ignis__fail_false(
+        IGNIS_DIAG_NOT_SHAREABLE, call,
+        "the memory has type %d, location type %d, location %d; expected pinned memory of a device", prop->type,
+        prop->location.type, prop->location.id);
 }
 
 /*  Exports a handle of the system for another process; a descriptor is closed on exec. */
@@ -1969,8 +1972,8 @@ static bool ignis__vmm_block_map(const char *call, ignis__vmm_block *block, cons
         if (access_devices[i] == ignis__device_ordinal(device))
             continue;
         ok = count <= IGNIS_MAX_DEVICES ||
-             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access_count is %d; expected at most %d devices", access_count,
-                           ignis__device_total);
+             ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "access_count is %d; expected at most %d devices",
+                               access_count, ignis__device_total);
         ok = ok && ignis__vmm_open_device(call, access_devices[i]);
         if (ok)
             access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
@@ -2256,8 +2259,8 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
         return ignis__failed();
     return ignis__ended(
         failures, ignis__vmm_end(call, vmm,
-                                 ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call,
-                                                                          "the VMM memory was freed")) == IGNIS_OK);
+                                 ignis__handle_kill(vmm) || ignis__fail_false(IGNIS_DIAG_VMM_FREED, call,
+                                                                              "the VMM memory was freed")) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2335,7 +2338,7 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     if (ignis__pool_live(range))
         return true;
     ignis__mutex_unlock(&range->slot.lock);
-    return ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the range was freed");
+    return ignis__fail_false(IGNIS_DIAG_VMM_FREED, call, "the range was freed");
 }
 
 /*  A range that is held and locked for a call, with an entered device. */
@@ -2383,10 +2386,10 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
         return ignis__failed();
     ok = ignis__range_lock(call, range);
     if (ok) {
-        ok =
-            !range->mappings || ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
-                                              "memory is mapped in the range, the first at offset %lld; unmap it first",
-                                              (long long)range->mappings->offset);
+        ok = !range->mappings ||
+             ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
+                               "memory is mapped in the range, the first at offset %lld; unmap it first",
+                               (long long)range->mappings->offset);
         if (ok)
             ignis__pool_kill(range);
         ignis__mutex_unlock(&range->slot.lock);
@@ -2532,9 +2535,9 @@ static bool ignis__range_check_mapped(const char *call, const ignis__range *rang
         if (mapping->offset <= at && mapping->offset + mapping->size > at)
             at = mapping->offset + mapping->size;
     if (!inside || at < offset + size)
-        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
-                             "%lld bytes at offset %lld are not all mapped; the range has %lld bytes", (long long)size,
-                             (long long)offset, (long long)range->size);
+        return ignis__fail_false(IGNIS_DIAG_VMM_STATE, call,
+                                 "%lld bytes at offset %lld are not all mapped; the range has %lld bytes",
+                                 (long long)size, (long long)offset, (long long)range->size);
     for (mapping = range->mappings; mapping; mapping = mapping->next)
         if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
             mapping->devices |= devices;
@@ -2589,7 +2592,7 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
     bool ok;
     if (!range)
         return ignis__failed();
-    ok = ignis__given(call, "access", access) && ignis__range_check_mapped(call, range, offset, 1, 0, 0) &&
+    ok = ignis__check_not_null(call, "access", access) && ignis__range_check_mapped(call, range, offset, 1, 0, 0) &&
          ignis__vmm_read_access(call, use.device, range->address + (uint64_t)offset, &flags);
     if (ok)
         *access = (ignis_vmm_access)flags;
@@ -2612,9 +2615,9 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
         return ignis__failed();
     ok = ignis__check_not_null(call, "handle", out) &&
          ((vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) ||
-          ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                        "the memory was created with IGNIS_VMM_HANDLE_NONE; to share it, create it with "
-                        "IGNIS_VMM_HANDLE_DEFAULT")) &&
+          ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
+                            "the memory was created with IGNIS_VMM_HANDLE_NONE; to share it, create it with "
+                            "IGNIS_VMM_HANDLE_DEFAULT")) &&
          ignis__physical_export(call, vmm->memory, out);
     return ignis__vmm_end(call, vmm, ok);
 }
@@ -2622,10 +2625,11 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
 {
     if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
-        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d; this system shares memory by type %d",
-                             (int)handle->type, (int)IGNIS__VMM_HANDLE_SYSTEM);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "handle.type is %d; this system shares memory by type %d", (int)handle->type,
+                                 (int)IGNIS__VMM_HANDLE_SYSTEM);
     return (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 != NULL : handle->fd >= 0) ||
-           ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the handle is empty");
+           ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the handle is empty");
 }
 
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
@@ -2638,7 +2642,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
     if (!device)
         return result;
-    if (ignis__given(call, "handle", handle) && ignis__vmm_read_facts(call, device, &facts) &&
+    if (ignis__check_not_null(call, "handle", handle) && ignis__vmm_read_facts(call, device, &facts) &&
         ignis__vmm_handle_check(call, handle) && ignis__vmm_block_import(call, device, handle, size, &block)) {
         /* mapping has proven its size */
         if (block.memory->device != device)
@@ -2726,8 +2730,8 @@ static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *des
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel;
     if (desc->ptr || desc->release_fn)
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
-                             "desc.ptr and desc.release_fn must be null: this call chooses the address");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.ptr and desc.release_fn must be null: this call chooses the address");
     if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, desc->owner ? desc->owner : IGNIS_OWNER_IGNIS) ||
         !ignis__shape_check(call, &desc->shape, dtype, &numel))
         return false;
@@ -2826,8 +2830,8 @@ static bool ignis__vmm_slice_check(const char *call, const ignis__range *range, 
     unsigned long long flags = 0;
     int64_t at;
     if (slice->offset % element != 0)
-        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
-                             (long long)slice->offset, (long long)element);
+        return ignis__fail_false(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld",
+                                 (long long)slice->offset, (long long)element);
     if (!ignis__range_check_mapped(call, range, slice->offset, slice->size, 0, 0))
         return false;
     for (at = slice->offset / range->granularity * range->granularity; at < slice->offset + slice->size;
@@ -2853,7 +2857,7 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     int64_t size = 0;
     if (!range)
         return result;
-    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
+    if (ignis__check_not_null(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) &&
         ignis__vmm_adopt_stream(call, use.device, desc->stream))
         slice = (ignis__vmm_slice *)ignis__alloc_for(call, sizeof *slice);
     if (slice) {
@@ -2885,14 +2889,14 @@ static bool ignis__vmm_find_allocation(const char *call, const ignis__array *arr
     size_t whole = 0;
     int error;
     if (array->storage->external)
-        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s is in memory of a graphics API; export it with that API",
-                             ignis__array_label(array).text);
+        return ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
+                                 "%s is in memory of a graphics API; export it with that API",
+                                 ignis__array_label(array).text);
     if (!address || array->storage->block)
-        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
-                             "%s shares its allocation with other arrays, so it cannot be exported alone; "
-                             "make it with %s",
-                             ignis__array_label(array).text, instead);
+        return ignis__fail_false(IGNIS_DIAG_NOT_SHAREABLE, call,
+                                 "%s shares its allocation with other arrays, so it cannot be exported alone; "
+                                 "make it with %s",
+                                 ignis__array_label(array).text, instead);
     error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
     if (error != 0)
         ignis__fail_because(
@@ -12967,12 +12971,12 @@ static int ignis__parallel_find(const ignis__parallel_state *parallel, const ign
 /*  Whether a tensor can be the next parameter, as far as that is its own matter. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
-    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    ignis__tape_state standing = ignis__tensor_tape_state(tensor);
     int before = ignis__parallel_find(parallel, tensor);
-    if (!tape_state.leaf || !tape_state.requires_grad)
+    if (!standing.leaf || !standing.requires_grad)
         return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
                                  ignis__shape_write(&tensor->shape).text,
-                                 tape_state.leaf ? "requires no gradient" : "is the result of an operation");
+                                 standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
                                  "parameter %d is on device %d, the communicator is on device %d", parallel->count,
