@@ -1659,8 +1659,8 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 /*  The named inputs of a formula: IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.5)) makes them. */
 typedef struct ignis_array_inputs {
-    const char *names;                   /* separated by commas: "x, y, a". In place of a name may stand MACRO(name, anything) */
-    int count;                           /* 1 to IGNIS_MAX_INPUTS */
+    const char *names; /* separated by commas: "x, y, a". In place of a name may stand MACRO(name, anything) */
+    int count;         /* 1 to IGNIS_MAX_INPUTS */
     ignis_array array[IGNIS_MAX_INPUTS]; /* arrays, and what ignis_array_value has given */
 } ignis_array_inputs;
 
@@ -1684,7 +1684,8 @@ IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ign
     Errors: those of ignis_array_map; ARGUMENT (count, which is not that of the formula's results; two of them overlap).
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs);
+IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula,
+                                            ignis_array_inputs inputs);
 
 /*  How many elements become one. Of argmax and argmin the first place counts. */
 typedef enum ignis_reducer {
@@ -1714,7 +1715,8 @@ typedef enum ignis_reducer {
     LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs);
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula,
+                                          ignis_array_inputs inputs);
 
 /*  ignis_array_value - a number as an input of ignis_array_map; IGNIS_ARRAY_VALUE(name, number) calls it
     Another number needs no other kernel, unlike another one in the text of a formula.
@@ -2024,7 +2026,8 @@ typedef struct ignis_tensor_desc {
     bool requires_grad;     /* whether ignis_backward computes a gradient for it (false) */
     ignis_dtype host_dtype; /* of the data given to ignis_tensor_from_host (dtype, but f32 for f16 and bf16) */
     const char *tag;        /* as in ignis_array_desc */
-    int64_t host_count;     /* elements that the data given to ignis_tensor_from_host has, which must be the shape's (0: not checked) */
+    int64_t
+        host_count; /* elements that the data given to ignis_tensor_from_host has, which must be the shape's (0: not checked) */
 } ignis_tensor_desc;
 
 typedef struct ignis_tensor_info {
@@ -2166,16 +2169,18 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
 
 /*  What a backward function is given, and what it fills. */
 typedef struct ignis_backward_args {
-    ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
-    const ignis_array *saved; /* the memory of ignis_rule.saved, in order, by handles that are good until the function returns; not to be
+    ignis_array grad_output; /* gradient of the output, in its shape and dtype; not to be written to */
+    const ignis_array *
+        saved; /* the memory of ignis_rule.saved, in order, by handles that are good until the function returns; not to be
                                  written to */
     int saved_count;
     const void *params; /* the copy of ignis_rule.params */
     int input_count;
-    const bool *needed;       /* for each input, whether its gradient is wanted */
-    ignis_array *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
+    const bool *needed; /* for each input, whether its gradient is wanted */
+    ignis_array
+        *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
                                   over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
-    void *user_data;          /* ignis_rule.user_data */
+    void *user_data;  /* ignis_rule.user_data */
 } ignis_backward_args;
 
 /*  How the gradient of an operation is computed. */
@@ -2258,7 +2263,8 @@ IGNIS_API ignis_status ignis_no_grad_end(void);
     Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their memory, and they may be freed at once, used
     for ever, or saved again.
     Threads: any; the entry belongs to the calling thread's tape. */
-IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count, const ignis_rule *rule);
+IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count,
+                                         const ignis_rule *rule);
 
 /*  ignis_tape_clear - free all entries of the calling thread's tape
     Returns: IGNIS_OK, or the reason.
@@ -2355,8 +2361,8 @@ IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool
     COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b, ignis_tensor bias,
-                                       ignis_dtype dtype);
+IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b,
+                                       ignis_tensor bias, ignis_dtype dtype);
 
 typedef enum ignis_activation {
     IGNIS_ACTIVATION_RELU = 1,
@@ -2384,8 +2390,8 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
     Errors: ARGUMENT (no such activation, count), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
     Ownership: as ignis_tensor_from_host. The arrays of handles are the caller's.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
-                                        ignis_activation activation);
+IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
+                                        int count, ignis_activation activation);
 
 /*  ignis_mlp_gated - the gated layers of Llama and its like (SwiGLU, Shazeer 2020): (silu(x w_gate^T) * (x w_up^T)) w_down^T
     The same as ignis_linear three times and ignis_silu_mul, in fewer passes over memory: the gate is applied in the product by w_up, and gradients
@@ -2496,8 +2502,8 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
 
 /*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights)) makes them. */
 typedef struct ignis_inputs {
-    const char *names;                     /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
-    int count;                             /* 1 to IGNIS_MAX_INPUTS */
+    const char *names; /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
+    int count;         /* 1 to IGNIS_MAX_INPUTS */
     ignis_tensor tensor[IGNIS_MAX_INPUTS]; /* tensors, and what ignis_value has given */
 } ignis_inputs;
 
@@ -2526,7 +2532,7 @@ IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, 
 typedef struct ignis_reduce_desc {
     int dims[IGNIS_MAX_DIMS]; /* that are reduced; negative ones count from the last one on */
     int dim_count;            /* (0: all are) */
-    bool keepdim;             /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
+    bool keepdim; /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
 } ignis_reduce_desc;
 
 /*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
@@ -2543,7 +2549,8 @@ typedef struct ignis_reduce_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
 IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs);
-IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc);
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs,
+                                        const ignis_reduce_desc *desc);
 
 /*  ignis_value - a number as an input of ignis_map; IGNIS_VALUE(name, number) calls it
     Another number needs no other kernel, unlike another one in the text of a formula. It has no gradient.
@@ -2659,7 +2666,8 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
     CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value);
+IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
+                                 double value);
 
 /*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere, in new memory. Any dtype.
     diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the right of it, -1 that to the
@@ -2706,8 +2714,10 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
-IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps,
+                                            ignis_tensor *sum);
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps,
+                                          ignis_tensor *sum);
 
 /* >>ops.image --------------------------------------------------------------------------------------------------- */
 
@@ -2716,11 +2726,13 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
     inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
-    int window[2];        /* required: rows and columns that a result is made of */
-    int stride[2];        /* from one window to the next (window) */
-    int padding[2];       /* on both sides, half of the window at most (0) */
-    bool ceil_mode;       /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
-    bool exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
+    int window[2];  /* required: rows and columns that a result is made of */
+    int stride[2];  /* from one window to the next (window) */
+    int padding[2]; /* on both sides, half of the window at most (0) */
+    bool
+        ceil_mode; /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
+    bool
+        exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
 } ignis_pool_desc;
 
 /*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as in PyTorch
@@ -2746,7 +2758,8 @@ typedef enum ignis_upsample_mode {
 typedef struct ignis_upsample_desc {
     int64_t size[2];          /* required: rows and columns of the result; fewer than before, too */
     ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
-    bool align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
+    bool
+        align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
                                  the borders of the image stay; what would lie outside of all centers is the pixel there) */
 } ignis_upsample_desc;
 
@@ -2761,11 +2774,12 @@ typedef struct ignis_upsample_desc {
 IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc *desc);
 
 typedef struct ignis_batch_norm_desc {
-    ignis_array running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
-    ignis_array running_var;  /* the same for the variance; given together with running_mean, or not at all */
-    double momentum;          /* how far they move towards those of x, above 0 to 1 (0.1) */
-    double eps;               /* (1e-5) */
-    bool eval;                /* normalize by the running averages, which stay (false: by those of x) */
+    ignis_array
+        running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
+    ignis_array running_var; /* the same for the variance; given together with running_mean, or not at all */
+    double momentum;         /* how far they move towards those of x, above 0 to 1 (0.1) */
+    double eps;              /* (1e-5) */
+    bool eval;               /* normalize by the running averages, which stay (false: by those of x) */
 } ignis_batch_norm_desc;
 
 /*  ignis_batch_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance of each channel over all else
@@ -2778,7 +2792,8 @@ typedef struct ignis_batch_norm_desc {
     than 2 elements a channel to train with), DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of 2^28 or more).
     Ownership: as ignis_tensor_from_host; the running arrays stay the caller's.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc);
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b,
+                                        const ignis_batch_norm_desc *desc);
 
 /*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups of neighbouring channels
     Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as in ignis_layer_norm.
@@ -2792,12 +2807,14 @@ IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_rope_desc {
-    int num_heads;              /* required: a row is num_heads heads of head_dim elements */
-    double base;                /* of the inverse frequencies base^(-2i / head_dim) (10000) */
-    int64_t pos_offset;         /* position of the first row of every sequence (0) */
-    const float *inv_freq;      /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
-    int inv_freq_count;         /* head_dim / 2 */
-    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies on the device, in f32, or for x of f64 also in f64 (none) */
+    int num_heads;      /* required: a row is num_heads heads of head_dim elements */
+    double base;        /* of the inverse frequencies base^(-2i / head_dim) (10000) */
+    int64_t pos_offset; /* position of the first row of every sequence (0) */
+    const float *
+        inv_freq; /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
+    int inv_freq_count; /* head_dim / 2 */
+    ignis_array
+        inv_freq_array; /* instead of them: head_dim / 2 frequencies on the device, in f32, or for x of f64 also in f64 (none) */
     const double *inv_freq_f64; /* instead of inv_freq, on the host: as many (none) */
 } ignis_rope_desc;
 
@@ -2902,7 +2919,8 @@ IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis
 IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction);
 
 typedef struct ignis_bce_desc {
-    ignis_tensor weight;       /* of each element's loss, spread over the logits; the mean is over all elements all the same (1) */
+    ignis_tensor
+        weight; /* of each element's loss, spread over the logits; the mean is over all elements all the same (1) */
     ignis_tensor pos_weight;   /* of the part of target 1, spread over the logits (1) */
     ignis_reduction reduction; /* IGNIS_REDUCTION_MEAN */
 } ignis_bce_desc;
@@ -2941,8 +2959,9 @@ typedef struct ignis_cross_entropy_desc {
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     double label_smoothing;    /* what part of the target is spread evenly over all classes, from 0 to 1 (0) */
-    int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
-    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
+    int64_t
+        classes;   /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
+    int64_t chunk; /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
                                   2^27 logits; all, where that takes less memory) */
 } ignis_cross_entropy_desc;
 
@@ -2961,7 +2980,8 @@ typedef struct ignis_cross_entropy_desc {
     COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets,
+                                           const ignis_cross_entropy_desc *desc);
 
 /*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
     A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in
@@ -2993,19 +3013,21 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
 /* >>ops.attention ----------------------------------------------------------------------------------------------- */
 
 typedef enum ignis_mask {
-    IGNIS_MASK_CAUSAL = 0, /* of sq queries and sk keys, query i sees the keys before i + sk - sq + 1: the last query sees all */
-    IGNIS_MASK_NONE,       /* every query sees all keys */
+    IGNIS_MASK_CAUSAL =
+        0, /* of sq queries and sk keys, query i sees the keys before i + sk - sq + 1: the last query sees all */
+    IGNIS_MASK_NONE, /* every query sees all keys */
     IGNIS_MASK_COUNT
 } ignis_mask;
 
 typedef struct ignis_sdpa_desc {
-    int num_heads;        /* a row of q is num_heads heads of head_dim elements (1) */
-    int num_kv_heads;     /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
-    ignis_mask mask;      /* IGNIS_MASK_CAUSAL */
-    double scale;         /* of the scores, positive (1 / sqrt(head_dim)) */
-    int window;           /* a query sees keys that are less than so many places from its own (all) */
-    double softcap;       /* scores become softcap * tanh(score / softcap) (they stay as they are) */
-    ignis_tensor bias;    /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, behind the softcap (none) */
+    int num_heads; /* a row of q is num_heads heads of head_dim elements (1) */
+    int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
+    ignis_mask mask; /* IGNIS_MASK_CAUSAL */
+    double scale;    /* of the scores, positive (1 / sqrt(head_dim)) */
+    int window;      /* a query sees keys that are less than so many places from its own (all) */
+    double softcap;  /* scores become softcap * tanh(score / softcap) (they stay as they are) */
+    ignis_tensor
+        bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, behind the softcap (none) */
     ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
 } ignis_sdpa_desc;
 
@@ -3067,7 +3089,8 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     Errors: those of ignis_sdpa and ignis_decode_sdpa.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                              const ignis_sdpa_desc *desc);
 
 /* >>optim ------------------------------------------------------------------------------------------------------- */
 
@@ -3112,7 +3135,7 @@ typedef struct ignis_adamw_desc {
     bool
         drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
                        Those of data-parallel training stay where they are, and become zero (false) */
-    bool coupled; /* Adam: weight decay is part of the gradient (false) */
+    bool coupled;  /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
 
@@ -3157,17 +3180,19 @@ typedef struct ignis_muon_desc {
     double momentum;     /* 0.95 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
-    bool no_master;  /* these as in ignis_adamw_desc */
+    bool
+        like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
+    bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
 } ignis_muon_desc;
 
 typedef struct ignis_optimizer_info {
-    int64_t step;     /* steps so far */
-    double lr;        /* of the last step */
-    double grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
+    int64_t step; /* steps so far */
+    double lr;    /* of the last step */
+    double
+        grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
     int parameters;
     double loss_scale; /* 1 where losses are not scaled */
     int64_t skipped;   /* steps, which step does not count */
@@ -16539,10 +16564,12 @@ typedef struct ignis__tensor_thread {
     struct ignis__tape *tape;
     struct ignis__backward_pass *pass; /* the innermost backward; null: none */
     uint64_t pass_serial;              /* its serial, or 0 */
-    int scope_floor, no_grad_floor;    /* what was open before a function of the caller's was called, which may not end it */
-    bool unbalanced;                   /* the function has tried to */
-    bool saw_trainable;                /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__checkpoint_inputs *checkpoint_inputs; /* of the checkpoint whose function runs for the first time; null: none */
+    int scope_floor,
+        no_grad_floor;  /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;    /* the function has tried to */
+    bool saw_trainable; /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__checkpoint_inputs
+        *checkpoint_inputs; /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
 IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
@@ -16792,9 +16819,10 @@ static const struct {
 
 typedef struct ignis__formula_term {
     short function, arg[3];
-    char type;        /* w, i or b */
-    short length;     /* of text */
-    int64_t number;   /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
+    char type;    /* w, i or b */
+    short length; /* of text */
+    int64_t
+        number; /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
     const char *text; /* of a number of type w; null: it is `number` */
 } ignis__formula_term;
 
@@ -16888,10 +16916,12 @@ static void ignis__formula_next_token(ignis__formula_parser *r)
     } else {
         r->kind = '+';
         if (!strchr("+-*/%<>=!&|^~?:;(),", text[at]))
-            ignis__formula_syntax_error(r, at, "'%c' is no part of a formula", text[at] > ' ' && text[at] < 127 ? text[at] : '?');
+            ignis__formula_syntax_error(r, at, "'%c' is no part of a formula",
+                                        text[at] > ' ' && text[at] < 127 ? text[at] : '?');
         else if (text[at] == '*' && text[at + 1] == '*')
             ignis__formula_syntax_error(r, at, "'**' is no part of a formula; use pow(a, b)");
-        else if ((strchr("&|<>", text[at]) && text[at + 1] == text[at]) || (strchr("<>=!", text[at]) && text[at + 1] == '='))
+        else if ((strchr("&|<>", text[at]) && text[at + 1] == text[at]) ||
+                 (strchr("<>=!", text[at]) && text[at + 1] == '='))
             at++;
         at++;
     }
@@ -16927,7 +16957,8 @@ static void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
 {
     char token[40];
     if (!ignis__formula_accept(r, sign))
-        ignis__formula_syntax_error(r, r->start, "'%s' is expected before %s", sign, ignis__formula_token_text(r, token, sizeof token));
+        ignis__formula_syntax_error(r, r->start, "'%s' is expected before %s", sign,
+                                    ignis__formula_token_text(r, token, sizeof token));
 }
 
 /*  The term that is as given, a new one or one that is there. */
@@ -16942,13 +16973,15 @@ static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formul
             return i;
     }
     if (r->term_count == IGNIS__FORMULA_TERMS)
-        return ignis__formula_syntax_error(r, r->start, "the formula has more than %d operations", IGNIS__FORMULA_TERMS);
+        return ignis__formula_syntax_error(r, r->start, "the formula has more than %d operations",
+                                           IGNIS__FORMULA_TERMS);
     r->term[r->term_count] = *wanted;
     return r->term_count++;
 }
 
 /*  A term without arguments. */
-static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text, size_t length)
+static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text,
+                                   size_t length)
 {
     ignis__formula_term term = IGNIS__ZERO;
     term.function = (short)function;
@@ -16984,7 +17017,8 @@ static int ignis__formula_apply(ignis__formula_parser *r, int function, const in
 {
     const ignis__formula_function *f = &ignis__formula_functions[function];
     ignis__formula_term term = IGNIS__ZERO;
-    bool select = function == IGNIS__FORMULA_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
+    bool select = function == IGNIS__FORMULA_SELECT, integers = f->integer != NULL,
+         truths = f->type == 'b' && !f->integer;
     int i;
     term.function = (short)function;
     term.number = number;
@@ -17046,7 +17080,8 @@ static int ignis__formula_parse_index(ignis__formula_parser *r, size_t start)
     if (*r->fault)
         return 0;
     term = &r->term[dim];
-    if (term->function != IGNIS__FORMULA_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS || term->number >= IGNIS_MAX_DIMS)
+    if (term->function != IGNIS__FORMULA_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS ||
+        term->number >= IGNIS_MAX_DIMS)
         return ignis__formula_syntax_error(r, start, "index takes the number of a dimension, -%d to %d", IGNIS_MAX_DIMS,
                                            IGNIS_MAX_DIMS - 1);
     at = ignis__formula_add_leaf(r, IGNIS__FORMULA_INDEX, 'i', term->number, NULL, 0);
@@ -17065,7 +17100,8 @@ static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, b
     ignis__formula_expect(r, ")");
     for (i = 0; i < 1 + normal; i++) {
         if (r->randoms == IGNIS__FORMULA_INDICES)
-            return ignis__formula_syntax_error(r, start, "the formula takes more than %d random numbers, of which randn() is two",
+            return ignis__formula_syntax_error(r, start,
+                                               "the formula takes more than %d random numbers, of which randn() is two",
                                                IGNIS__FORMULA_INDICES);
         uniform[i] = ignis__formula_add_leaf(r, IGNIS__FORMULA_RAND, 'w', r->randoms++, NULL, 0);
     }
@@ -17079,7 +17115,8 @@ static int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
     if (n < 0 || r->term[x].function == IGNIS__FORMULA_NUMBER)
         x = ignis__formula_convert(r, 'w', x);
     if (n == 0) /* of NaN, too */
-        return r->term[x].type == 'w' ? ignis__formula_convert(r, 'w', ignis__formula_add_integer(r, 1)) : ignis__formula_add_integer(r, 1);
+        return r->term[x].type == 'w' ? ignis__formula_convert(r, 'w', ignis__formula_add_integer(r, 1))
+                                      : ignis__formula_add_integer(r, 1);
     return ignis__formula_apply(r, IGNIS__FORMULA_POWER, &x, n);
 }
 
@@ -17109,7 +17146,8 @@ static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, siz
             break;
     }
     if (function == IGNIS__COUNT(ignis__formula_functions))
-        return ignis__formula_syntax_error(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
+        return ignis__formula_syntax_error(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30),
+                                           name);
     ignis__formula_next_token(r);
     if (!ignis__formula_at_token(r, ")")) {
         do {
@@ -17121,12 +17159,14 @@ static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, siz
     }
     ignis__formula_expect(r, ")");
     if (count != f->count)
-        return ignis__formula_syntax_error(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
+        return ignis__formula_syntax_error(r, start, "%s takes %d value%s, not %d", f->name, f->count,
+                                           f->count == 1 ? "" : "s", count);
     if (*r->fault)
         return 0;
     if (f->body)
         return ignis__formula_apply_body(r, f, args);
-    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__FORMULA_NUMBER && r->term[args[1]].type == 'i')
+    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__FORMULA_NUMBER &&
+        r->term[args[1]].type == 'i')
         return ignis__formula_power(r, args[0], r->term[args[1]].number);
     if (function >= IGNIS__FORMULA_WHOLE && function < IGNIS__FORMULA_WHOLE_QUOTIENT &&
         r->term[args[0]].function == IGNIS__FORMULA_DIVIDE) {
@@ -17146,8 +17186,8 @@ IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, siz
     ignis__string_begin(&text, names, sizeof names);
     for (i = r->name_first; i < r->name_count; i++)
         ignis__string_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
-    return ignis__formula_syntax_error(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start,
-                                       names);
+    return ignis__formula_syntax_error(r, start, "'%.*s' is not known; the names are %s",
+                                       (int)(length < 30 ? length : 30), r->text + start, names);
 }
 
 /*  A name, a call, a number or an expression in parentheses. */
@@ -17163,12 +17203,14 @@ static int ignis__formula_parse_primary(ignis__formula_parser *r)
         return i;
     }
     if (kind != 'a' && kind != '0')
-        return ignis__formula_syntax_error(r, start, "%s where a value is expected", ignis__formula_token_text(r, token, sizeof token));
+        return ignis__formula_syntax_error(r, start, "%s where a value is expected",
+                                           ignis__formula_token_text(r, token, sizeof token));
     ignis__formula_next_token(r);
     if (kind == '0' && length > 2 && (text[1] == 'x' || text[1] == 'X')) {
         uint64_t bits = 0;
         for (digit = 2; digit < length; digit++)
-            bits = bits << 4 | (uint64_t)(ignis__formula_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
+            bits = bits << 4 |
+                   (uint64_t)(ignis__formula_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
         return ignis__formula_add_integer(r, (int64_t)bits);
     }
     if (kind == '0') {
@@ -17188,7 +17230,8 @@ static int ignis__formula_parse_primary(ignis__formula_parser *r)
         if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
             return r->name[i].term;
     for (i = 0; i < IGNIS__COUNT(ignis__formula_constants); i++)
-        if (strlen(ignis__formula_constants[i].name) == length && strncmp(ignis__formula_constants[i].name, text, length) == 0)
+        if (strlen(ignis__formula_constants[i].name) == length &&
+            strncmp(ignis__formula_constants[i].name, text, length) == 0)
             return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, ignis__formula_constants[i].value,
                                            strlen(ignis__formula_constants[i].value));
     return ignis__formula_unknown_name(r, start, length);
@@ -17223,7 +17266,11 @@ static int ignis__formula_parse_unary(ignis__formula_parser *r)
         if (minus && r->term[x].function == IGNIS__FORMULA_NUMBER && r->term[x].type == 'i')
             x = ignis__formula_add_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
         else if (!*r->fault && (!bits || ignis__formula_check_integer(r, start, "~", x)))
-            x = ignis__formula_apply(r, minus ? IGNIS__FORMULA_NEG : bits ? IGNIS__FORMULA_INVERT : IGNIS__FORMULA_NOT, &x, 0);
+            x = ignis__formula_apply(r,
+                                     minus  ? IGNIS__FORMULA_NEG
+                                     : bits ? IGNIS__FORMULA_INVERT
+                                            : IGNIS__FORMULA_NOT,
+                                     &x, 0);
     }
     r->depth--;
     return x;
@@ -17258,7 +17305,8 @@ static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
         ignis__formula_next_token(r);
         sides[1] = ignis__formula_parse_binary(r, level + 1);
         if (!*r->fault && ignis__formula_functions[function].type == 'i')
-            (void)(ignis__formula_check_integer(r, start, name, sides[0]) && ignis__formula_check_integer(r, start, name, sides[1]));
+            (void)(ignis__formula_check_integer(r, start, name, sides[0]) &&
+                   ignis__formula_check_integer(r, start, name, sides[1]));
         if (*r->fault)
             return 0;
         sides[0] = ignis__formula_apply(r, function, sides, 0);
@@ -17315,7 +17363,8 @@ static void ignis__formula_parse_program(ignis__formula_parser *r)
     } while (ignis__formula_accept(r, ","));
     ignis__formula_accept(r, ";");
     if (r->kind)
-        ignis__formula_syntax_error(r, r->start, "%s is not expected here", ignis__formula_token_text(r, token, sizeof token));
+        ignis__formula_syntax_error(r, r->start, "%s is not expected here",
+                                    ignis__formula_token_text(r, token, sizeof token));
 }
 
 /*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
@@ -17360,7 +17409,14 @@ static bool ignis__formula_parse_names(const char *text, ignis__formula_name *na
 /* --- formulas that were read ------------------------------------------------------------------------------------------------ */
 
 /*  A kernel of a formula: what decides its text. Inputs of kind 0 are not used by it. */
-enum { IGNIS__FORMULA_UNUSED, IGNIS__FORMULA_LINEAR, IGNIS__FORMULA_ONE, IGNIS__FORMULA_VALUE, IGNIS__FORMULA_ROW, IGNIS__FORMULA_COLUMN };
+enum {
+    IGNIS__FORMULA_UNUSED,
+    IGNIS__FORMULA_LINEAR,
+    IGNIS__FORMULA_ONE,
+    IGNIS__FORMULA_VALUE,
+    IGNIS__FORMULA_ROW,
+    IGNIS__FORMULA_COLUMN
+};
 
 #define IGNIS__FORMULA_THREADS 128
 
@@ -17414,8 +17470,8 @@ static struct {
 } ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
 /*  Reads a formula for the list. Null: out of memory, or *r has the fault. */
-IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names, uint64_t hash,
-                                                       int count, uint32_t integers)
+IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names,
+                                                       uint64_t hash, int count, uint32_t integers)
 {
     size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
     ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
@@ -17432,9 +17488,10 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
     memcpy(formula->names, names, names_size);
     r->text = formula->text;
     if (!ignis__formula_parse_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
-        ignis__formula_syntax_error(r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
-                                    (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
-                                    r->name[r->name_count - 1].text);
+        ignis__formula_syntax_error(
+            r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
+            (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
+            r->name[r->name_count - 1].text);
     else if (r->name_count != count)
         ignis__formula_syntax_error(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
     else if (text_size > IGNIS__FORMULA_LENGTH)
@@ -17442,8 +17499,10 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
     r->column = 0; /* none of these is one of the formula */
     for (i = 0; i < count && !*r->fault; i++) {
         for (k = 0; k < i; k++)
-            if (r->name[i].length == r->name[k].length && strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
-                ignis__formula_syntax_error(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length, r->name[i].text);
+            if (r->name[i].length == r->name[k].length &&
+                strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
+                ignis__formula_syntax_error(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length,
+                                            r->name[i].text);
         r->name[i].term = ignis__formula_add_leaf(r, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
     }
     if (!*r->fault)
@@ -17463,11 +17522,13 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
 }
 
 /*  A formula of `count` inputs, with bits for those that are integers. Null, and reported, when it is none. */
-static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count, uint32_t integers)
+static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count,
+                                          uint32_t integers)
 {
     ignis__formula *formula, **list;
     ignis__formula_parser *r;
-    uint64_t hash = ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
+    uint64_t hash =
+        ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
     list = &ignis__formulas.first[hash % (uint64_t)IGNIS__COUNT(ignis__formulas.first)];
     ignis__mutex_lock(&ignis__formulas.lock);
     for (formula = *list; formula; formula = formula->next)
@@ -17581,7 +17642,8 @@ IGNIS__COLD static void ignis__formula_emit_partial(ignis__formula_lines *lines,
 }
 
 /*  A row's CUDA text for a term; partial: that of the argument, for $d. */
-IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, const char *row, int at, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, const char *row, int at, int partial,
+                                                int input)
 {
     const ignis__formula_term *term = &lines->formula->term[at];
     for (; *row; row++) {
@@ -17631,7 +17693,8 @@ static bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int par
 }
 
 /*  What an argument adds to a derivative: the row of its function times its own derivative, which is not 0. */
-IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, const char *row, int at, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, const char *row, int at, int partial,
+                                                  int input)
 {
     bool times = partial > 1 && strcmp(row, "1") != 0 && !strstr(row, "$d");
     bool guarded = times && ignis__formula_is_guarded(lines, partial, input);
@@ -17654,7 +17717,8 @@ IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, c
 }
 
 /*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
-IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines, uint32_t needed, const unsigned char *live)
+IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines, uint32_t needed,
+                                                     const unsigned char *live)
 {
     const ignis__formula *formula = lines->formula;
     int at, input, i, count = formula->count;
@@ -17691,8 +17755,8 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
                 ignis__formula_emit_partial(lines, of[1], input);
                 ignis__formula_emit(&lines->text, " : ");
                 ignis__formula_emit_partial(lines, of[2], input);
-                guarded =
-                    !of[1] || !of[2] || ignis__formula_is_guarded(lines, of[1], input) || ignis__formula_is_guarded(lines, of[2], input);
+                guarded = !of[1] || !of[2] || ignis__formula_is_guarded(lines, of[1], input) ||
+                          ignis__formula_is_guarded(lines, of[2], input);
             }
             for (i = 0, last = terms; i < f->count && !select; i++) {
                 if (!of[i] || !f->partial[i])
@@ -17718,8 +17782,8 @@ static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigne
 }
 
 /*  Writes the values of `count` results from `first` on, and derivatives by some inputs; ignis__formula_lines_free frees the lines. */
-IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula, int first, int count,
-                                                   uint32_t needed, bool value)
+IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula,
+                                                   int first, int count, uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
@@ -17750,7 +17814,8 @@ IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, 
     for (at = 0; at < formula->term_count; at++) {
         const ignis__formula_term *term = &formula->term[at];
         const ignis__formula_function *f = &ignis__formula_functions[term->function];
-        bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
+        bool integers =
+            f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
         if (!lines->used[at] || term->function <= IGNIS__FORMULA_RAND)
             continue;
         ignis__formula_emit(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
@@ -17784,7 +17849,10 @@ static bool ignis__formula_saves_value(int kept)
 }
 
 /*  Reductions in W also of integers, whose state is two of them. */
-static bool ignis__formula_reduces_wide(int reduction) { return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM; }
+static bool ignis__formula_reduces_wide(int reduction)
+{
+    return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM;
+}
 
 /*  What the gradients of a result by some inputs take. False, and reported, without memory. */
 static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
@@ -17850,9 +17918,9 @@ typedef struct ignis__formula_writer {
     const ignis__formula *formula;
     const ignis__formula_spec *spec;
     int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
-    int packs;                                                      /* how many whole packs there are, and elements behind the last */
-    int dims;                                                       /* size and magic numbers of each dimension but the first */
-    int shared;  /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
+    int packs; /* how many whole packs there are, and elements behind the last */
+    int dims;  /* size and magic numbers of each dimension but the first */
+    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
     int indices; /* of each index(d), and of the place that is kept: its magic numbers */
     int random;  /* seed, first counter, and the address of the count of launches */
     int words;
@@ -17898,7 +17966,8 @@ static void ignis__formula_plan_words(ignis__formula_writer *w)
     }
     w->shared = at;
     w->indices = at += spec->mode || spec->needed ? 8 : 0;
-    w->random = at += 5 * (ignis__formula_index_count(w->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
+    w->random = at +=
+        5 * (ignis__formula_index_count(w->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
     w->words = at + (w->formula->randoms ? 3 : 0);
 }
 
@@ -17923,8 +17992,9 @@ IGNIS__COLD static void ignis__formula_emit_coordinates(ignis__formula_writer *w
     int d, dims = w->dims;
     ignis__formula_emit(&w->text, "u32 q = %s;", index);
     for (d = w->spec->rank - 1; d > 0; d--)
-        ignis__formula_emit(&w->text, " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
-                            dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
+        ignis__formula_emit(&w->text,
+                            " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;",
+                            d, dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
     ignis__formula_emit(&w->text, " const u32 c0 = q;");
 }
 
@@ -17959,8 +18029,8 @@ IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool 
         ignis__formula_emit(&w->text, i == count ? "*factor, " : ", ");
     }
     for (i = 0; i < indices + (ignis__formula_saves_position(spec) && spec->needed); i++) {
-        ignis__formula_emit(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ", w->indices + 5 * i,
-                            spec->pack);
+        ignis__formula_emit(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ",
+                            w->indices + 5 * i, spec->pack);
     }
     for (i = 0; i < w->formula->randoms; i++)
         ignis__formula_emit(&w->text, "r%d[e], ", i);
@@ -17973,8 +18043,8 @@ IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int
 {
     int i;
     for (i = 0; i < w->formula->randoms; i++)
-        ignis__formula_emit(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element,
-                            w->random, w->formula->randoms, i);
+        ignis__formula_emit(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i,
+                            n, element, w->random, w->formula->randoms, i);
 }
 
 /*  Stores a pack of n elements of result k: y[], or y where it is one. */
@@ -17985,8 +18055,8 @@ IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int 
     bool two = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
     ignis__formula_emit(t, "            { u32 o[%d]%s;", words, size == 1 ? " = {}" : "");
     for (e = 0; e < n; e += 1 + two) {
-        ignis__formula_emit(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k,
-                            e);
+        ignis__formula_emit(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET",
+                            ignis__dtypes[dtype].name, e, k, e);
         if (two && n > 1)
             ignis__formula_emit(t, ", y%d[%d]", k, e + 1);
         ignis__formula_emit(t, two && n == 1 ? ", 0.f);" : ");");
@@ -18000,12 +18070,15 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
     const ignis__formula *formula = w->formula;
     const ignis__formula_spec *spec = w->spec;
     ignis__formula_text *t = &w->text;
-    int i, k = 0, count = formula->count, terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(formula, terms);
+    int i, k = 0, count = formula->count, terms[IGNIS__FORMULA_INDICES],
+           indices = ignis__formula_index_count(formula, terms);
     ignis__formula_lines lines;
-    bool chosen = false, ok = ignis__formula_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
-                                                         !spec->needed || ignis__formula_saves_value(spec->kept));
+    bool chosen = false,
+         ok = ignis__formula_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
+                                         !spec->needed || ignis__formula_saves_value(spec->kept));
     ignis__formula_emit(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
-                        spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
+                        spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "",
+                        w->words);
     ignis__formula_emit(t, "DI void map_f(");
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] == IGNIS__FORMULA_VALUE && lines.exact >> i & 1)
@@ -18023,7 +18096,9 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
     w->exact = lines.exact;
     for (i = 0; i < count; i++)
         if (lines.exact >> i & 1)
-            ignis__formula_emit(t, spec->kind[i] == IGNIS__FORMULA_VALUE ? "    const W x%d = (W)v%d;\n" : "    const double v%d = x%d;\n",
+            ignis__formula_emit(t,
+                                spec->kind[i] == IGNIS__FORMULA_VALUE ? "    const W x%d = (W)v%d;\n"
+                                                                      : "    const double v%d = x%d;\n",
                                 i, i);
     ignis__formula_emit(t, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
@@ -18078,11 +18153,11 @@ IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
     int i, count = w->formula->count;
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] == IGNIS__FORMULA_VALUE)
-            ignis__formula_emit(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n", w->exact >> i & 1 ? "double" : "W", i,
-                                w->input[i]);
+            ignis__formula_emit(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n",
+                                w->exact >> i & 1 ? "double" : "W", i, w->input[i]);
         else if (spec->kind[i] == IGNIS__FORMULA_ONE)
-            ignis__formula_emit(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__formula_type(spec->dtype[i]), i,
-                                ignis__dtypes[spec->dtype[i]].name, w->input[i]);
+            ignis__formula_emit(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__formula_type(spec->dtype[i]),
+                                i, ignis__dtypes[spec->dtype[i]].name, w->input[i]);
     if (spec->mode || spec->needed)
         ignis__formula_emit(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
 }
@@ -18100,17 +18175,19 @@ IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, cons
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
             ignis__formula_emit(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
         else if (spec->kind[i] >= IGNIS__FORMULA_ROW)
-            ignis__formula_emit(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__formula_type(spec->dtype[i]), i, per,
-                                n);
+            ignis__formula_emit(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n",
+                                ignis__formula_type(spec->dtype[i]), i, per, n);
     }
-    snprintf(loop, sizeof loop, "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
+    snprintf(loop, sizeof loop,
+             "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
              per, there, at);
     snprintf(element, sizeof element, "at*%du + e", n);
     ignis__formula_emit(t, "%s", loop);
     for (i = 0; i <= count + 1; i++) {
         int bytes = n * ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
-            ignis__formula_emit(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
+            ignis__formula_emit(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i,
+                                w->input[i], bytes);
     }
     if (w->broadcasts && !spec->whole)
         ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
@@ -18122,7 +18199,8 @@ IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, cons
         if (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole)
             ignis__formula_emit(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
         else
-            ignis__formula_emit(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
+            ignis__formula_emit(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]",
+                                ignis__dtypes[spec->dtype[i]].name);
         ignis__formula_emit_offset(w, i, spec->whole ? n : 1);
         ignis__formula_emit(t, ");");
     }
@@ -18145,8 +18223,8 @@ IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const
     const ignis__formula_spec *spec = w->spec;
     ignis__formula_text *t = &w->text;
     int i, count = w->formula->count;
-    ignis__formula_emit(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1,
-                        w->packs, spec->pack, thread);
+    ignis__formula_emit(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread,
+                        w->packs + 1, w->packs, spec->pack, thread);
     if (w->broadcasts)
         ignis__formula_emit_coordinates(w, "(u32)at");
     for (i = 0; i <= count + 1; i++) {
@@ -18181,15 +18259,16 @@ static bool ignis__formula_is_integer_mean(const ignis__formula_writer *w)
 }
 
 /*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
-IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int k, const char *state, const char *at, bool part)
+IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int k, const char *state, const char *at,
+                                                   bool part)
 {
     const ignis__formula_spec *spec = w->spec;
     ignis__formula_text *t = &w->text;
     bool kept = spec->kept && !spec->needed, whole_mean = ignis__formula_is_integer_mean(w);
     bool to_integer = ignis__dtype_is_int((ignis_dtype)spec->out[k]);
     if (part) {
-        ignis__formula_emit(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k, w->shared + 4, at,
-                            state);
+        ignis__formula_emit(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k,
+                            w->shared + 4, at, state);
         return;
     }
     if (ignis__formula_reductions[spec->reduction].place)
@@ -18201,20 +18280,23 @@ IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
         ignis__formula_emit(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
     else if (whole_mean)
-        ignis__formula_emit(t, "        { const %s y%d = map_mean%s(%s.v, %s.i, (i64)__longlong_as_double((i64)p.w[%d]));\n",
-                            to_integer ? "i64" : "double", k, to_integer ? "_whole" : "", state, state, w->shared + 6);
+        ignis__formula_emit(
+            t, "        { const %s y%d = map_mean%s(%s.v, %s.i, (i64)__longlong_as_double((i64)p.w[%d]));\n",
+            to_integer ? "i64" : "double", k, to_integer ? "_whole" : "", state, state, w->shared + 6);
     else
         ignis__formula_emit(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state,
                             spec->reduction == IGNIS_REDUCE_MEAN ? "/factor" : "");
     if (kept && ignis__formula_saves_position(spec))
         ignis__formula_emit(t, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", w->shared + 7, at, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
-        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
+        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", w->shared + 7, at, state,
+                            state);
     else if (kept && spec->reduction == IGNIS_REDUCE_NORM)
         ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
-    else if (kept) /* the largest and the sum: their logarithm would be rounded, and with it all that gradients are made from */
-        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n", w->shared + 7, at,
-                            state, w->shared + 7, w->shared + 4, at, state);
+    else if (
+        kept) /* the largest and the sum: their logarithm would be rounded, and with it all that gradients are made from */
+        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n",
+                            w->shared + 7, at, state, w->shared + 7, w->shared + 4, at, state);
     ignis__formula_emit_store(w, k, 1, true, at);
     ignis__formula_emit(t, "        }\n");
 }
@@ -18224,7 +18306,9 @@ IGNIS__COLD static const char *ignis__formula_state_members(const ignis__formula
 {
     const ignis__formula_spec *spec = w->spec;
     bool kept = (spec->kept && !spec->needed) || ignis__formula_is_integer_mean(w);
-    return ignis__formula_reduces_wide(spec->reduction) ? "W" : ignis__formula_reductions[spec->reduction].place || kept ? "int" : NULL;
+    return ignis__formula_reduces_wide(spec->reduction)               ? "W"
+           : ignis__formula_reductions[spec->reduction].place || kept ? "int"
+                                                                      : NULL;
 }
 
 /*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
@@ -18236,7 +18320,8 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
     const char *more = ignis__formula_state_members(w);
     bool sums = ignis__formula_is_integer_mean(w), counts = more && spec->reduction == IGNIS_REDUCE_PROD;
     int k,
-        reduction = spec->reduction + (ignis__formula_saves_position(spec) && !spec->needed ? IGNIS_REDUCE_ARGMAX - IGNIS_REDUCE_MAX : 0);
+        reduction = spec->reduction +
+                    (ignis__formula_saves_position(spec) && !spec->needed ? IGNIS_REDUCE_ARGMAX - IGNIS_REDUCE_MAX : 0);
     const char *fold = ignis__formula_reductions[reduction].fold;
     ignis__formula_emit(t, "struct S { %s v;", w->type);
     if (more)
@@ -18249,50 +18334,63 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
                                                          : " s.i = 0x7fffffff;");
     /* fold joins two states, next one and the next element of a thread, whose places go up */
     if (sums)
-        ignis__formula_emit(
-            t, "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = (i64)((u64)a.v + (u64)b.v);\n    s.i = a.i + b.i + "
-               "((u64)s.v < (u64)a.v);\n    return s;\n}\n"
-               "DI S map_next(const S a, const i64 v, const u32 at) { S b; b.v = v; b.i = v < 0 ? -1 : 0; return map_fold(a, b); }\n");
+        ignis__formula_emit(t, "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = (i64)((u64)a.v + "
+                               "(u64)b.v);\n    s.i = a.i + b.i + "
+                               "((u64)s.v < (u64)a.v);\n    return s;\n}\n"
+                               "DI S map_next(const S a, const i64 v, const u32 at) { S b; b.v = v; b.i = v < 0 ? -1 : "
+                               "0; return map_fold(a, b); }\n");
     else if (counts)
-        ignis__formula_emit(t,
-                            "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
-                            "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
-                            fold);
-    else if (more &&
-             *more == 'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
         ignis__formula_emit(
             t,
-            "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : "
-            "b; }\nDI S map_next(S a, const %s v, const u32 at)\n{\n    const bool is = !(v %s a.v) && a.v == a.v;\n    a.v = is ? v : "
-            "a.v;\n    a.i = is ? (int)at : a.i;\n    return a;\n}\nDI i64 map_place_of(const S s) { return s.i == 0x7fffffff ? 0 : s.i; "
-            "}\n",
-            fold, w->type, reduction == IGNIS_REDUCE_ARGMAX ? "<=" : ">=");
+            "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
+            "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
+            fold);
+    else if (
+        more &&
+        *more ==
+            'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
+        ignis__formula_emit(t,
+                            "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? "
+                            "(a.i < b.i ? a : b) : %s ? a : "
+                            "b; }\nDI S map_next(S a, const %s v, const u32 at)\n{\n    const bool is = !(v %s a.v) && "
+                            "a.v == a.v;\n    a.v = is ? v : "
+                            "a.v;\n    a.i = is ? (int)at : a.i;\n    return a;\n}\nDI i64 map_place_of(const S s) { "
+                            "return s.i == 0x7fffffff ? 0 : s.i; "
+                            "}\n",
+                            fold, w->type, reduction == IGNIS_REDUCE_ARGMAX ? "<=" : ">=");
     else if (spec->reduction == IGNIS_REDUCE_NORM)
         ignis__formula_emit(t,
                             "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
-                            "DI S map_next(S a, const W v, const u32 at)\n{\n    const W low = v*MAP_NORM_LOW, high = v*MAP_NORM_HIGH;\n"
+                            "DI S map_next(S a, const W v, const u32 at)\n{\n    const W low = v*MAP_NORM_LOW, high = "
+                            "v*MAP_NORM_HIGH;\n"
                             "    a.v += low*low;\n    a.i += high*high;\n    return a;\n}\n",
                             fold);
     else if (more)
+        ignis__formula_emit(t,
+                            "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? "
+                            "a.i : a.i*exp(a.v - s.v)) + "
+                            "(b.v == s.v ? b.i : b.i*exp(b.v - s.v));\n    return s;\n}\nDI S map_next(S a, const W v, "
+                            "const u32 at)\n{\n    const W e = v "
+                            "== "
+                            "a.v ? (W)1 : exp(-fabs(v - a.v));\n    a.i = v > a.v ? a.i*e + 1 : a.i + e;\n    a.v = "
+                            "a.v > v || a.v != a.v ? a.v : v;\n  "
+                            "  return a;\n}\n",
+                            fold);
+    else
         ignis__formula_emit(
             t,
-            "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? a.i : a.i*exp(a.v - s.v)) + "
-            "(b.v == s.v ? b.i : b.i*exp(b.v - s.v));\n    return s;\n}\nDI S map_next(S a, const W v, const u32 at)\n{\n    const W e = v "
-            "== "
-            "a.v ? (W)1 : exp(-fabs(v - a.v));\n    a.i = v > a.v ? a.i*e + 1 : a.i + e;\n    a.v = a.v > v || a.v != a.v ? a.v : v;\n  "
-            "  return a;\n}\n",
-            fold);
-    else
-        ignis__formula_emit(t,
-                            "DI S map_fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
-                            "DI S map_next(const S a, const %s v, const u32 at) { S b; b.v = v; return map_fold(a, b); }\n",
-                            fold, w->type);
+            "DI S map_fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
+            "DI S map_next(const S a, const %s v, const u32 at) { S b; b.v = v; return map_fold(a, b); }\n",
+            fold, w->type);
     ignis__formula_emit(
         t,
-        "DI S map_together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S "
-        "other;\n        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? map_fold(other, s) : map_fold(s, "
+        "DI S map_together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) "
+        "{\n        S "
+        "other;\n        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? map_fold(other, s) : "
+        "map_fold(s, "
         "other);\n    }\n    if (threads == 32) return s;\n    __syncthreads();\n    if (threadIdx.x %% 32 == 0) "
-        "shared[threadIdx.x / 32] = s;\n    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads "
+        "shared[threadIdx.x / 32] = s;\n    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = "
+        "1; i < threads "
         "/ 32; i++) s = map_fold(s, shared[i]);\n    return s;\n}\n",
         more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
     if (!spec->parts)
@@ -18300,18 +18398,19 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
     ignis__formula_emit(
         t,
         "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
-        "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
+        "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n  "
+        "  S s;\n",
         w->shared + 2, w->shared + 6);
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
-        ignis__formula_emit(
-            t,
-            "    s = map_none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
-            "        s = map_fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n    s = map_together(s, "
-            "128, shared);\n"
-            "    if (threadIdx.x == 0)\n",
-            w->shared + 5, k, w->shared + 4);
+        ignis__formula_emit(t,
+                            "    s = map_none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
+                            "        s = map_fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + "
+                            "blockIdx.x]);\n    s = map_together(s, "
+                            "128, shared);\n"
+                            "    if (threadIdx.x == 0)\n",
+                            w->shared + 5, k, w->shared + 4);
         ignis__formula_emit_result(w, k, "s", "blockIdx.x", false);
     }
     ignis__formula_emit(t, "}\n");
@@ -18324,17 +18423,21 @@ IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
     ignis__formula_text *t = &w->text;
     int k, n = spec->pack, team = spec->team;
     bool largest = spec->reduction == IGNIS_REDUCE_ARGMAX || spec->reduction == IGNIS_REDUCE_MAX;
-    bool packs = n > 1 && (ignis__formula_reductions[spec->reduction].place || (ignis__formula_saves_position(spec) && !spec->needed));
+    bool packs = n > 1 && (ignis__formula_reductions[spec->reduction].place ||
+                           (ignis__formula_saves_position(spec) && !spec->needed));
     char there[60], thread[40];
     snprintf(there, sizeof there, "first + u*%du < end", team);
-    ignis__formula_emit(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n", team / 32,
-                        w->shared + 1, w->shared + 3);
-    ignis__formula_emit(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
-    ignis__formula_emit(
-        t, "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item / parts, part = item %% parts;\n",
-        IGNIS__FORMULA_THREADS / team, team, team);
+    ignis__formula_emit(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                        team / 32, w->shared + 1, w->shared + 3);
+    ignis__formula_emit(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n",
+                        w->shared + 2);
     ignis__formula_emit(t,
-                        "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= (u32)p.w[%d]) return;\n",
+                        "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item "
+                        "/ parts, part = item %% parts;\n",
+                        IGNIS__FORMULA_THREADS / team, team, team);
+    ignis__formula_emit(t,
+                        "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= "
+                        "(u32)p.w[%d]) return;\n",
                         w->shared + 4);
     for (k = 0; k < spec->outs; k++)
         ignis__formula_emit(t, "    S a%d = map_none();\n", k);
@@ -18345,26 +18448,29 @@ IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
     snprintf(thread, sizeof thread, "start + first + u*%du", team);
     ignis__formula_emit_packs(w, there, thread);
     if (packs)
-        ignis__formula_emit(
-            t,
-            "            S c;\n            c.v = y0[0];\n#pragma unroll\n            for (int e = 1; e < %d; e++) c.v = %s(c.v, y0[e]);\n"
-            "            c = map_next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i != a0.i;\n            a0 = c;\n"
-            "#pragma unroll\n            for (int e = 0; e < %d; e++) b[e] = is ? y0[e] : b[e];\n",
-            n, largest ? "map_most" : "map_least", team, n, n);
+        ignis__formula_emit(t,
+                            "            S c;\n            c.v = y0[0];\n#pragma unroll\n            for (int e = 1; e "
+                            "< %d; e++) c.v = %s(c.v, y0[e]);\n"
+                            "            c = map_next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i "
+                            "!= a0.i;\n            a0 = c;\n"
+                            "#pragma unroll\n            for (int e = 0; e < %d; e++) b[e] = is ? y0[e] : b[e];\n",
+                            n, largest ? "map_most" : "map_least", team, n, n);
     for (k = 0; k < spec->outs && !packs; k++)
         if (spec->reduced >> k & 1)
-            ignis__formula_emit(
-                t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = map_next(a%d, y%d[e], (first + u*%du)*%d + e);\n", n, k,
-                k, k, team, n);
+            ignis__formula_emit(t,
+                                "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = map_next(a%d, y%d[e], "
+                                "(first + u*%du)*%d + e);\n",
+                                n, k, k, k, team, n);
     ignis__formula_emit(t, "        }\n    }\n    }\n");
     if (packs)
-        ignis__formula_emit(
-            t,
-            "    int place = 0;\n#pragma unroll\n    for (int e = %d; e > 0; e--) place = b[e - 1] == a0.v || b[e - 1] != b[e - 1] ? e "
-            "- 1 : place;\n    a0.i += a0.i == 0x7fffffff ? 0 : place;\n",
-            n);
+        ignis__formula_emit(t,
+                            "    int place = 0;\n#pragma unroll\n    for (int e = %d; e > 0; e--) place = b[e - 1] == "
+                            "a0.v || b[e - 1] != b[e - 1] ? e "
+                            "- 1 : place;\n    a0.i += a0.i == 0x7fffffff ? 0 : place;\n",
+                            n);
     if (!w->broadcasts && spec->pack > 1) {
-        ignis__formula_emit_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
+        ignis__formula_emit_rest(
+            w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
         for (k = 0; k < spec->outs; k++)
             if (spec->reduced >> k & 1)
                 ignis__formula_emit(t, "        a%d = map_next(a%d, y%d, (u32)at);\n", k, k, k);
@@ -18388,17 +18494,23 @@ IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *w)
     int k, n = spec->pack, x = spec->team, y = 256 / x;
     char there[60];
     snprintf(there, sizeof there, "row + u*%du < end", y);
+    ignis__formula_emit(t,
+                        "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], "
+                        "length = (u32)p.w[%d];\n",
+                        y, x * n, w->shared, w->shared + 1, w->shared + 3);
+    ignis__formula_emit(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n",
+                        w->shared + 2);
+    ignis__formula_emit(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n",
+                        x, x, x - 1, x);
+    ignis__formula_emit(t, "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = "
+                           "blockIdx.x / tiles / parts;\n");
     ignis__formula_emit(
-        t, "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], length = (u32)p.w[%d];\n", y, x * n,
-        w->shared, w->shared + 1, w->shared + 3);
-    ignis__formula_emit(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
-    ignis__formula_emit(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
-    ignis__formula_emit(
-        t, "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
-    ignis__formula_emit(t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
+        t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
     for (k = 0; k < spec->outs; k++)
-        ignis__formula_emit(t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = map_none();\n", k, n, n, k);
-    ignis__formula_emit(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n", y * spec->packs_per_thread);
+        ignis__formula_emit(
+            t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = map_none();\n", k, n, n, k);
+    ignis__formula_emit(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n",
+                        y * spec->packs_per_thread);
     {
         char at[80];
         snprintf(at, sizeof at, "(group*rows + row + u*%du)*packs + column", y);
@@ -18406,22 +18518,26 @@ IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *w)
     }
     for (k = 0; k < spec->outs; k++)
         if (spec->reduced >> k & 1)
-            ignis__formula_emit(
-                t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = map_next(a%d[e], y%d[e], row + u*%du);\n", n, k, k, k,
-                y);
+            ignis__formula_emit(t,
+                                "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = map_next(a%d[e], "
+                                "y%d[e], row + u*%du);\n",
+                                n, k, k, k, y);
     ignis__formula_emit(t, "        }\n    }\n    }\n");
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
         ignis__formula_emit(t,
-                            "    __syncthreads();\n#pragma unroll\n    for (int e = 0; e < %d; e++) shared[ty][tx*%d + e] = a%d[e];\n    "
+                            "    __syncthreads();\n#pragma unroll\n    for (int e = 0; e < %d; e++) shared[ty][tx*%d + "
+                            "e] = a%d[e];\n    "
                             "__syncthreads();\n",
                             n, n, k);
-        ignis__formula_emit(
-            t, "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        S s = shared[0][c];\n", x * n,
-            x * n, n);
         ignis__formula_emit(t,
-                            "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = map_fold(s, shared[i][c]);\n        const u64 to = "
+                            "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        "
+                            "S s = shared[0][c];\n",
+                            x * n, x * n, n);
+        ignis__formula_emit(t,
+                            "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = map_fold(s, shared[i][c]);\n   "
+                            "     const u64 to = "
                             "(u64)group*packs*%d + tile*%du + c;\n",
                             y, n, x * n);
         ignis__formula_emit_result(w, k, "s", "to", spec->parts);
@@ -18454,7 +18570,8 @@ IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *w, co
         char there[60], at[40];
         snprintf(at, sizeof at, "base + u*%du", threads);
         snprintf(there, sizeof there, "%s < (u32)p.w[%d]", at, w->packs);
-        ignis__formula_emit(t, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n", threads * spec->packs_per_thread);
+        ignis__formula_emit(t, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n",
+                            threads * spec->packs_per_thread);
         ignis__formula_emit_packs(w, there, at);
         ignis__formula_emit(t, "        }\n    }\n");
         if (spec->pack > 1 && !(w->broadcasts && spec->whole)) {
@@ -18497,14 +18614,17 @@ IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula,
     for (i = 0; i < count; i++)
         outs += spec->needed >> i & 1;
     return spec->outs >= 1 && spec->outs <= IGNIS_MAX_INPUTS && spec->result < formula->result_count &&
-           (spec->needed ? outs == spec->outs && !(spec->needed >> count) : spec->result + spec->outs <= formula->result_count) &&
-           spec->mode <= IGNIS__FORMULA_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT && (spec->reduction != 0) == reduces &&
-           (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) && spec->rank >= 1 && spec->rank <= IGNIS__FORMULA_ANY_RANK &&
-           spec->pack >= 1 && spec->pack <= 16 && !(spec->pack & (spec->pack - 1)) && spec->packs_per_thread >= 1 &&
-           spec->packs_per_thread <= 2 && spec->team <= 128 && !(spec->team & (spec->team - 1)) &&
+           (spec->needed ? outs == spec->outs && !(spec->needed >> count)
+                         : spec->result + spec->outs <= formula->result_count) &&
+           spec->mode <= IGNIS__FORMULA_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT &&
+           (spec->reduction != 0) == reduces && (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) &&
+           spec->rank >= 1 && spec->rank <= IGNIS__FORMULA_ANY_RANK && spec->pack >= 1 && spec->pack <= 16 &&
+           !(spec->pack & (spec->pack - 1)) && spec->packs_per_thread >= 1 && spec->packs_per_thread <= 2 &&
+           spec->team <= 128 && !(spec->team & (spec->team - 1)) &&
            (spec->mode != IGNIS__FORMULA_ROWS || spec->team >= 32) &&
-           (spec->mode != IGNIS__FORMULA_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 && spec->wide <= 1 &&
-           spec->half <= 1 && spec->parts <= 1 && (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
+           (spec->mode != IGNIS__FORMULA_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 &&
+           spec->wide <= 1 && spec->half <= 1 && spec->parts <= 1 &&
+           (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
 }
 
 /*  Makes of a spec that of a kernel for any shapes, strides and addresses: inputs that are arrays are walked by strides, element by element. */
@@ -18520,7 +18640,8 @@ static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 }
 
 /*  The kernels beside one that other sizes and addresses take: those for inputs that are spread alike, then those for any. False: that is all. */
-static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn, ignis__formula_spec *other)
+static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn,
+                                        ignis__formula_spec *other)
 {
     static const struct {
         uint16_t mode, team;
@@ -18529,7 +18650,8 @@ static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int cou
     int i, widest = 1, alike;
     for (i = 0; i <= count + 1; i++) {
         broadcasts = broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
-        if ((spec->kind[i] == IGNIS__FORMULA_LINEAR || spec->kind[i] == IGNIS__FORMULA_ROW) && ignis__dtypes[spec->dtype[i]].size > widest)
+        if ((spec->kind[i] == IGNIS__FORMULA_LINEAR || spec->kind[i] == IGNIS__FORMULA_ROW) &&
+            ignis__dtypes[spec->dtype[i]].size > widest)
             widest = ignis__dtypes[spec->dtype[i]].size;
     }
     for (i = 0; i < spec->outs; i++)
@@ -18582,8 +18704,8 @@ static void ignis__formula_source_free(ignis__formula_source *made)
     ignis__free(made->line.data);
 }
 
-IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis__formula *formula, const ignis__formula_spec *spec,
-                                                   ignis__formula_source *made)
+IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis__formula *formula,
+                                                   const ignis__formula_spec *spec, ignis__formula_source *made)
 {
     static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
     ignis__formula_writer writer;
@@ -18599,7 +18721,8 @@ IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis
     for (i = 0; i < 2; i++) {
         ignis__formula_emit(&made->line, " \"");
         for (at = words[i]; *at; at++)
-            ignis__formula_emit(&made->line, "%s%c", *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
+            ignis__formula_emit(&made->line, "%s%c",
+                                *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
                                 *at == '\n'   ? 'n'
                                 : *at == '\r' ? 'r'
                                               : *at);
@@ -18621,7 +18744,8 @@ IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis
 }
 
 /*  "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                    ignis__string_writer *why)
 {
     char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
     long count, integers, place, number;
@@ -18637,7 +18761,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     count = word[0] ? strtol(word[0], NULL, 10) : 0;
     integers = word[1] ? strtol(word[1], NULL, 10) : -1;
     if (!word[2] || count < 1 || count > IGNIS_MAX_INPUTS || integers < 0 || integers >> count)
-        return ignis__explain(why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
+        return ignis__explain(
+            why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
     memset(numbers, 0, sizeof numbers);
     for (at = word[2]; *at; at = end + (*end == ',')) {
         place = strtol(at, &end, 10);
@@ -18671,7 +18796,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 }
 
 /*  The kernels beside that of a formula's line that a bundle has, too. False: there are no more. For tools/ignis_embed.c. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn, ignis__formula_source *made)
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn,
+                                                                   ignis__formula_source *made)
 {
     ignis__formula_spec spec, other;
     memcpy(&spec, request->spec, sizeof spec);
@@ -18680,7 +18806,8 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__
 }
 
 /*  Records a kernel, which other sizes than those of now take. */
-IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula, const ignis__formula_spec *spec)
+IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula,
+                                              const ignis__formula_spec *spec)
 {
     ignis__formula_source made;
     if (!ignis__formula_source_make(call, formula, spec, &made))
@@ -18690,8 +18817,8 @@ IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__for
 }
 
 /*  A kernel that was made for a spec, or that serves instead; null: there is none yet. */
-static const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *formula,
-                                                               const ignis__formula_spec *spec)
+static const ignis__formula_kernel *
+ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *formula, const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -18712,8 +18839,10 @@ static void ignis__formula_kernel_list(ignis__formula *formula, ignis__formula_k
 }
 
 /*  Loads a kernel on a device that is entered. bundled: only from the bundle. Null: it failed, or (*failed false) it is not there. */
-IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const char *call, ignis__device *device, ignis__formula *formula,
-                                                                           const ignis__formula_spec *spec, bool bundled, bool *failed)
+IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const char *call, ignis__device *device,
+                                                                           ignis__formula *formula,
+                                                                           const ignis__formula_spec *spec,
+                                                                           bool bundled, bool *failed)
 {
     ignis__formula_kernel *kernel = NULL;
     ignis__formula_source made;
@@ -18744,8 +18873,8 @@ IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const
 
 /*  A kernel on a device that is entered: that of the spec, or where it is neither in the bundle nor can be compiled, another of the bundle that
     serves. Null on failure. */
-static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
-                                                              const ignis__formula_spec *spec)
+static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device,
+                                                              ignis__formula *formula, const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel = ignis__formula_kernel_find(device, formula, spec);
     ignis__formula_kernel *stands;
@@ -18760,7 +18889,8 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
     if (kernel || failed)
         return kernel;
     for (turn = 0; !kernel && !failed && ignis__formula_spec_variant(spec, formula->count, turn, &other); turn++)
-        if (ignis__formula_spec_serves(&other, spec) && (kernel = ignis__formula_kernel_find(device, formula, &other)) == NULL)
+        if (ignis__formula_spec_serves(&other, spec) &&
+            (kernel = ignis__formula_kernel_find(device, formula, &other)) == NULL)
             kernel = ignis__formula_kernel_load(call, device, formula, &other, true, &failed);
     if (failed)
         return NULL;
@@ -18851,7 +18981,8 @@ static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *
 }
 
 /*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
-static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK], int64_t *dim)
+static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK],
+                                        int64_t *dim)
 {
     int d, i, rank = 0;
     for (d = 0; d < shape->ndim; d++) {
@@ -18876,7 +19007,8 @@ typedef struct ignis__axis {
 /*  n is a dimension of the shape. */
 static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 {
-    ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim], ignis__shape_product(shape, dim + 1, shape->ndim)};
+    ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim],
+                        ignis__shape_product(shape, dim + 1, shape->ndim)};
     return axis;
 }
 
@@ -18902,7 +19034,8 @@ static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b,
 }
 
 /*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
-static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest, int64_t multiple)
+static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest,
+                                      int64_t multiple)
 {
     int pack, i, count = run->formula->count;
     for (pack = 16 / widest; pack > 1; pack /= 2) {
@@ -19013,7 +19146,8 @@ static bool ignis__formula_is_available(const char *call, const ignis__device *d
 }
 
 /*  How the kernel of a reduction is launched: blocks, and words of its parameter, of which [2] is the number of parts. */
-static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s, uint64_t *shared)
+static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s,
+                                    uint64_t *shared)
 {
     int64_t processors = work->device->info.multiprocessors, packs, tiles, parts;
     if (spec->mode == IGNIS__FORMULA_ROWS) {
@@ -19053,13 +19187,14 @@ static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t 
 /*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
 static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
 {
-    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full, parts = 1, blocks;
+    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full,
+                                                                                                 parts = 1, blocks;
     ignis__axis s = {1, 1, 1}; /* of what is reduced */
     uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__FORMULA_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
                    (IGNIS_MAX_INPUTS + 2) * IGNIS__FORMULA_ANY_RANK],
         shared[8];
-    int terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(run->formula, terms), count = run->formula->count, rank,
-                                       widest = 1, linear = 0, i, d;
+    int terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(run->formula, terms),
+                                       count = run->formula->count, rank, widest = 1, linear = 0, i, d;
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__FORMULA_THREADS, 1, 1};
     bool ok, one_row;
     ignis__address launches = 0;
@@ -19134,7 +19269,8 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
     memset(shared, 0, sizeof shared);
     if (spec.mode == IGNIS__FORMULA_ROWS) {
         int64_t packs = s.n / spec.pack;
-        spec.team = s.outer > 1 && packs <= (s.outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
+        spec.team =
+            s.outer > 1 && packs <= (s.outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
     } else if (spec.mode == IGNIS__FORMULA_COLUMNS) {
         for (spec.team = 1; spec.team < s.inner / spec.pack && spec.team < 32;)
             spec.team = (uint16_t)(2 * spec.team);
@@ -19153,10 +19289,12 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
         w.broadcasts = true;
     }
     full = numel / spec.pack;
-    if (((w.broadcasts && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
+    if (((w.broadcasts && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 ||
+        s.n > INT32_MAX - 4096)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
                                  ignis__shape_write(&run->shape).text);
-    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__FORMULA_THREADS * spec.packs_per_thread);
+    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack,
+                             IGNIS__FORMULA_THREADS * spec.packs_per_thread);
     if (spec.mode) {
         blocks = ignis__formula_split(work, &spec, &s, shared);
         parts = (int64_t)shared[2];
@@ -19166,7 +19304,8 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
         return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
                                  ignis__shape_write(&run->shape).text);
     if (spec.parts) {
-        memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
+        memory =
+            ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
         if (!memory)
             return false;
         shared[5] = memory->address;
@@ -19225,7 +19364,8 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
 /*  Whether others stand between dimensions that are reduced; may: whether that could be so where those of 1 are more. */
 static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)
 {
-    int d, lacking = run->shape.ndim - run->to_shape->ndim, part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
+    int d, lacking = run->shape.ndim - run->to_shape->ndim,
+           part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
     for (d = 0; d < run->shape.ndim; d++) {
         int64_t dim = run->shape.dim[d], to = d < lacking ? 1 : run->to_shape->dim[d - lacking];
         bool reduced = may ? to == 1 : to != dim, stays = to == dim && (may || dim != 1);
@@ -19266,8 +19406,8 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     ignis__block *memory;
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
-    bool whole =
-        ignis__formula_reductions[run->reduction].place || (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step alone */
+    bool whole = ignis__formula_reductions[run->reduction].place ||
+                 (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step alone */
     if (ignis__requests.path[0] && !whole && ignis__formula_reduces_in_steps(run, true)) {
         first = *run;
         ignis__formula_record_run(work->call, run);
@@ -19279,7 +19419,8 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     if (!ignis__formula_reduces_in_steps(run, false))
         return ignis__formula_launch(work, run);
     if (whole)
-        return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
+        return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call,
+                                 "%s%s needs all dimensions, or such that are neighbours",
                                  run->kept ? "the gradient of " : "", ignis__formula_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
@@ -19292,7 +19433,8 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     if (!ignis__formula_reduce_types(work->call, run, &last))
         return false;
     last.shape = shape;
-    memory = ignis__memory_take(work->call, work->device, work->stream, ignis__shape_product(&shape, 0, shape.ndim) * 8);
+    memory =
+        ignis__memory_take(work->call, work->device, work->stream, ignis__shape_product(&shape, 0, shape.ndim) * 8);
     if (!memory)
         return false;
     last.address[0] = run->to[0] = memory->address;
@@ -19316,7 +19458,8 @@ static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer,
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
         !ignis__formula_reduces_wide((int)reducer))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__formula_reductions[reducer].name);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements",
+                                 ignis__formula_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
                                                  : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
@@ -19327,8 +19470,8 @@ static bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d", (int)reducer,
-                             (int)IGNIS_REDUCE_COUNT - 1);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d",
+                             (int)reducer, (int)IGNIS_REDUCE_COUNT - 1);
 }
 
 /*  The shape that arrays of several spread over, by NumPy's rules. */
@@ -19344,7 +19487,8 @@ static bool ignis__formula_broadcast_shape(const char *call, const ignis__formul
         run->shape.dim[d] = 1;
         for (i = 0; i < count; i++) {
             int lacking = run->input[i] ? run->shape.ndim - run->input[i]->ndim : IGNIS_MAX_DIMS;
-            if (d < lacking || run->input[i]->dim[d - lacking] == 1 || run->input[i]->dim[d - lacking] == run->shape.dim[d])
+            if (d < lacking || run->input[i]->dim[d - lacking] == 1 ||
+                run->input[i]->dim[d - lacking] == run->shape.dim[d])
                 continue;
             if (run->shape.dim[d] != 1) {
                 ignis__formula_parse_names(formula->names, names, &k, count);
@@ -19413,23 +19557,26 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 {
     uint32_t ago = (ignis__values.made - (uint32_t)handle) & (uint32_t)IGNIS__SLOT_MASK;
     if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES)
-        return ignis__fail_false(IGNIS_DIAG_FORMULA, call,
-                                 "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+        return ignis__fail_false(
+            IGNIS_DIAG_FORMULA, call,
+            "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
     *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
     return true;
 }
 
 /*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
-static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
-                                 ignis__formula_run *run, uint64_t *others, int *at, int *held)
+static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
+                                 const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at, int *held)
 {
     int i;
     *held = 0;
     memset(run, 0, sizeof *run);
-    if (!ignis__enter(call) || !ignis__check_not_null(call, "formula", formula) || !ignis__check_not_null(call, "inputs.names", names))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "formula", formula) ||
+        !ignis__check_not_null(call, "inputs.names", names))
         return false;
     if (count < 1 || count > IGNIS_MAX_INPUTS)
-        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d",
+                                 IGNIS_MAX_INPUTS, count);
     for (i = 0; i < count; i++) {
         if (!ignis__handle_is_value(handles[i])) {
             at[*held] = i;
@@ -19443,8 +19590,8 @@ static bool ignis__formula_begin(const char *call, const char *formula, const ch
 }
 
 /*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
-static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results,
-                                   ignis__formula_run *run)
+static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
+                                   int results, ignis__formula_run *run)
 {
     const char *call = work->call;
     uint32_t integers = 0;
@@ -19456,13 +19603,15 @@ static bool ignis__formula_prepare(const ignis__work *work, const char *formula,
     if (!run->formula || !ignis__formula_broadcast_shape(call, run->formula, run))
         return false;
     if (run->formula->result_count != results)
-        return ignis__fail_false(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
+        return ignis__fail_false(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula,
+                                 run->formula->result_count, results);
     run->used = ((uint32_t)1 << count) - 1;
     run->factor = 1;
     run->outs = results;
-    return !run->formula->randoms ||
-           ignis__random_take(work, IGNIS_F32, (ignis__shape_product(&run->shape, 0, run->shape.ndim) + 3) / 4 * 4 * run->formula->randoms,
-                              &run->random);
+    return !run->formula->randoms || ignis__random_take(work, IGNIS_F32,
+                                                        (ignis__shape_product(&run->shape, 0, run->shape.ndim) + 3) /
+                                                            4 * 4 * run->formula->randoms,
+                                                        &run->random);
 }
 
 /* --- formulas of arrays ------------------------------------------------------------------------------------------------------ */
@@ -19479,16 +19628,18 @@ static bool ignis__formula_check_overlap(const char *call, const ignis__array *d
 {
     if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
         return false;
-    if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel || !src->numel)
+    if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel ||
+        !src->numel)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "%s is broadcast to the shape of the result, which uses the same memory",
+    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
+                             "%s is broadcast to the shape of the result, which uses the same memory",
                              ignis__array_label(src).text);
 }
 
 /*  Holds results, then inputs that are arrays, enters their device, and makes a formula ready; on failure nothing is held. */
 static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
-                                        const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run, ignis__array **arrays,
-                                        int *held)
+                                        const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run,
+                                        ignis__array **arrays, int *held)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_array handles[2 * IGNIS_MAX_INPUTS];
@@ -19543,8 +19694,8 @@ static ignis_status ignis__formula_run_into(const char *call, int count, const i
         run.out[k] = arrays[k]->dtype;
         if (numel != arrays[k]->numel)
             ok = ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s",
-                                   count > 1 ? ignis__array_label(arrays[k]).text : "dst", ignis__shape_write(&arrays[k]->shape).text,
-                                   ignis__shape_write(&run.shape).text);
+                                   count > 1 ? ignis__array_label(arrays[k]).text : "dst",
+                                   ignis__shape_write(&arrays[k]->shape).text, ignis__shape_write(&run.shape).text);
         ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
         for (i = count; i < held && ok; i++)
             ok = ignis__formula_check_overlap(call, arrays[k], arrays[i]);
@@ -19571,18 +19722,22 @@ static bool ignis__formula_check_count(const char *call, int count, const void *
     if (!ignis__enter(call))
         return false;
     if (count < 1 || count > IGNIS_MAX_INPUTS)
-        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count, IGNIS_MAX_INPUTS);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count,
+                                 IGNIS_MAX_INPUTS);
     return ignis__check_not_null(call, "results", results);
 }
 
-IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs)
+IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula,
+                                            ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_map_many";
-    return ignis__formula_check_count(call, count, results) ? ignis__formula_run_into(call, count, results, formula, &inputs)
-                                                            : ignis__failed();
+    return ignis__formula_check_count(call, count, results)
+               ? ignis__formula_run_into(call, count, results, formula, &inputs)
+               : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula,
+                                          ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_reduce";
     ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
@@ -19600,7 +19755,8 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     ok = lacking >= 0;
     numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
     for (i = 0; i < run.shape.ndim; i++)
-        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
+        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 ||
+                    arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
     if (!ok)
         ignis__fail(IGNIS_DIAG_BROADCAST_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
                     ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
@@ -19611,11 +19767,14 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
     for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
         ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
-        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset && arrays[0]->numel != 0)
-            ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
+        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset &&
+            arrays[0]->numel != 0)
+            ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read",
+                                   ignis__array_label(arrays[i]).text);
     }
     if (ok && numel == 0)
-        ok = arrays[0]->numel == 0 || (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+        ok = arrays[0]->numel == 0 ||
+             (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
     else
         ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__formula_reduce(&work, &run);
     ignis__work_end(&work);
@@ -19631,9 +19790,11 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     backward knows of a group belongs to the backward (ignis__group_state). */
 typedef struct ignis__grad_group {
     ignis__slot *owner; /* each backward that has met the group holds it, until end_fn gives that hold back */
-    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool *joins); /* false, reported: not now */
-    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);                               /* the gradients are there */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok);      /* that backward is over */
+    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *pass,
+                    bool *joins);                                        /* false, reported: not now */
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are there */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass,
+                   bool ok); /* that backward is over */
 } ignis__grad_group;
 
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
@@ -19645,8 +19806,9 @@ typedef struct ignis__tensor {
     bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
     struct ignis__node *node; /* the entry of the tape that made it */
     bool requires_grad, leaf;
-    bool consumed;     /* its entry was used up by a backward, or cleared */
-    uint64_t read;     /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
+    bool consumed; /* its entry was used up by a backward, or cleared */
+    uint64_t
+        read; /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
     ignis_shape shape; /* of data, also when that is gone */
     ignis_dtype dtype;
     ignis__device *device;
@@ -19683,8 +19845,9 @@ typedef struct ignis__node {
     ignis__array **saved;   /* each claimed */
     uint64_t *versions;     /* of what is saved, when it was recorded; IGNIS__UNWRITTEN for what may be written later */
     void *params;
-    bool *needed;       /* for each input, whether it required a gradient when this was recorded */
-    ignis__array *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
+    bool *needed; /* for each input, whether it required a gradient when this was recorded */
+    ignis__array
+        *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
 } ignis__node;
 
 typedef struct ignis__tape {
@@ -19891,10 +20054,14 @@ IGNIS__ONE_COPY static ignis__tape_state ignis__tensor_tape_state(ignis__tensor 
     return tape_state;
 }
 
-static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_tape_state(tensor).requires_grad; }
+static bool ignis__tensor_requires_grad(ignis__tensor *tensor)
+{
+    return ignis__tensor_tape_state(tensor).requires_grad;
+}
 
 /*  The array of a held tensor, held itself, and how the tensor stands; null, and reported, when another thread has released the tensor. */
-IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor, ignis__tape_state *tape_state)
+IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
+                                                         ignis__tape_state *tape_state)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -19918,7 +20085,8 @@ static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, 
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tensor *tensor;
-    if (thread->scope_count && !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
+    if (thread->scope_count &&
+        !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
         return NULL;
     tensor = (ignis__tensor *)ignis__pool_take_zeroed(call, &ignis__tensors);
     if (!tensor)
@@ -19952,7 +20120,8 @@ static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool
     if (!array)
         return ignis__no_tensor();
     if (requires_grad && !ignis__dtype_is_float(array->dtype))
-        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[array->dtype].name);
+        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
+                    ignis__dtypes[array->dtype].name);
     else
         tensor = ignis__tensor_make(call, array, requires_grad);
     if (tensor)
@@ -19961,7 +20130,8 @@ static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool
     return ignis__no_tensor();
 }
 
-IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape,
+                                                          const ignis_tensor_desc *desc)
 {
     ignis_array_desc array = IGNIS__ZERO;
     array.shape = shape;
@@ -19973,7 +20143,8 @@ IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, igni
     return ignis__array_create(call, &array);
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape,
+                                                          const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_from_host";
     ignis_tensor none = IGNIS__ZERO;
@@ -19988,8 +20159,11 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, igni
         return none;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     count = desc && desc->host_count ? desc->host_count : array->numel;
-    host = desc && desc->host_dtype ? desc->host_dtype : array->dtype == IGNIS_F16 || array->dtype == IGNIS_BF16 ? IGNIS_F32 : array->dtype;
-    if (!ignis__dtype_valid(call, host) || !ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") ||
+    host = desc && desc->host_dtype                                  ? desc->host_dtype
+           : array->dtype == IGNIS_F16 || array->dtype == IGNIS_BF16 ? IGNIS_F32
+                                                                     : array->dtype;
+    if (!ignis__dtype_valid(call, host) ||
+        !ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") ||
         ignis__array_from_host(call, array, data, host) != IGNIS_OK)
         ignis__array_discard(call, &made);
     ignis__array_drop(call, array);
@@ -20014,7 +20188,8 @@ IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array handle, bool requires
     return tensor;
 }
 
-IGNIS__COLD static ignis_tensor ignis__tensor_filled(const char *call, ignis_shape shape, const ignis_tensor_desc *desc, double value)
+IGNIS__COLD static ignis_tensor ignis__tensor_filled(const char *call, ignis_shape shape, const ignis_tensor_desc *desc,
+                                                     double value)
 {
     ignis_array made;
     if (!ignis__enter(call))
@@ -20061,9 +20236,15 @@ static ignis_array ignis__tensor_array_handle(const char *call, ignis_tensor han
     return result;
 }
 
-IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor) { return ignis__tensor_array_handle("ignis_tensor_data", tensor, false); }
+IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor)
+{
+    return ignis__tensor_array_handle("ignis_tensor_data", tensor, false);
+}
 
-IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor) { return ignis__tensor_array_handle("ignis_tensor_grad", tensor, true); }
+IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor)
+{
+    return ignis__tensor_array_handle("ignis_tensor_grad", tensor, true);
+}
 
 IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info *info)
 {
@@ -20091,7 +20272,8 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info
     return status;
 }
 
-IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out,
+                                                   ignis_dtype dtype, int64_t count)
 {
     ignis__array *array = ignis__tensor_array(call, tensor);
     ignis_status status;
@@ -20099,7 +20281,8 @@ IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tens
         return ignis__failed();
     if (dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements"))
+    if (ignis__dtype_valid(call, dtype) &&
+        ignis__transfer_check(call, array, out, "out", count, array->numel, "elements"))
         status = ignis__array_to_host(call, array, out, dtype);
     else
         status = ignis__failed();
@@ -20107,7 +20290,8 @@ IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tens
     return status;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype,
+                                                        int64_t count)
 {
     static const char call[] = "ignis_tensor_to_host";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -20164,8 +20348,8 @@ IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out,
     tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
     if (tensor) {
         ignis__mutex_lock(&tensor->slot.lock);
-        ignis__string_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name,
-                          ignis__device_ordinal(tensor->device));
+        ignis__string_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text,
+                          ignis__dtypes[tensor->dtype].name, ignis__device_ordinal(tensor->device));
         if (tensor->node)
             ignis__string_add(&text, ", result of %s", tensor->node->name);
         else
@@ -20193,7 +20377,8 @@ IGNIS__COLD static int64_t ignis__tensor_item(const char *call, ignis_tensor han
     if (ignis__tensor_numel(tensor) != 1)
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "a tensor of one element is needed, this one is %s",
                     ignis__shape_write(&tensor->shape).text);
-    else if (ignis__tensor_read(call, tensor, &bits, ignis__dtype_is_int(tensor->dtype) ? IGNIS_I64 : IGNIS_F64, 1) == IGNIS_OK)
+    else if (ignis__tensor_read(call, tensor, &bits, ignis__dtype_is_int(tensor->dtype) ? IGNIS_I64 : IGNIS_F64, 1) ==
+             IGNIS_OK)
         *dtype = tensor->dtype;
     ignis__tensor_drop(call, tensor);
     return bits;
@@ -20212,7 +20397,8 @@ IGNIS__COLD IGNIS_API double ignis_item(ignis_tensor tensor)
         return value;
     if ((double)bits < 9223372036854775808.0 && (int64_t)(double)bits == bits)
         return (double)bits;
-    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the value is %lld, which no double is equal to; ignis_item_i64 returns it", (long long)bits);
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                "the value is %lld, which no double is equal to; ignis_item_i64 returns it", (long long)bits);
     return ignis__nan();
 }
 
@@ -20223,7 +20409,8 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
     int64_t value = ignis__tensor_item(call, tensor, &dtype);
     if (dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_int(dtype))
         return dtype ? value : INT64_MIN;
-    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; i32, i64 or u8 is needed", ignis__dtypes[dtype].name);
+    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; i32, i64 or u8 is needed",
+                ignis__dtypes[dtype].name);
     return INT64_MIN;
 }
 
@@ -20322,7 +20509,8 @@ static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
         return false;
     thread = ignis__tensor_thread_now();
     if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id)
-        return ignis__fail_false(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
+        return ignis__fail_false(IGNIS_DIAG_SCOPE_ORDER, call,
+                                 "this is not the innermost open scope of this thread, which has %d open",
                                  thread->scope_count);
     if (thread->scope_count == thread->scope_floor) {
         thread->unbalanced = true;
@@ -20371,11 +20559,13 @@ static bool ignis__frame_end(const ignis__frame *frame)
     const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     int scopes = thread->scope_count - thread->scope_floor, sections = thread->no_grad - thread->no_grad_floor;
-    bool balanced = !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
+    bool balanced =
+        !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
     ignis__outer_call_end(&frame->outer);
     if (scopes || sections)
         ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call,
-                    "the function of '%s' has returned with %d scopes and %d no-grad sections that it did not end", what, scopes, sections);
+                    "the function of '%s' has returned with %d scopes and %d no-grad sections that it did not end",
+                    what, scopes, sections);
     while (thread->scope_count > thread->scope_floor)
         ignis__scope_pop(call, 0);
     thread->no_grad = frame->no_grad;
@@ -20462,12 +20652,13 @@ IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 
 /*  An entry for an operation on held inputs, whose tape_states may be null: to be asked for. It is on no tape yet, and has room for what the rule
     saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
-static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
-                                     const ignis_rule *rule)
+static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
+                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
     size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
-    size_t size = sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
+    size_t size =
+        sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
     ignis__node *node = tape ? (ignis__node *)ignis__alloc_for(call, size) : NULL;
     int i;
     if (!node)
@@ -20549,9 +20740,11 @@ static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ig
     ignis__mutex_unlock(&output->slot.lock);
     if (what)
         ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
-                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
+                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor",
+                    what);
     else if (read)
-        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call, "output is an input of an operation that is recorded; record a new tensor");
+        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                    "output is an input of an operation that is recorded; record a new tensor");
     else
         ignis__tape_append(node);
     return !what && !read;
@@ -20625,7 +20818,8 @@ static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *
 
 #define IGNIS__MAX_INPUTS 64
 
-IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
+IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count,
+                                         const ignis_rule *rule)
 {
     static const char call[] = "ignis_tape_record";
     ignis__tensor *output, *inputs[IGNIS__MAX_INPUTS];
@@ -20649,7 +20843,8 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
         inputs[held] = ignis__tensor_hold(call, handles[held]);
         ok = inputs[held] != NULL;
         if (ok && inputs[held] == output) {
-            ok = ignis__fail_false(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor", held);
+            ok = ignis__fail_false(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor",
+                                   held);
             ignis__tensor_drop(call, inputs[held]);
         }
         wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
@@ -20752,8 +20947,9 @@ static bool ignis__array_is_private(ignis__array *array)
 {
     bool is_private;
     ignis__mutex_lock(&array->slot.lock);
-    is_private = (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ && array->ref_count == 1 &&
-                 !array->view && ignis__atomic_load(&array->storage->users) == 1 && !array->storage->wrapped;
+    is_private = (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ &&
+                 array->ref_count == 1 && !array->view && ignis__atomic_load(&array->storage->users) == 1 &&
+                 !array->storage->wrapped;
     ignis__array_unlock(array);
     return is_private;
 }
@@ -21004,14 +21200,15 @@ typedef struct ignis__backward_pass {
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
     uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
-    uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
-    bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
+    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
+    bool failed;  /* one inside of it has failed, and may have given only a part of its gradients */
     /* what ignis__backward_pass_offer_column_sums has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
     ignis__array *summed, *sums;
     int64_t nests; /* entries that it has not passed yet and that run a backward of their own */
     ignis__group_state *groups;
     ignis__leaf_state *leaves; /* those that are in no group */
-    ignis__leaf_state **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
+    ignis__leaf_state *
+        *table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
     uint32_t count, capacity;
 } ignis__backward_pass;
 
@@ -21169,7 +21366,8 @@ static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bo
     node->counted = false;
     pass->nests -= node->nests;
     for (i = 0; i < node->input_count; i++) {
-        ignis__leaf_state *reached = pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
+        ignis__leaf_state *reached =
+            pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
         met = reached ? reached->group : NULL;
         if (met && --met->uses == 0 && !pass->nests && !met->done)
             ok = ok && ignis__group_ready(pass->call, met);
@@ -21200,7 +21398,8 @@ static bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
 /*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
-static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__array **sum, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__array **sum, ignis__array *gradient,
+                                     bool whole)
 {
     if (whole && *sum) {
         ignis__array_unclaim(pass->call, *sum);
@@ -21210,14 +21409,16 @@ static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__ar
 }
 
 /*  Gives a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient,
+                                             bool whole)
 {
     ignis__leaf_state *reached = ignis__backward_pass_reach_leaf(pass, leaf);
     if (reached && !(reached->group && reached->group->done))
         return ignis__backward_pass_add(pass, &reached->sum, gradient, whole);
     if (reached)
         ignis__fail(IGNIS_DIAG_GRADIENT_LATE, pass->call,
-                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
+                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose "
+                    "gradient was given to "
                     "the other ranks already; use ignis_checkpoint for it",
                     ignis__shape_write(&leaf->shape).text);
     ignis__array_unclaim(pass->call, gradient);
@@ -21225,27 +21426,31 @@ static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__
 }
 
 /*  Whether a gradient can still be given to an input of an entry. */
-static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor, const ignis__tape_state *tape_state)
+static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
+                                         const ignis__tape_state *tape_state)
 {
     if (tape_state->node && tape_state->tape != pass->tape)
-        ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call, "a tensor %s on the way was recorded by another thread meanwhile",
+        ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call,
+                    "a tensor %s on the way was recorded by another thread meanwhile",
                     ignis__shape_write(&tensor->shape).text);
     else if (tape_state->node && tape_state->node->running)
         ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, pass->call,
                     "a tensor %s on the way is the result of '%s', whose backward function is running",
                     ignis__shape_write(&tensor->shape).text, tape_state->node->name);
     else if (!tape_state->node && !tape_state->leaf)
-        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, pass->call,
-                    "a tensor %s on the way was made by operations that an earlier backward or ignis_tape_clear has released; "
-                    "run them again",
-                    ignis__shape_write(&tensor->shape).text);
+        ignis__fail(
+            IGNIS_DIAG_BACKWARD_TWICE, pass->call,
+            "a tensor %s on the way was made by operations that an earlier backward or ignis_tape_clear has released; "
+            "run them again",
+            ignis__shape_write(&tensor->shape).text);
     else
         return true;
     return false;
 }
 
 /*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
-static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient,
+                                        bool whole)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     if (!ignis__backward_pass_accepts(pass, tensor, &tape_state)) {
@@ -21255,7 +21460,8 @@ static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tenso
     if (!tape_state.node)
         return ignis__backward_pass_add_to_leaf(pass, tensor, gradient, whole);
     if (!tape_state.node->grad)
-        ignis__tensor_hold_again(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
+        ignis__tensor_hold_again(
+            tensor); /* the output is held until its entry is done: nothing else may keep it alive */
     return ignis__backward_pass_add(pass, &tape_state.node->grad, gradient, whole);
 }
 
@@ -21270,7 +21476,10 @@ static ignis__array *ignis__backward_pass_input_sum(int input)
 }
 
 /*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__backward_pass_input_sum in it. */
-static void ignis__backward_pass_mark_summed(int input) { ignis__tensor_thread_now()->pass->taken |= (uint64_t)1 << input; }
+static void ignis__backward_pass_mark_summed(int input)
+{
+    ignis__tensor_thread_now()->pass->taken |= (uint64_t)1 << input;
+}
 
 /*  For a backward function that is running: the entry of its pass's tape that made a tensor; null: none did. */
 static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
@@ -21316,18 +21525,20 @@ static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gra
 static bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
 
 /*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
-static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_pass *pass, const ignis__node *node, int input,
-                                                         ignis_array handle)
+static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_pass *pass, const ignis__node *node,
+                                                         int input, ignis_array handle)
 {
     const ignis__tensor *tensor = node->inputs[input];
     ignis__array *gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (!gradient) {
-        ignis__fail(IGNIS_DIAG_ARRAY_FREED, pass->call, "the backward of '%s' gave a freed array for input %d", node->name, input);
+        ignis__fail(IGNIS_DIAG_ARRAY_FREED, pass->call, "the backward of '%s' gave a freed array for input %d",
+                    node->name, input);
         return NULL;
     }
     ignis__array_claim(gradient);
     ignis__array_drop(pass->call, gradient);
-    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype && gradient->storage->device == tensor->device &&
+    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype &&
+        gradient->storage->device == tensor->device &&
         (gradient->numel == 0 || ignis__storage_readable(gradient->storage)))
         return gradient;
     if (gradient->storage->device != tensor->device)
@@ -21335,8 +21546,9 @@ static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_p
                     "the backward of '%s' gave a gradient on device %d for input %d, which is on device %d", node->name,
                     ignis__device_ordinal(gradient->storage->device), input, ignis__device_ordinal(tensor->device));
     else if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype)
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, pass->call, "the backward of '%s' gave %s for input %d, which was never written to",
-                    node->name, ignis__array_label(gradient).text, input);
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, pass->call,
+                    "the backward of '%s' gave %s for input %d, which was never written to", node->name,
+                    ignis__array_label(gradient).text, input);
     else
         ignis__fail(gradient->dtype != tensor->dtype ? IGNIS_DIAG_DTYPE_DIFFERS : IGNIS_DIAG_SHAPE_DIFFERS, pass->call,
                     "the backward of '%s' gave a gradient %s of %s for input %d, which is %s of %s", node->name,
@@ -21358,18 +21570,19 @@ static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, c
             continue;
         if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
             snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
-        return ignis__fail_false(
-            IGNIS_DIAG_SAVED_CHANGED, pass->call,
-            "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it was written to since (version %llu, "
-            "recorded at %llu); write after the backward, or to a copy",
-            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, view_of, (unsigned long long)version,
-            (unsigned long long)node->versions[i]);
+        return ignis__fail_false(IGNIS_DIAG_SAVED_CHANGED, pass->call,
+                                 "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it "
+                                 "was written to since (version %llu, "
+                                 "recorded at %llu); write after the backward, or to a copy",
+                                 node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text,
+                                 view_of, (unsigned long long)version, (unsigned long long)node->versions[i]);
     }
     return true;
 }
 
 /*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
-static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node, const ignis_backward_args *args)
+static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node,
+                                           const ignis_backward_args *args)
 {
     ignis__frame frame;
     ignis_status status;
@@ -21383,10 +21596,12 @@ static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__no
     if (!ignis__frame_end(&frame) && status == IGNIS_OK)
         status = ignis__failed();
     if (pass->failed && status == IGNIS_OK)
-        status = ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
-                             "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
+        status =
+            ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
+                        "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
     if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' answered %s", node->name,
+                    ignis_status_name(status));
     else if (status != IGNIS_OK)
         ignis__this_thread.latest = status;
     return status == IGNIS_OK;
@@ -21470,8 +21685,8 @@ static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *ro
     for (; node; node = before) {
         ignis__tensor *output = node->output;
         if (node->grad)
-            ok = ok && ignis__backward_pass_check_saved(pass, node) && ignis__backward_pass_reshape_gradient(pass, node) &&
-                 ignis__backward_pass_run_node(pass, node);
+            ok = ok && ignis__backward_pass_check_saved(pass, node) &&
+                 ignis__backward_pass_reshape_gradient(pass, node) && ignis__backward_pass_run_node(pass, node);
         if (node->counted)
             ok = ignis__groups_pass(pass, node, ok);
         before = ignis__node_before(pass->tape, node, end);
@@ -21519,17 +21734,18 @@ static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
 }
 
 /*  An array of the caller's that is to be a tensor's gradient, held. Null, and reported, when it does not fit. */
-static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle, const char *name)
+static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
+                                          const char *name)
 {
     ignis__array *gradient = ignis__array_hold(call, handle);
     if (!gradient)
         return NULL;
     if (gradient->numel != ignis__tensor_numel(tensor))
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__shape_write(&gradient->shape).text,
-                    ignis__shape_write(&tensor->shape).text);
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the tensor is %s", name,
+                    ignis__shape_write(&gradient->shape).text, ignis__shape_write(&tensor->shape).text);
     else if (gradient->dtype != tensor->dtype)
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__dtypes[gradient->dtype].name,
-                    ignis__dtypes[tensor->dtype].name);
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, the tensor is %s", name,
+                    ignis__dtypes[gradient->dtype].name, ignis__dtypes[tensor->dtype].name);
     else if (gradient->storage->device != tensor->device)
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the tensor on device %d", name,
                     ignis__device_ordinal(gradient->storage->device), ignis__device_ordinal(tensor->device));
@@ -21540,7 +21756,8 @@ static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor 
 }
 
 /*  The gradient that a backward starts from, claimed: the caller's, or 1, unwritten where the entry knows it. Null, reported: it does not fit. */
-static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output, bool known)
+static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output,
+                                           bool known)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     ignis_array made;
@@ -21555,7 +21772,8 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
         return ignis__array_adopt(call, made);
     }
     if (ignis__tensor_numel(tensor) != 1) {
-        ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call, "a tensor of shape %s needs grad_output; without it there has to be one element",
+        ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call,
+                    "a tensor of shape %s needs grad_output; without it there has to be one element",
                     ignis__shape_write(&tensor->shape).text);
         return NULL;
     }
@@ -21576,16 +21794,19 @@ static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor
     ignis__array *gradient;
     bool ok, runs, known;
     if (tape_state.consumed)
-        return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
-                           "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
-                           "run them again, or keep them with ignis_backward_retain");
+        return ignis__fail(
+            IGNIS_DIAG_BACKWARD_TWICE, call,
+            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
+            "run them again, or keep them with ignis_backward_retain");
     if (!tape_state.requires_grad)
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
     if (tape_state.node && tape_state.tape != thread->tape)
-        return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+        return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                           "the tensor was recorded by another thread, whose tape it belongs to");
     if (thread->pass && !thread->pass->at)
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "a backward of this thread is under way, outside of its backward functions");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
+                           "a backward of this thread is under way, outside of its backward functions");
     /* inside a backward function, what is older than its entry waits for the enclosing pass */
     runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->at->serial);
     known = runs && !grad_output.id && tape_state.node->knows_one;
@@ -21601,7 +21822,8 @@ static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor
     pass.one = known ? gradient->slot.handle : 0;
     thread->pass = &pass;
     thread->pass_serial = pass.serial;
-    ok = runs ? ignis__backward_pass_run(&pass, tape_state.node, gradient) : ignis__backward_pass_add_to(&pass, tensor, gradient, false);
+    ok = runs ? ignis__backward_pass_run(&pass, tape_state.node, gradient)
+              : ignis__backward_pass_add_to(&pass, tensor, gradient, false);
     ok = ignis__backward_pass_end(&pass, ok);
     thread->pass = pass.outer;
     thread->pass_serial = pass.outer ? pass.outer->serial : 0;
@@ -21712,13 +21934,15 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
         return ignis__failed();
     ok = ignis__tensor_requires_grad(tensor);
     if (!ok)
-        ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
+        ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient",
+                    ignis__dtypes[tensor->dtype].name);
     if (ok && grad.id)
         ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
     if (ok && values)
         ok = ignis__gradient_set(call, tensor, values);
     else if (ok && !(ok = ignis__gradient_drop(call, tensor)))
-        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call,
+                    "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
                     ignis__shape_write(&tensor->shape).text);
     if (values)
         ignis__array_drop(call, values);
@@ -21729,7 +21953,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
 IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
     ignis__node *node;
-    while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) { /* an output without handle goes with its entry, hence the hold */
+    while (tape && (node = ignis__node_before(tape, NULL, 0)) !=
+                       NULL) { /* an output without handle goes with its entry, hence the hold */
         ignis__tensor *output = node->output;
         ignis__node_consume(call, node);
         ignis__tensor_drop(call, output);
@@ -21745,7 +21970,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
         return IGNIS_ERROR_NOT_SETUP;
     thread = ignis__tensor_thread_now();
     if (thread->pass)
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
+                           "this is inside an ignis_backward, which needs the tape still");
     ignis__tape_clear(call, thread->tape);
     return ignis__ended(failures, true);
 }
@@ -21766,8 +21992,8 @@ IGNIS_API int64_t ignis_tape_length(void)
 }
 
 /*  Calls a function of the caller's for a call. No handle: it has failed, or did not end what it began. */
-static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs, int count,
-                                          void *user_data)
+static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs,
+                                          int count, void *user_data)
 {
     const uint64_t failures = ignis__failures();
     ignis__frame frame;
@@ -21777,7 +22003,8 @@ static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_t
     if (!ignis__frame_end(&frame))
         return ignis__no_tensor();
     if (!output.id && ignis__failures() == failures)
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "the function returned no tensor, and says no reason; it has to return one");
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
+                    "the function returned no tensor, and says no reason; it has to return one");
     return output;
 }
 
@@ -21830,7 +22057,8 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
         if (!args->needed[i] || !handle.id) /* fn did not use the input */
             continue;
         grad = ignis__array_hold(call, handle);
-        args->grad_inputs[i] = ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* which outlives the leaf */
+        args->grad_inputs[i] =
+            ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* which outlives the leaf */
         ignis__array_drop(call, grad);
         if (!args->grad_inputs[i].id)
             status = ignis__failed();
@@ -21840,8 +22068,8 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
 }
 
 /*  Runs the function of a checkpoint unrecorded, in a scope of its own. Returns a tensor over what it gave, which may be an input. */
-IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs,
-                                                      int count)
+IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint,
+                                                      const ignis_tensor *inputs, int count)
 {
     ignis_tensor output, result = IGNIS__ZERO;
     ignis__tensor *tensor = NULL;
@@ -21849,7 +22077,8 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
     ignis_scope scope = ignis_scope_begin();
     if (!scope.id)
         return result;
-    output = ignis__tensor_fn_call(call, ignis__tensor_thread_now()->no_grad + 1, checkpoint->fn, inputs, count, checkpoint->user_data);
+    output = ignis__tensor_fn_call(call, ignis__tensor_thread_now()->no_grad + 1, checkpoint->fn, inputs, count,
+                                   checkpoint->user_data);
     if (output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
         array = ignis__tensor_array(call, tensor);
         ignis__tensor_drop(call, tensor);
@@ -21864,7 +22093,8 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
 IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
-                                                 ignis__tensor *const *inputs, int count, ignis__checkpoint_inputs *reads)
+                                                 ignis__tensor *const *inputs, int count,
+                                                 ignis__checkpoint_inputs *reads)
 {
     ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
@@ -21903,11 +22133,13 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     return node != NULL;
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs,
+                                                    int count)
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
-    ignis__checkpoint_inputs reads, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
+    ignis__checkpoint_inputs reads,
+        *before; /* of the inputs first: a function that writes to them would not do the same the second time */
     ignis__checkpoint checkpoint = IGNIS__ZERO;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -21951,7 +22183,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     thread->checkpoint_inputs = before;
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))
+    if (result.id && wanted && ignis__recording() &&
+        !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))
         result.id = 0;
     ignis__free(reads.arrays);
     while (i > 0)
@@ -22034,7 +22267,8 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
         ok = numbers && weights.id;
         for (i = 0; ok && i < numel; i++)
             numbers[i] = ignis__gradcheck_weight(i);
-        ok = ok && ignis_array_from_host(weights, numbers, IGNIS_F64, numel) == IGNIS_OK && ignis_backward(output, weights) == IGNIS_OK;
+        ok = ok && ignis_array_from_host(weights, numbers, IGNIS_F64, numel) == IGNIS_OK &&
+             ignis_backward(output, weights) == IGNIS_OK;
         ignis__free(numbers);
         if (weights.id)
             ignis_array_free(weights);
@@ -22045,7 +22279,8 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
 }
 
 /*  Compares the gradient of one input; *worst is the largest error so far, *where says it for the message. */
-static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, double step, double *worst, char *where, size_t where_size)
+static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, double step, double *worst, char *where,
+                                   size_t where_size)
 {
     ignis_tensor_info info;
     double *values = NULL, *grads = NULL;
@@ -22059,11 +22294,14 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     ok = grads && ignis_array_to_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK &&
          ignis_array_to_host(ignis_tensor_grad(check->inputs[input]), grads, IGNIS_F64, numel) == IGNIS_OK;
     for (i = 0; ok && i < numel; i++) {
-        double x = values[i], size = x < 0 ? -x : x, h = step * (size > 1 ? size : 1), high = 0, low = 0, slope, error, scale;
+        double x = values[i], size = x < 0 ? -x : x, h = step * (size > 1 ? size : 1), high = 0, low = 0, slope, error,
+               scale;
         values[i] = x + h;
-        ok = ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ignis__gradcheck_value(check, &high);
+        ok = ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK &&
+             ignis__gradcheck_value(check, &high);
         values[i] = x - h;
-        ok = ok && ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ignis__gradcheck_value(check, &low);
+        ok = ok && ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK &&
+             ignis__gradcheck_value(check, &low);
         values[i] = x;
         ok = ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ok;
         slope = (high - low) / (2 * h);
@@ -22072,8 +22310,8 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
         error = (slope > grads[i] ? slope - grads[i] : grads[i] - slope) / (scale > 1 ? scale : 1);
         if (!(error <= *worst)) { /* NaN counts as worse than everything */
             *worst = error;
-            snprintf(where, where_size, "input %d, element %lld: the tape says %.17g, finite differences say %.17g", input, (long long)i,
-                     grads[i], slope);
+            snprintf(where, where_size, "input %d, element %lld: the tape says %.17g, finite differences say %.17g",
+                     input, (long long)i, grads[i], slope);
         }
     }
     ignis__free(values);
@@ -22109,10 +22347,12 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
             ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, check->call, "input %d is %s; finite differences need f64", i,
                         ignis__dtypes[info.dtype].name);
         else if (!info.is_leaf)
-            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
+                        "input %d is the result of an operation; use a leaf with its values", i);
         else if (pass && ignis__tensor_creator_pass(check->inputs[i]) != pass)
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
-                        "input %d is older than the backward function that this is called in, and gets its gradient when that is over; use "
+                        "input %d is older than the backward function that this is called in, and gets its gradient "
+                        "when that is over; use "
                         "a leaf made here with its values",
                         i);
         else
@@ -22128,7 +22368,8 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
     if (!ok)
         return ignis__nan();
     if (!(worst <= tolerance))
-        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, check->call, "relative error %.3g is above %.3g at %s", worst, tolerance, where);
+        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, check->call, "relative error %.3g is above %.3g at %s", worst, tolerance,
+                    where);
     return worst;
 }
 
@@ -22152,7 +22393,8 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
     check.count = count;
     check.random = ignis__thread_now()->random;
     ignis__outer_call_begin(&outer, call, NULL);
-    worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
+    worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5,
+                                 desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
     ignis__outer_call_end(&outer);
     return worst;
 }
@@ -22202,7 +22444,8 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     tape_state = ignis__tensor_tape_state(tensor);
     ok = !capacity || ignis__check_not_null(call, "out", out);
     if (ok && tape_state.node && tape_state.tape != ignis__tensor_thread_now()->tape)
-        ok = ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+        ok = ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                               "the tensor was recorded by another thread, whose tape it belongs to");
     if (!ok) {
         ignis__tensor_drop(call, tensor);
         return -1;
@@ -22261,7 +22504,8 @@ static void ignis__tensors_close(const char *call)
 
 /*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
+#define IGNIS__OP_INPUTS \
+    (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
 #define IGNIS__OP_MADE 160
 
 typedef struct ignis__op {
@@ -22270,7 +22514,8 @@ typedef struct ignis__op {
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
-    bool steady;    /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
+    bool
+        steady; /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
     struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else null */
@@ -22317,8 +22562,8 @@ static bool ignis__op_enter(ignis__op *op)
         if (op->in[i]->storage->device != device)
             break;
     if (i < op->count)
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "input 0 is on device %d, input %d is on device %d", ignis__device_ordinal(device), i,
-                    ignis__device_ordinal(op->in[i]->storage->device));
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "input 0 is on device %d, input %d is on device %d",
+                    ignis__device_ordinal(device), i, ignis__device_ordinal(op->in[i]->storage->device));
     else if (ignis__work_begin(call, device, &op->work))
         return op->ok = true;
     ignis__op_drop_inputs(op);
@@ -22408,7 +22653,8 @@ static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, 
 }
 
 /*  A new view of an input's elements from `offset` on. Null after a failure. */
-static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel, int64_t offset)
+static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
+                                    int64_t offset)
 {
     ignis__array *view = NULL;
     if (op->ok)
@@ -22451,8 +22697,9 @@ IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__arra
 }
 
 /*  Launches one of Ignis' kernels, in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; null: none). No blocks: runs nothing. */
-static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define, int64_t grid_x, int64_t grid_y,
-                             int64_t grid_z, unsigned block_x, unsigned block_y, size_t shared_bytes, void **params)
+static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
+                             int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
+                             size_t shared_bytes, void **params)
 {
     unsigned grid[] = {(unsigned)grid_x, (unsigned)grid_y, (unsigned)grid_z}, block[] = {block_x, block_y, 1};
     void *function;
@@ -22464,19 +22711,20 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
     }
     function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
                       : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
-    op->ok = function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
+    op->ok =
+        function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
 }
 
 /*  A kernel of one row of threads in one row of blocks. */
-IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t blocks, unsigned threads,
-                                                 void **params)
+IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                 int64_t blocks, unsigned threads, void **params)
 {
     ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
 }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */
-IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel,
-                                                         void **params)
+IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                         int64_t numel, void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
@@ -22541,8 +22789,8 @@ static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
 }
 
 /*  The entry of an operation on tensors, with what it saves. tape_states: as for ignis__node_make. Null after a failure. */
-static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
-                                     const ignis_rule *rule)
+static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs,
+                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     const char *call = op->work.call;
     ignis__node *node = ignis__node_make(call, count, inputs, tape_states, rule);
@@ -22587,7 +22835,8 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
 /*  Ends an operation with its result, recorded by the rule (null: never) where a gradient is wanted. No handle after a failure. */
 static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
-    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
+    ignis_tensor result =
+        ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -22608,8 +22857,8 @@ static void ignis__op_save_inputs(ignis__op *op, int first, int last)
 
 /*  A rule whose backward function needs what the operation has saved, and params. */
 IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
-                                                 ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                 size_t params_size)
+                                                 ignis_status (*backward_fn)(const ignis_backward_args *args),
+                                                 const void *params, size_t params_size)
 {
     ignis_rule rule = IGNIS__ZERO;
     rule.name = name;
@@ -22622,8 +22871,8 @@ IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char
 
 /*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
 IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                           size_t params_size)
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args),
+                                                           const void *params, size_t params_size)
 {
     ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
@@ -22660,7 +22909,8 @@ static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ign
 }
 
 /*  The same for a single input. */
-static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args, ignis__array *gradient)
+static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
+                                                  ignis__array *gradient)
 {
     return ignis__op_finish_backward(op, args, 1, &gradient);
 }
@@ -22668,8 +22918,8 @@ static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_bac
 IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
     if (op->in[input]->dtype != op->in[0]->dtype)
-        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name, ignis__dtypes[op->in[input]->dtype].name,
-                       ignis__dtypes[op->in[0]->dtype].name);
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name,
+                       ignis__dtypes[op->in[input]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
     return op->ok;
 }
 
@@ -22693,8 +22943,8 @@ IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
     if (!ignis__shape_same(a, b))
-        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s, the first input is %s", name, ignis__shape_write(b).text,
-                       ignis__shape_write(a).text);
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s, the first input is %s", name,
+                       ignis__shape_write(b).text, ignis__shape_write(a).text);
     return op->ok;
 }
 
@@ -22703,8 +22953,8 @@ static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t
 {
     const ignis_shape *shape = &op->in[input]->shape;
     if (shape->ndim != 1 || shape->dim[0] != n)
-        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", name, ignis__shape_write(shape).text,
-                       ignis__shape_write(&op->in[0]->shape).text, (long long)n);
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", name,
+                       ignis__shape_write(shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     return op->ok;
 }
 
@@ -22746,7 +22996,10 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
 
 /*  What ignis_wide is in kernels, in an array. */
-static ignis_dtype ignis__sum_dtype(ignis_dtype dtype) { return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype); }
+static ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
+{
+    return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype);
+}
 
 /*  Elements of 16 bytes, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
@@ -22755,7 +23008,8 @@ static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtyp
 
 static ignis_status ignis__reshape_backward(const ignis_backward_args *args)
 {
-    args->grad_inputs[0] = args->grad_output; /* the same elements in the same order; the tape gives leaves their own shape */
+    args->grad_inputs[0] =
+        args->grad_output; /* the same elements in the same order; the tape gives leaves their own shape */
     return IGNIS_OK;
 }
 
@@ -22767,11 +23021,12 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     int64_t numel = 0;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
-    op.ok = ignis__shape_infer(call, &shape, op.in[0]->numel) && ignis__shape_check(call, &shape, op.in[0]->dtype, &numel);
+    op.ok =
+        ignis__shape_infer(call, &shape, op.in[0]->numel) && ignis__shape_check(call, &shape, op.in[0]->dtype, &numel);
     if (op.ok && numel != op.in[0]->numel)
         ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "%s cannot become %s: %lld elements are not %lld",
-                       ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&shape).text, (long long)op.in[0]->numel,
-                       (long long)numel);
+                       ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&shape).text,
+                       (long long)op.in[0]->numel, (long long)numel);
     view = ignis__op_view(&op, op.in[0], &shape, numel, 0);
     return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
@@ -22818,8 +23073,9 @@ typedef struct ignis__epilogue {
     ignis__array *bias; /* [n], added to each row */
     int activation;     /* an ignis_activation, or one of those above; 0: none */
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
-    ignis__array *pre;  /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
-    bool keeps;         /* of gated ones that are no gradient */
+    ignis__array *
+        pre; /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
+    bool keeps;                      /* of gated ones that are no gradient */
     ignis__array *residual;          /* like out, added */
     ignis__array *column_sums;       /* [n]: the sums of the results over m */
     bool accumulate;                 /* the result is added to what is in out */
@@ -22839,8 +23095,8 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums, scale_a, scale_b;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a, packed_b, packed_out,
-        box_a, box_b;
+    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
+        packed_b, packed_out, box_a, box_b;
     ignis__patches patches;
     /* what kernels do not see */
     int patches_of;              /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
@@ -22902,14 +23158,15 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 /*  Whether tensor cores may multiply elements of a dtype: of f32 they leave some bits out. */
 static bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
 {
-    return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) || ignis__dtype_is_f8(operands);
+    return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) ||
+           ignis__dtype_is_f8(operands);
 }
 
 /*  Whether the device, the driver and the compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
-    return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
-           ignis__wgmma_compiles(op->work.call);
+    return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 &&
+           ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
 }
 
 /*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side, and f32 has to lie by k, or is turned: in packs. */
@@ -22918,17 +23175,24 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
     int64_t most = INT32_MAX - 256;
     bool by_k = !p->transpose_a && p->transpose_b,
          turns = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
-    return ignis__gemm_has_wgmma(op, p->operands) && (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
+    return ignis__gemm_has_wgmma(op, p->operands) &&
+           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
            (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
 /*  Whether blocks can come in pairs. */
-static bool ignis__gemm_has_pairs(const ignis__op *op) { return op->work.device->clusters && op->work.device->info.multiprocessors > 1; }
+static bool ignis__gemm_has_pairs(const ignis__op *op)
+{
+    return op->work.device->clusters && op->work.device->info.multiprocessors > 1;
+}
 
 /*  Whether pairs of blocks with tiles of 64 columns may share a; and whether such tiles are theirs. */
 static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
 
-static bool ignis__gemm_shares_a(int rows, int columns, int blocks) { return rows == 128 && columns == 64 && blocks == 1; }
+static bool ignis__gemm_shares_a(int rows, int columns, int blocks)
+{
+    return rows == 128 && columns == 64 && blocks == 1;
+}
 
 /*  A product as wgmma has it: taps of patches are whole steps, and operands that are not of 16 bits lie by k. */
 static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
@@ -22961,14 +23225,18 @@ static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 }
 
 /*  Whether kernels/gemm_hopper.cu leaves out what does not exist of such tiles, when it loads them. */
-static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns) { return !p->patches_of && (columns <= 128 || rows == 192); }
+static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
+{
+    return !p->patches_of && (columns <= 128 || rows == 192);
+}
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
     that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows, and to wgmma 5900 of rows that do
     not begin at its sectors. ignis_gemm_finish has 8 loads under way a thread. */
 static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
-    int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
+    int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors,
+            room = processors * tile->blocks;
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
@@ -22977,32 +23245,38 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
             across = ignis__ceil_div(p->n, tile->columns);
     int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
     bool skips = hopper && ignis__gemm_skips(p, tile->rows, tile->columns);
-    double rows = (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
-    double columns = (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
+    double rows =
+        (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
+    double columns =
+        (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
     double each = rows / (ignis__gemm_rows_fill_sectors(p, p->row_a) ? whole : parts) +
                   columns / (ignis__gemm_rows_fill_sectors(p, p->row_b) ? whole : parts);
-    double scale =
-        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
-            ? size == 8 ? 2 : 1
-            : (double)size / 2;
-    double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
+    double scale = tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ||
+                           tile->builtin == IGNIS__BUILTIN_GEMM_TINY
+                       ? size == 8 ? 2 : 1
+                       : (double)size / 2;
+    double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors),
+           latency = scale * tile->latency * (double)rounds;
     double cache = 64.0 * (double)size * each * (double)(blocks < room ? blocks : room) * (double)rounds, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
     if (hopper && p->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
         !ignis__gemm_is_ahead(tile)) /* so much is stored, and nothing multiplied */
         between += tile->rows * tile->columns / 8;
-    time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
+    time =
+        step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
     if (splits > 1)
-        time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) + (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
+        time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) +
+                (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
     return time;
 }
 
 /*  Parts of k, of 128 at least, that fill so many rounds of blocks; 1: no more than pay for adding them up. */
 static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int rounds)
 {
-    int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks / ignis__gemm_tiles(p, tile->rows, tile->columns),
+    int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks /
+                   ignis__gemm_tiles(p, tile->rows, tile->columns),
             splits = 2;
     double whole = (double)tile->latency * (double)p->k / 64, part = 75 + (double)(p->m * p->n * p->batch) / 750;
     while (rounds == 1 && splits < room && 2 * (double)(splits * splits) * part < whole)
@@ -23014,32 +23288,44 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
 static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 
 /*  Rows of a tile by wgmma: fewer where a convolution's gradient of w has no more. */
-static int ignis__gemm_rows(const ignis__gemm *p) { return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128; }
+static int ignis__gemm_rows(const ignis__gemm *p)
+{
+    return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128;
+}
 
 /*  Its columns: 64 where there are no more, unless of 8 bits, else 128, or 256 if that is asked for. */
 static int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
-    return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64 : ignis__gemm_rows(p) == 64 || columns == 64 ? 128 : columns;
+    return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
+           : ignis__gemm_rows(p) == 64 || columns == 64   ? 128
+                                                          : columns;
 }
 
 static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
 
 /*  Columns of the result. */
-static int64_t ignis__gemm_out_columns(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n; }
+static int64_t ignis__gemm_out_columns(const ignis__gemm *p)
+{
+    return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n;
+}
 
 /*  Whether a product by wgmma is finished in registers, with tiles of so many columns: kernels/gemm_hopper.cu. */
 static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
     bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
-    if (p->dtype == IGNIS_F32 ? gates || paired || p->column_sums : (gates && columns != 192) || (paired && columns != 128))
+    if (p->dtype == IGNIS_F32 ? gates || paired || p->column_sums
+                              : (gates && columns != 192) || (paired && columns != 128))
         return false;
     return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
 }
 
 /*  What is read from or written to beside the result when a product is finished in registers. */
-static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
+static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
+{
+    return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
+}
 
 /*  What a variant has to be told of operands that are not of the result's dtype. */
 static const char *ignis__gemm_operands_define(ignis_dtype dtype)
@@ -23050,15 +23336,16 @@ static const char *ignis__gemm_operands_define(ignis_dtype dtype)
 /*  The variant of kernels/gemm_mma.cu. */
 static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
-    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a, p->transpose_b,
-             p->patches_of, ignis__gemm_operands_define(p->operands));
+    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a,
+             p->transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
 }
 
 /*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
 static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
-             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d "
+             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
+             "-DIGNIS_ACTIVATION=%d "
              "-DIGNIS_OTHER=%d%s%s%s",
              p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
              !direct                ? 0
@@ -23083,21 +23370,22 @@ static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epi
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
-    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) && !ignis__dtype_is_f8(p.operands) &&
-           !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_finishes_in_registers(&p, 192);
+    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) &&
+           !ignis__dtype_is_f8(p.operands) && !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) &&
+           ignis__gemm_finishes_in_registers(&p, 192);
 }
 
 /*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
 static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
-    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient && !p->residual &&
-           !p->accumulate && !epilogue->row_sums && !epilogue->column_sums && ignis__gemm_finishes_in_registers(p, 192) &&
-           !ignis__gemm_gates(p);
+    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient &&
+           !p->residual && !p->accumulate && !epilogue->row_sums && !epilogue->column_sums &&
+           ignis__gemm_finishes_in_registers(p, 192) && !ignis__gemm_gates(p);
 }
 
 /*  Whether the device has the variant with so many columns, and rows: where nothing is compiled, others may have been recorded. */
-static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue,
-                               int rows, int columns, int pairs)
+static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *product,
+                               const ignis__epilogue *epilogue, int rows, int columns, int pairs)
 {
     ignis__gemm p = *product;
     char define[IGNIS__DEFINES];
@@ -23111,8 +23399,8 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
 }
 
 /*  Gives a tile of 192 rows as many of its columns as are best, a multiple of 16; false: there is no such kernel. */
-static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
-                                    ignis__gemm_tile *tile)
+static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                    const ignis__epilogue *epilogue, ignis__gemm_tile *tile)
 {
     ignis__gemm_tile fitted = *tile;
     const ignis__gemm_tile widest = *tile;
@@ -23121,7 +23409,8 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
         double time;
         fitted.step = fitted.latency = widest.step * fitted.columns / widest.columns;
         time = ignis__gemm_time(op, p, &fitted, 1);
-        if ((least >= 0 && time >= least) || !ignis__gemm_exists(op, dtype, p, epilogue, fitted.rows, fitted.columns, 0))
+        if ((least >= 0 && time >= least) ||
+            !ignis__gemm_exists(op, dtype, p, epilogue, fitted.rows, fitted.columns, 0))
             continue;
         *tile = fitted;
         least = time;
@@ -23131,7 +23420,8 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
 
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types and f32 that may be rounded, else plain CUDA C; tiles and splits of k by
     the least time. wgmma needs rows of whole packs, and mma.sync is 12 times slower without: other operands are copied for them. */
-static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue)
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                             const ignis__epilogue *epilogue)
 {
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
@@ -23139,25 +23429,31 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[p->operands].size;
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
     bool eights = ignis__dtype_is_f8(p->operands);
-    bool tensor_cores = ignis__gemm_allows_tensor_cores(p->operands) && ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
+    bool tensor_cores = ignis__gemm_allows_tensor_cores(p->operands) &&
+                        ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
          wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
-    bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
+    bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of &&
+                                                         (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     bool turns = p->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
-        may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) && (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
+        may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
+                   (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
     int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
-    bool ahead = ignis__gemm_takes_ahead(p, epilogue) &&
-                 (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
-                             : wide > processors) && /* a block needs a next tile */
-                 ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
+    bool ahead =
+        ignis__gemm_takes_ahead(p, epilogue) &&
+        (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
+                    : wide > processors) && /* a block needs a next tile */
+        ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
     bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(p, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
-    double turning = (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
-    double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
+    double turning =
+        (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
+    double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000
+                                         : 0; /* not beside another tile */
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
@@ -23168,13 +23464,15 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
         const ignis__gemm *of = hopper ? &by_wgmma : p;
         int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
-        if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
+        if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32)
+                     : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) || (eights && (is_tiny || tile.columns > 128)) ||
             (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
                         (is_large ? !large || !ignis__gemm_fit_columns(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
                                         tile.rows != ignis__gemm_rows(p)))) ||
-            (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
+            (op->steady &&
+             (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
             continue;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, of, &tile, turn) : 1;
@@ -23208,11 +23506,12 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         kernel.stays = true;
         /* steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers: kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
-        stage = 128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
+        stage =
+            128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
         stages = ignis__gemm_shares_a(kernel.rows, kernel.columns, kernel.blocks) ? 8
-                 : kernel.rows == 192                                             ? (unsigned)ignis__clamp(202 * 1024 / stage, 1, 6)
-                 : kernel.columns > 128 || kernel.blocks == 2                     ? 4
-                                                                                  : 6;
+                 : kernel.rows == 192                         ? (unsigned)ignis__clamp(202 * 1024 / stage, 1, 6)
+                 : kernel.columns > 128 || kernel.blocks == 2 ? 4
+                                                              : 6;
         kernel.shared = stages * (stage + 16) + (kernel.threads / 128 - 1) * 64 * staging + 48;
     } else {
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
@@ -23222,17 +23521,20 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
 
 /*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows; rounds: f32 to tf32, when it is
     loaded. */
-static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds, ignis__address at, int64_t row,
-                                int64_t row_stride, int64_t rows, int64_t batch, int64_t stride, int box_rows)
+static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
+                                ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
+                                int64_t stride, int box_rows)
 {
     int64_t size = ignis__dtypes[dtype].size;
-    int64_t dims[] = {row, rows, stride ? batch : 1}, strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
+    int64_t dims[] = {row, rows, stride ? batch : 1},
+            strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
     int box[] = {(int)(128 / size), box_rows, 1};
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, at, 3, dims, strides, box, NULL);
 }
 
 /*  A map of the array that has patches: so many pixels of the grid, for a tap. */
-static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p, int count)
+static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p,
+                                   int count)
 {
     const ignis__patches *q = &p->patches;
     int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
@@ -23245,8 +23547,8 @@ static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_
         pixels.step[i] = q->stride[1 - i];
         pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
     }
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->a : p->b, 4, dims, strides, &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->a : p->b, 4, dims,
+                                              strides, &box, &pixels);
 }
 
 /*  A map of the pixels of out that are those of the grid. */
@@ -23287,11 +23589,13 @@ static ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dt
 /*  Where a kernel puts so many rows of sums for ignis__gemm_add_sums: a single one of the same type is the result. */
 static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
 {
-    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out) : ignis__gemm_scratch(op, count * out->numel, dtype);
+    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out)
+                                                           : ignis__gemm_scratch(op, count * out->numel, dtype);
 }
 
 /*  The parameters but for sums over parts; out and what goes with it has elements. */
-static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out, const ignis__epilogue *epilogue)
+static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                      const ignis__epilogue *epilogue)
 {
     ignis__gemm p = IGNIS__ZERO;
     p.dtype = (ignis_dtype)product->dtype;
@@ -23330,26 +23634,28 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     if (epilogue->residual)
         p.residual = ignis__op_read(op, epilogue->residual);
     p.out = ignis__op_write(op, out);
-    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual, ignis__gemm_out_columns(&p), 0);
+    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual,
+                                      ignis__gemm_out_columns(&p), 0);
     return p;
 }
 
 /*  Launches a kernel that does what comes behind a product: 128 columns of so many rows a block. */
-static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype, ignis__gemm *p,
-                                      const ignis__epilogue *epilogue)
+static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
+                                      ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
     int64_t sums = ignis__ceil_div(p->m, rows);
     if (epilogue->column_sums)
         p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
-    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL, ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0,
-                     params);
+    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL,
+                     ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0, params);
     if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
 
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
-IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
+IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
+                                            const ignis__epilogue *epilogue)
 {
     bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_allows_tensor_cores(product->operands),
          by_k = ignis__dtypes[product->operands].size != 2;
@@ -23378,7 +23684,8 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     }
     for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
         for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
-            p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256) : 64; /* as many columns as such a tile has */
+            p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256)
+                                                      : 64; /* as many columns as such a tile has */
             if (p.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
                                           : ignis__gemm_columns(&p, widths[i]) != widths[i] ||
                                                 (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
@@ -23392,7 +23699,8 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     p.n = product->n;
     p.rows = 192; /* with some of the columns that such tiles may have */
     for (i = 0; rounds && ignis__gemm_takes_192_rows(product, epilogue) && i < 3; i++)
-        for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0); p.pairs += IGNIS__SHARE_B) {
+        for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0);
+             p.pairs += IGNIS__SHARE_B) {
             ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
             ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
@@ -23405,10 +23713,14 @@ typedef struct ignis__gemm_pending {
     int64_t blocks; /* 0: there is none */
 } ignis__gemm_pending;
 
-static double ignis__gemm_flops(const ignis__gemm *p) { return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch; }
+static double ignis__gemm_flops(const ignis__gemm *p)
+{
+    return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+}
 
 /*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
-static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p, int64_t blocks, bool ends)
+static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p,
+                                    int64_t blocks, bool ends)
 {
     ignis__gemm_pending *pending = p->patches_of ? NULL : op->pending;
     ignis__gemm both[2] = IGNIS__ZERO;
@@ -23456,7 +23768,8 @@ static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 
     is of a, in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
 static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 {
-    bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums, shares_a = p->pairs == IGNIS__SHARE_A;
+    bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums,
+         shares_a = p->pairs == IGNIS__SHARE_A;
     p->box_a = p->transpose_a      ? 64
                : whole             ? rows
                : few && p->m <= 64 ? (int)p->m
@@ -23473,7 +23786,8 @@ static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 /*  Launches the product itself; ends: as above. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits, processors = op->work.device->info.multiprocessors;
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits,
+            processors = op->work.device->info.multiprocessors;
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_extra_matrix(p);
     bool direct = ignis__gemm_finishes_in_registers(p, kernel->columns), gated = ignis__gemm_gates(p);
@@ -23488,11 +23802,13 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                    : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
                                                                                            : 0;
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
-        if (p->pairs == IGNIS__SHARE_B && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
+        if (p->pairs == IGNIS__SHARE_B &&
+            !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             p->pairs = 0;
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
-        if (direct && !p->patches.apart && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
+        if (direct && !p->patches.apart &&
+            !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
@@ -23507,30 +23823,31 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         if (p->patches_of == 1)
             ignis__patches_tma_map(op, &a, dtype, p, kernel->rows);
         else
-            ignis__gemm_tma_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m,
-                                p->batch, p->batch_a, p->box_a);
+            ignis__gemm_tma_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a,
+                                p->transpose_a ? p->k : p->m, p->batch, p->batch_a, p->box_a);
         if (p->patches_of == 1) /* weights: a tap is a matrix */
             ignis__gemm_tma_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
-                                p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights, p->weights,
-                                p->box_b);
+                                p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights,
+                                p->weights, p->box_b);
         else if (p->patches_of == 2)
             ignis__patches_tma_map(op, &b, dtype, p, 64);
         else
-            ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k,
-                                p->batch, p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
+            ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b,
+                                p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                                p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
             ignis__patches_out_tma_map(op, &out, dtype, p);
         else if (direct)
-            ignis__gemm_tma_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
-                                gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p),
+                                p->m, gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
         if (direct && another)
-            ignis__gemm_tma_map(op, &other, dtype, false, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch,
-                                p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &other, dtype, false, another, p->n, p->n, p->m,
+                                gated && (p->gradient || p->keeps) ? 2 : p->batch, p->m * p->n, 64);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
-    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
-                     kernel->shared, kernel->stays ? mapped : plain);
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1,
+                     kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
 }
 
 /*  A copy of an operand, as in kernels/gemm.cu. */
@@ -23540,8 +23857,8 @@ typedef struct ignis__gemm_copy {
 } ignis__gemm_copy;
 
 /*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
-static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
-                                  int64_t count, int64_t *batch, int *packed, int64_t pack)
+static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
+                                  int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
     int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
@@ -23551,7 +23868,8 @@ static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_
     copy->row = *row;
     copy->stride = ignis__ceil_div(*row, pack) * pack;
     copy->rows = *batch ? rows * count : rows;
-    copy->to = ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
+    copy->to =
+        ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
     *at = copy->to;
     *row = copy->stride;
     *batch = *batch ? rows * copy->stride : 0;
@@ -23571,16 +23889,16 @@ static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_cop
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
-    ignis__gemm_plan_copy(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
-                          ignis__pack_elements(dtype));
-    ignis__gemm_plan_copy(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
-                          ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a,
+                          &p->packed_a, ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b,
+                          &p->packed_b, ignis__pack_elements(dtype));
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
 /*  Gives an operand, matrices [k, rows], room of its own where they are [rows, k]. */
-static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows, int64_t count,
-                                          int64_t *batch)
+static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows,
+                                          int64_t count, int64_t *batch)
 {
     int64_t matrices = *batch ? count : 1, one = 1;
     ignis__address from = *at;
@@ -23588,7 +23906,8 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
     *at = ignis__op_write(op, ignis__op_new_row(op, matrices * k * rows, dtype));
     *batch = *batch ? k * rows : 0;
     ignis__op_launch_row(op, IGNIS__BUILTIN_TRANSPOSE_TILES, dtype,
-                         ignis__clamp(matrices * ignis__ceil_div(k, 64) * ignis__ceil_div(rows, 64), 1, INT32_MAX), 256, params);
+                         ignis__clamp(matrices * ignis__ceil_div(k, 64) * ignis__ceil_div(rows, 64), 1, INT32_MAX), 256,
+                         params);
 }
 
 /*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
@@ -23618,10 +23937,12 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     if (p->splits > 1)
         p->partial = ignis__gemm_scratch(op, p->splits * p->batch * p->m * p->n, dtype);
     else if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+        p->column_sums =
+            ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
     if (row_sums)
         p->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, p->splits * shares, dtype);
-    ignis__gemm_launch(op, &kernel, dtype, p, p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
+    ignis__gemm_launch(op, &kernel, dtype, p,
+                       p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
         ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
     else if (epilogue->column_sums)
@@ -23632,8 +23953,8 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
 }
 
 /*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
-static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                            const ignis__epilogue *epilogue)
+static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                            ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
@@ -23675,8 +23996,9 @@ IGNIS__ONE_COPY static bool ignis__lt_check(const char *call, const char *functi
     static const struct {
         int error;
         const char *name;
-    } names[] = {{1, "CUBLAS_STATUS_NOT_INITIALIZED"}, {3, "CUBLAS_STATUS_ALLOC_FAILED"},      {7, "CUBLAS_STATUS_INVALID_VALUE"},
-                 {8, "CUBLAS_STATUS_ARCH_MISMATCH"},   {13, "CUBLAS_STATUS_EXECUTION_FAILED"}, {14, "CUBLAS_STATUS_INTERNAL_ERROR"},
+    } names[] = {{1, "CUBLAS_STATUS_NOT_INITIALIZED"},   {3, "CUBLAS_STATUS_ALLOC_FAILED"},
+                 {7, "CUBLAS_STATUS_INVALID_VALUE"},     {8, "CUBLAS_STATUS_ARCH_MISMATCH"},
+                 {13, "CUBLAS_STATUS_EXECUTION_FAILED"}, {14, "CUBLAS_STATUS_INTERNAL_ERROR"},
                  {15, "CUBLAS_STATUS_NOT_SUPPORTED"}};
     const char *name = "an unknown status";
     int i;
@@ -23685,7 +24007,8 @@ IGNIS__ONE_COPY static bool ignis__lt_check(const char *call, const char *functi
     for (i = 0; i < IGNIS__COUNT(names); i++)
         if (names[i].error == error)
             name = names[i].name;
-    ignis__fail_because(IGNIS_DIAG_CUBLAS_CALL, call, error, name, NULL, "%s failed with %s (%d)", function, name, error);
+    ignis__fail_because(IGNIS_DIAG_CUBLAS_CALL, call, error, name, NULL, "%s failed with %s (%d)", function, name,
+                        error);
     return false;
 }
 #define IGNIS__LT_OK(call, name, args) ignis__lt_check(call, #name, IGNIS__CUBLASLT(name, args))
@@ -23712,15 +24035,16 @@ static void ignis__plan_free(ignis__plan *plan)
 }
 
 /*  A matrix stored by rows, [rows, columns], as cuBLASLt sees it: [columns, rows] by columns. */
-static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_t rows, int64_t columns, int64_t batch_stride,
-                               void **layout)
+static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_t rows, int64_t columns,
+                               int64_t batch_stride, void **layout)
 {
     int batch = (int)plan->product.batch;
     if (!IGNIS__LT_OK(call, cublasLtMatrixLayoutCreate,
                       (layout, ignis__lt_type(plan->product.dtype), (uint64_t)columns, (uint64_t)rows, columns)))
         return false;
     return plan->product.batch == 1 ||
-           (IGNIS__LT_OK(call, cublasLtMatrixLayoutSetAttribute, (*layout, IGNIS__LT_LAYOUT_BATCH_COUNT, &batch, sizeof batch)) &&
+           (IGNIS__LT_OK(call, cublasLtMatrixLayoutSetAttribute,
+                         (*layout, IGNIS__LT_LAYOUT_BATCH_COUNT, &batch, sizeof batch)) &&
             IGNIS__LT_OK(call, cublasLtMatrixLayoutSetAttribute,
                          (*layout, IGNIS__LT_LAYOUT_BATCH_STRIDE, &batch_stride, sizeof batch_stride)));
 }
@@ -23734,20 +24058,27 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
                                                                : IGNIS__LT_COMPUTE_32F;
     int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
     size_t workspace = IGNIS__LT_WORKSPACE;
-    uint32_t alignment = (uint32_t)p->alignment,
-             /* parts of a sum are not rounded to 16 bits; a short sum is not split, as adding its parts up takes longer */
+    uint32_t
+        alignment = (uint32_t)p->alignment,
+        /* parts of a sum are not rounded to 16 bits; a short sum is not split, as adding its parts up takes longer */
         reduction = p->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     bool ok;
     *supported = true;
     ok = IGNIS__LT_OK(call, cublasLtMatmulDescCreate, (&plan->desc, compute, scale)) &&
-         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_TRANSA, &p->transpose_b, sizeof p->transpose_b)) &&
-         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_TRANSB, &p->transpose_a, sizeof p->transpose_a)) &&
-         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
+                      (plan->desc, IGNIS__LT_DESC_TRANSA, &p->transpose_b, sizeof p->transpose_b)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
+                      (plan->desc, IGNIS__LT_DESC_TRANSB, &p->transpose_a, sizeof p->transpose_a)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
+                      (plan->desc, IGNIS__LT_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue)) &&
          (p->epilogue == IGNIS__LT_EPILOGUE_NONE ||
-          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias, sizeof bias))) &&
-         ignis__plan_layout(call, plan, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->batch_b, &plan->layout_a) &&
-         ignis__plan_layout(call, plan, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->batch_a, &plan->layout_b) &&
+          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
+                       (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias, sizeof bias))) &&
+         ignis__plan_layout(call, plan, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->batch_b,
+                            &plan->layout_a) &&
+         ignis__plan_layout(call, plan, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->batch_a,
+                            &plan->layout_b) &&
          ignis__plan_layout(call, plan, p->m, p->n, p->m * p->n, &plan->layout_out) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceCreate, (&preference)) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
@@ -23758,8 +24089,9 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
         ok = IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
                           (preference, IGNIS__LT_PREFERENCE_ALIGNMENT_A + i, &alignment, sizeof alignment));
     if (ok) {
-        error = IGNIS__CUBLASLT(cublasLtMatmulAlgoGetHeuristic, (handle, plan->desc, plan->layout_a, plan->layout_b, plan->layout_out,
-                                                                 plan->layout_out, preference, 1, &plan->choice, &found));
+        error = IGNIS__CUBLASLT(cublasLtMatmulAlgoGetHeuristic,
+                                (handle, plan->desc, plan->layout_a, plan->layout_b, plan->layout_out, plan->layout_out,
+                                 preference, 1, &plan->choice, &found));
         *supported = error != IGNIS__LT_NOT_SUPPORTED && (error != 0 || found > 0);
         ok = !*supported || ignis__lt_check(call, "cublasLtMatmulAlgoGetHeuristic", error);
     }
@@ -23769,7 +24101,8 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
 }
 
 /*  The plan for a product on a device that is entered. Null: not supported, or a failure that was reported (*supported tells). */
-static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, const ignis__product *product, void *bias, bool *supported)
+static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, const ignis__product *product, void *bias,
+                                    bool *supported)
 {
     int index = ignis__device_ordinal(device),
         bucket = (int)(ignis__hash(IGNIS__HASH_START, product, sizeof *product) % IGNIS__PLAN_BUCKETS);
@@ -23779,8 +24112,9 @@ static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, con
     for (plan = ignis__matmul.plans[index][bucket]; plan; plan = plan->next)
         if (memcmp(&plan->product, product, sizeof *product) == 0)
             break;
-    if (!plan && (ignis__matmul.handle[index] || (ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT) &&
-                                                  IGNIS__LT_OK(call, cublasLtCreate, (&ignis__matmul.handle[index]))))) {
+    if (!plan &&
+        (ignis__matmul.handle[index] || (ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT) &&
+                                         IGNIS__LT_OK(call, cublasLtCreate, (&ignis__matmul.handle[index]))))) {
         plan = (ignis__plan *)ignis__alloc_for(call, sizeof *plan);
         if (plan) {
             plan->product = *product;
@@ -23806,8 +24140,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
 
 /*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes
     bias [m] the sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
-static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out, ignis__array *a,
-                          ignis__array *b, ignis__array *bias)
+static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out,
+                          ignis__array *a, ignis__array *b, ignis__array *bias)
 {
     static const float zero_f32 = 0;
     static const double zero_f64 = 0;
@@ -23815,7 +24149,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     ignis__product described = *product;
     bool wide = product->dtype == IGNIS_F64, known, traced;
     ignis__traced item;
-    ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
+    ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out),
+                   at_bias = 0;
     ignis__block *workspace = NULL;
     ignis__plan *plan;
     void *bias_pointer;
@@ -23832,7 +24167,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
         return known;
     }
     if (plan->choice.workspace) {
-        workspace = ignis__memory_take(op->work.call, op->work.device, op->work.stream, (int64_t)plan->choice.workspace);
+        workspace =
+            ignis__memory_take(op->work.call, op->work.device, op->work.stream, (int64_t)plan->choice.workspace);
         op->ok = workspace != NULL;
     }
     if (bias)
@@ -23840,17 +24176,20 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     if (bias && op->ok)
         op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmulDescSetAttribute,
                               (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias_pointer, sizeof bias_pointer));
-    ignis__cost(-1, 2.0 * (double)product->m * (double)product->n * (double)product->k * (double)product->batch, product->dtype);
+    ignis__cost(-1, 2.0 * (double)product->m * (double)product->n * (double)product->k * (double)product->batch,
+                product->dtype);
     traced = op->ok && ignis__profiling() &&
-             ignis__traced_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL, "cublasLtMatmul");
+             ignis__traced_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL,
+                                "cublasLtMatmul");
     if (op->ok)
-        op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmul,
-                              (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
-                               wide ? (const void *)&factor : (const void *)&factor_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
-                               (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
-                               (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
-                               &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
-                               op->work.stream));
+        op->ok = IGNIS__LT_OK(
+            op->work.call, cublasLtMatmul,
+            (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
+             wide ? (const void *)&factor : (const void *)&factor_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
+             (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
+             (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
+             &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
+             op->work.stream));
     if (traced)
         (void)ignis__traced_close(&item, op->ok);
     if (bias)
@@ -23861,8 +24200,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
 }
 
 /*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
-static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                               const ignis__epilogue *epilogue, bool *row_sums)
+static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                               ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums)
 {
     bool narrow = product->dtype != IGNIS_F64, biased = false;
     bool keeps = epilogue->pre && !epilogue->gradient && epilogue->activation != IGNIS__ACTIVATION_GATED;
@@ -23878,7 +24217,8 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
         biased = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
     else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
         *row_sums = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
-    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
+    if (product->k > 0 && !biased && !*row_sums &&
+        !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
         return false;
     if (biased)
         rest.bias = NULL;
@@ -23932,7 +24272,8 @@ typedef struct ignis__autotune {
 } ignis__autotune;
 
 static struct {
-    ignis__mutex lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
+    ignis__mutex
+        lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
     bool is_read;
     ignis__autotune *first;
 } ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
@@ -23979,7 +24320,8 @@ IGNIS__COLD static void ignis__autotune_read(const char *call)
             break;
         *end = 0;
         key = strtoull(line, &word, 16);
-        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) && !ignis__autotune_find(key))
+        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) &&
+            !ignis__autotune_find(key))
             ignis__autotune_add(key, word[1] == 'o');
         line = end;
     }
@@ -23993,18 +24335,19 @@ IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line
     if (!ignis__autotune_path(path, sizeof path) || !ignis__cache_folder(call))
         return;
     ok = ignis__line_append(path, line, true, why, sizeof why);
-    if (!ok && !ignis__path_is_private(path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
+    if (!ok && !ignis__path_is_private(
+                   path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
         ok = ignis__file_remove(path) && ignis__line_append(path, line, true, why, sizeof why);
     if (!ok)
         ignis__cache_warn(call, "write", path, why);
 }
 
 /*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
-static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                                    const ignis__epilogue *epilogue)
+static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                    ignis__array *b, const ignis__epilogue *epilogue)
 {
-    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU,
-                                  IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH};
+    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU,
+                                  IGNIS__SOURCE_GEMM_HOPPER_CU, IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH};
     const ignis_device_info *info = &op->work.device->info;
     ignis__product described = *product;
     int parts[] = {epilogue->activation,          epilogue->gradient,         epilogue->bias != NULL,
@@ -24023,8 +24366,9 @@ static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product
 }
 
 /*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
-IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
-                                                ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const ignis__product *product,
+                                                ignis__array *out, ignis__array *a, ignis__array *b,
+                                                const ignis__epilogue *epilogue)
 {
     int64_t best = -1, start;
     int round, run, made = op->made_count;
@@ -24062,8 +24406,8 @@ static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bo
 }
 
 /*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
-static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                                          const ignis__epilogue *epilogue)
+static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                          ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
 {
     uint64_t key;
     int64_t own, other;
@@ -24084,13 +24428,15 @@ static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *p
     if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
         op->ok = true;
         if (other >= 0 && !ignis__autotune_lookup(op->work.call, key, &is_own, true))
-            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s",
+                       op->work.call, why);
         return other < 0 || is_own;
     }
     is_own = own >= 0 && (other < 0 || own < other);
-    snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n", (unsigned long long)key,
-             is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3, ignis__dtypes[product->dtype].name,
-             (long long)product->m, (long long)product->n, (long long)product->k, (long long)product->batch);
+    snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n",
+             (unsigned long long)key, is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3,
+             ignis__dtypes[product->dtype].name, (long long)product->m, (long long)product->n, (long long)product->k,
+             (long long)product->batch);
     if (!ignis__autotune_lookup(op->work.call, key, &is_own, true)) {
         ignis__autotune_write(op->work.call, line);
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
@@ -24137,9 +24483,11 @@ static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__produ
     int64_t most = ignis__gemm_pack_limit / ignis__dtypes[IGNIS_F32].size / product->batch;
     double tiles = (double)product->m * (double)product->n * (double)product->batch / (128 * 128);
     if (!turns_a && !turns_b)
-        return product->m >= 512 && product->n >= 64 && product->k >= 64 && tiles > 0.9 * op->work.device->info.multiprocessors;
+        return product->m >= 512 && product->n >= 64 && product->k >= 64 &&
+               tiles > 0.9 * op->work.device->info.multiprocessors;
     return ignis__gemm_fills_device(op, product) && (!turns_a || product->m * product->k <= most) &&
-           (!turns_b || product->n * product->k <= most) && (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
+           (!turns_b || product->n * product->k <= most) &&
+           (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
 }
 
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done
@@ -24156,8 +24504,8 @@ static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
-static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                              const ignis__epilogue *epilogue)
+static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                              ignis__array *b, const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     int by = ignis__matmul_by;
@@ -24169,7 +24517,8 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
     if (by == IGNIS_MATMUL_AUTO)
         own = ignis__gemm_beats_cublaslt(op, product) || !ignis__cublaslt_available(op->work.call);
     else if (by == IGNIS_MATMUL_MEASURE)
-        own = !ignis__cublaslt_available(op->work.call) || ignis__autotune_picks_builtin(op, product, out, a, b, epilogue);
+        own = !ignis__cublaslt_available(op->work.call) ||
+              ignis__autotune_picks_builtin(op, product, out, a, b, epilogue);
     if (!own && ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
         return row_sums;
     if (by == IGNIS_MATMUL_CUBLASLT)
@@ -24219,7 +24568,8 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
     }
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
+        ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1],
+                          p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     ignis__gemm_join_end(&op);
     return ignis__op_finish_backward(&op, args, 2, gradients);
@@ -24237,12 +24587,13 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
                               ignis__shape_write(a).text, ignis__shape_write(b).text);
     inner_b = b->dim[b->ndim - (transpose_b ? 1 : 2)];
     if (a->dim[a->ndim - 1] != inner_b)
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "inner dimensions differ: a is %s, b is %s%s", ignis__shape_write(a).text,
-                              ignis__shape_write(b).text, transpose_b ? ", transposed" : "");
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "inner dimensions differ: a is %s, b is %s%s",
+                              ignis__shape_write(a).text, ignis__shape_write(b).text,
+                              transpose_b ? ", transposed" : "");
     for (i = 0; b->ndim > 2 && i < b->ndim - 2; i++)
         if (a->dim[i] != b->dim[i])
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "leading dimensions differ: a is %s, b is %s", ignis__shape_write(a).text,
-                                  ignis__shape_write(b).text);
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "leading dimensions differ: a is %s, b is %s",
+                                  ignis__shape_write(a).text, ignis__shape_write(b).text);
     leading_a = ignis__shape_product(a, 0, a->ndim - 2);
     *product = ignis__product_of(op->in[0]->dtype, a->dim[a->ndim - 2] * (b->ndim == 2 ? leading_a : 1),
                                  b->dim[b->ndim - (transpose_b ? 2 : 1)], inner_b, transpose_b);
@@ -24295,17 +24646,25 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
                 (void)ignis_tensor_release(inputs[i]);
         return result;
     }
-    if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
+    if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") &&
+        ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
     }
     ignis__op_save_inputs(&op, 0, 2);
-    return ignis__op_end_recorded(&op, out, transpose_b ? "matmul_t" : "matmul", ignis__matmul_backward, &product, sizeof product);
+    return ignis__op_end_recorded(&op, out, transpose_b ? "matmul_t" : "matmul", ignis__matmul_backward, &product,
+                                  sizeof product);
 }
 
-IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul", a, b, 0); }
+IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__matmul_op("ignis_matmul", a, b, 0);
+}
 
-IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul_t", a, b, 1); }
+IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__matmul_op("ignis_matmul_t", a, b, 1);
+}
 
 /*  Whether input i of ignis_matmul_f8 is [1] or has so many elements, of a dtype. */
 static void ignis__f8_check_input(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
@@ -24315,12 +24674,12 @@ static void ignis__f8_check_input(ignis__op *op, int i, const char *name, ignis_
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; %s is needed", name, ignis__dtypes[array->dtype].name,
                        ignis__dtypes[dtype].name);
     if (op->ok && array->numel != numel && !(one && array->numel == 1))
-        ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; %s[%lld] is needed", name, ignis__shape_write(&array->shape).text,
-                       one ? "[1] or " : "", (long long)numel);
+        ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; %s[%lld] is needed", name,
+                       ignis__shape_write(&array->shape).text, one ? "[1] or " : "", (long long)numel);
 }
 
-IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b, ignis_tensor bias,
-                                       ignis_dtype dtype)
+IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b,
+                                       ignis_tensor bias, ignis_dtype dtype)
 {
     static const char call[] = "ignis_matmul_f8", *const names[] = {"a", "b", "scale_a", "scale_b", "bias"};
     ignis_tensor given[] = {a, b, scale_a, scale_b, bias}, inputs[5];
@@ -24341,20 +24700,24 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
     if (!ignis__op_begin(&op, call, count, inputs))
         return ignis__no_tensor();
     if (dtype != IGNIS_F16 && dtype != IGNIS_BF16 && dtype != IGNIS_F32)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "dtype is %d; IGNIS_F16, IGNIS_BF16 or IGNIS_F32 is needed", (int)dtype);
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "dtype is %d; IGNIS_F16, IGNIS_BF16 or IGNIS_F32 is needed",
+                       (int)dtype);
     else if (!ignis__dtype_is_f8(op.in[0]->dtype))
-        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "a is %s; f8_e4m3 or f8_e5m2 is needed", ignis__dtypes[op.in[0]->dtype].name);
+        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "a is %s; f8_e4m3 or f8_e5m2 is needed",
+                       ignis__dtypes[op.in[0]->dtype].name);
     else if (ignis__op_same_dtype(&op, 1, "b") && op.in[1]->shape.ndim != 2)
-        ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "b is %s; [n, k] is needed", ignis__shape_write(&op.in[1]->shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "b is %s; [n, k] is needed",
+                       ignis__shape_write(&op.in[1]->shape).text);
     if (op.ok && ignis__matmul_shapes(&op, 1, &product, &shape))
         for (i = 2; i < count; i++) {
-            ignis__f8_check_input(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n,
-                                  which[i] < 4);
+            ignis__f8_check_input(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32,
+                                  which[i] == 2 ? product.m : product.n, which[i] < 4);
             *places[which[i]] = op.in[i];
         }
     if (op.ok && ignis__capability(&op.work.device->info) < 89)
-        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "device %d is of compute capability %d.%d; 8.9 is needed", op.work.device->info.device,
-                       op.work.device->info.compute_major, op.work.device->info.compute_minor);
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "device %d is of compute capability %d.%d; 8.9 is needed",
+                       op.work.device->info.device, op.work.device->info.compute_major,
+                       op.work.device->info.compute_minor);
     if (op.ok) {
         product.dtype = (int)dtype;
         product.operands = product.k > 0 ? (int)op.in[0]->dtype : 0;
@@ -24368,9 +24731,10 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
 /* --- new tensors by a kernel: random ones, and those of a pattern ------------------------------------------------------------------ */
 
 /*  By a kernel of elements: params are the address, ..., the number of elements. random, *step: its numbers and their counter (null: none). */
-IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call, ignis__builtin builtin, ignis_shape shape,
-                                                               const ignis_tensor_desc *desc, void **params, int last,
-                                                               ignis__random *random, ignis__address *step)
+IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call, ignis__builtin builtin,
+                                                               ignis_shape shape, const ignis_tensor_desc *desc,
+                                                               void **params, int last, ignis__random *random,
+                                                               ignis__address *step)
 {
     ignis_array made = ignis__tensor_array_create(call, shape, desc);
     ignis__array *array;
@@ -24383,11 +24747,13 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call,
     params[0] = &to;
     params[last] = &array->numel;
     if (random && !ignis__dtype_is_float(array->dtype)) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed", ignis__dtypes[array->dtype].name);
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed",
+                    ignis__dtypes[array->dtype].name);
     } else if (ignis__work_begin(call, array->storage->device, &work)) {
-        ok =
-            !random || (ignis__random_take(&work, array->dtype, array->numel, random) && ignis__random_step(&work, random->launches, step));
-        ok = ok && ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        ok = !random || (ignis__random_take(&work, array->dtype, array->numel, random) &&
+                         ignis__random_step(&work, random->launches, step));
+        ok = ok && ignis__work_write(&work, array, &to) &&
+             ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
         ignis__work_end(&work);
     }
     if (!ok)
@@ -24403,7 +24769,8 @@ IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__bu
     ignis__address step;
     double from = 0, by = 1; /* low and high; mean and deviation */
     void *params[] = {NULL, &from, &by, &random.seed, &random.first, &step, NULL};
-    return ignis__enter(call) ? ignis__tensor_create_by_kernel(call, builtin, shape, desc, params, 6, &random, &step) : ignis__no_tensor();
+    return ignis__enter(call) ? ignis__tensor_create_by_kernel(call, builtin, shape, desc, params, 6, &random, &step)
+                              : ignis__no_tensor();
 }
 
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc)
@@ -24417,27 +24784,31 @@ IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_
 }
 
 /*  Numbers in a row; where count is negative, the ends are no line. */
-IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, double start, double end, double step, int64_t middle,
-                                                          int64_t count, const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, double start, double end, double step,
+                                                          int64_t middle, int64_t count, const ignis_tensor_desc *desc)
 {
     void *params[] = {NULL, &start, &end, &step, &middle, NULL};
     if (!ignis__enter(call))
         return ignis__no_tensor();
     if (count < 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end, step);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end,
+                    step);
         return ignis__no_tensor();
     }
     return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_LINE, IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step,
+                                                       const ignis_tensor_desc *desc)
 {
     double count = (end - start) / step;
     int64_t n = count >= 0 && count < 9e15 ? (int64_t)count : -1;
-    return ignis__tensor_create_line("ignis_tensor_arange", start, end, step, INT64_MAX, n + (n >= 0 && (double)n < count), desc);
+    return ignis__tensor_create_line("ignis_tensor_arange", start, end, step, INT64_MAX,
+                                     n + (n >= 0 && (double)n < count), desc);
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count,
+                                                         const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_linspace";
     double step = count > 1 ? (end - start) / ((double)count - 1) : 0;
@@ -24456,7 +24827,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
     void *params[] = {NULL, &none, &rows, &columns, &diagonal, &diagonal, NULL};
     if (!ignis__enter(call))
         return ignis__no_tensor();
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_BAND, IGNIS_SHAPE(rows, columns), desc, params, 6, NULL, NULL);
+    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_BAND, IGNIS_SHAPE(rows, columns), desc, params, 6, NULL,
+                                          NULL);
 }
 
 /* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
@@ -24471,11 +24843,13 @@ static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsi
 }
 
 /*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
-static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__axis *axis)
+static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
+                          const ignis__axis *axis)
 {
     ignis_dtype dtype = out->dtype, wide = ignis__wide_dtype(dtype);
     int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
-    int64_t outer = axis->outer, n = axis->n, inner = axis->inner, count = outer * inner, part_length, parts, packs, grid;
+    int64_t outer = axis->outer, n = axis->n, inner = axis->inner, count = outer * inner, part_length, parts, packs,
+            grid;
     unsigned x, y;
     bool rows = inner == 1;
     ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
@@ -24601,14 +24975,20 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
 
 IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis_sum", tensor, true, 0, false); }
 IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("ignis_mean", tensor, true, 0, true); }
-IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
-IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
+IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim)
+{
+    return ignis__sum("ignis_sum_dim", tensor, false, dim, false);
+}
+IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim)
+{
+    return ignis__sum("ignis_mean_dim", tensor, false, dim, true);
+}
 
 /* >>ops.sum - cumsum ----------------------------------------------------------------------------------------------------------- */
 
 /*  Rows of at least 2^12 elements are shared out in tiles, and read once: kernels/scan.cu. */
-static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__address source, ignis_dtype dtype, int64_t outer, int64_t n,
-                                  int reverse)
+static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__address source, ignis_dtype dtype,
+                                  int64_t outer, int64_t n, int reverse)
 {
     int64_t wide = ignis__dtypes[ignis__sum_dtype(dtype)].size, tile = 256 * 64 / wide, words;
     int packed = n % ignis__pack_elements(dtype) == 0 && (source | target) % 16 == 0, warps = n <= 1024, tiles;
@@ -24617,8 +24997,8 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
     void *rows[] = {&target, &source, &outer, &n, &reverse, &packed, &warps},
          *each[] = {&target, &said, &next, &source, &outer, &n, &tiles, &reverse, &packed};
     if (n < 4096 || outer * ignis__ceil_div(n, tile) > INT32_MAX) {
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SCAN_ROWS, dtype, ignis__clamp(ignis__ceil_div(outer, warps ? 8 : 1), 1, INT32_MAX), 256,
-                             rows);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SCAN_ROWS, dtype,
+                             ignis__clamp(ignis__ceil_div(outer, warps ? 8 : 1), 1, INT32_MAX), 256, rows);
         return;
     }
     tiles = (int)ignis__ceil_div(n, tile);
@@ -24629,8 +25009,8 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
     ignis__op_zero(op, zeros);
     said = ignis__op_write(op, zeros);
     next = said + 8 * (uint64_t)words;
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCAN_TILES, dtype, ignis__clamp(3 * op->work.device->info.multiprocessors, 1, outer * tiles),
-                         256, each);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SCAN_TILES, dtype,
+                         ignis__clamp(3 * op->work.device->info.multiprocessors, 1, outer * tiles), 256, each);
 }
 
 /*  out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse */
@@ -24665,7 +25045,8 @@ static ignis_status ignis__cumsum_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_cumsum", args))
         return ignis__failed();
-    return ignis__op_finish_backward_one(&op, args, ignis__op_cumsum(&op, op.in[0], (const ignis__axis *)args->params, 1));
+    return ignis__op_finish_backward_one(&op, args,
+                                         ignis__op_cumsum(&op, op.in[0], (const ignis__axis *)args->params, 1));
 }
 
 IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
@@ -24676,7 +25057,8 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
     if (!ignis__op_begin(&op, "ignis_cumsum", 1, &tensor))
         return ignis__no_tensor();
     if (ignis__dtypes[op.in[0]->dtype].size == 1)
-        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "the tensor is %s, whose sums would not fit; ignis_cast makes it %s",
+        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS,
+                       "the tensor is %s, whose sums would not fit; ignis_cast makes it %s",
                        ignis__dtypes[op.in[0]->dtype].name, op.in[0]->dtype == IGNIS_U8 ? "i64" : "f32");
     if (ignis__op_dim(&op, &dim, "dim")) {
         s = ignis__axis_of_dim(&op.in[0]->shape, dim);
@@ -24694,7 +25076,8 @@ typedef struct ignis__binary_params {
 } ignis__binary_params;
 
 /*  The second operand's gradient: factor * the sum of g, or of g * a, over where it was spread. */
-static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor, const ignis__binary_params *p)
+static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor,
+                                          const ignis__binary_params *p)
 {
     ignis__array *gradient = ignis__op_new(op, &p->shape, g->dtype);
     if (gradient)
@@ -24703,8 +25086,8 @@ static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis_
 }
 
 /*  A new array of g's shape: an elementwise kernel of two arrays, the second of which may spread. */
-static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a, ignis__array *b,
-                                          const ignis__axis *axis)
+static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a,
+                                          ignis__array *b, const ignis__axis *axis)
 {
     ignis__array *out = ignis__op_new_like(op, a);
     ignis__address from_a = ignis__op_read(op, a), from_b = ignis__op_read(op, b), to = ignis__op_write(op, out);
@@ -24756,12 +25139,19 @@ static ignis_status ignis__add_sub_backward(const char *call, const ignis_backwa
     }
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
-    gradients[1] = p->axis.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
+    gradients[1] =
+        p->axis.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-static ignis_status ignis__add_backward(const ignis_backward_args *args) { return ignis__add_sub_backward("ignis_add", args, 1); }
-static ignis_status ignis__sub_backward(const ignis_backward_args *args) { return ignis__add_sub_backward("ignis_sub", args, -1); }
+static ignis_status ignis__add_backward(const ignis_backward_args *args)
+{
+    return ignis__add_sub_backward("ignis_add", args, 1);
+}
+static ignis_status ignis__sub_backward(const ignis_backward_args *args)
+{
+    return ignis__add_sub_backward("ignis_sub", args, -1);
+}
 
 static ignis_status ignis__mul_backward(const ignis_backward_args *args)
 {
@@ -24772,11 +25162,11 @@ static ignis_status ignis__mul_backward(const ignis_backward_args *args)
         return ignis__failed();
     ignis__binary_record(args->grad_output, 1);
     if (args->needed[0])
-        gradients[0] =
-            ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0], op.in[1 + p->saved_b], &p->axis);
+        gradients[0] = ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0],
+                                            op.in[1 + p->saved_b], &p->axis);
     if (args->needed[1] && p->axis.n == 1)
-        gradients[1] =
-            ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0], op.in[1 + p->saved_a], &p->axis);
+        gradients[1] = ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0],
+                                            op.in[1 + p->saved_a], &p->axis);
     else if (args->needed[1])
         gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
     return ignis__op_finish_backward(&op, args, 2, gradients);
@@ -24789,7 +25179,8 @@ typedef struct ignis__binary_kind {
     bool saves;
 } ignis__binary_kind;
 
-static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b, bool bias)
+static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b,
+                                  bool bias)
 {
     ignis_tensor inputs[] = {a, b};
     const ignis_shape *shape;
@@ -24803,8 +25194,9 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     shape = &op.in[0]->shape;
     p.shape = op.in[1]->shape;
     if (bias && (p.shape.ndim != 1 || p.shape.dim[0] != shape->dim[shape->ndim - 1]))
-        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s", ignis__shape_write(shape).text,
-                       (long long)shape->dim[shape->ndim - 1], ignis__shape_write(&p.shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s",
+                       ignis__shape_write(shape).text, (long long)shape->dim[shape->ndim - 1],
+                       ignis__shape_write(&p.shape).text);
     if (!ignis__axis_of_broadcast(shape, &p.shape, &p.axis))
         ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "b is %s, which does not broadcast to the shape of a, %s",
                        ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
@@ -24821,13 +25213,25 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &p, sizeof p);
 }
 
-static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD, IGNIS__BUILTIN_ADD_BROADCAST, false};
-static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB, IGNIS__BUILTIN_SUB_BROADCAST, false};
-static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, true};
+static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD,
+                                                     IGNIS__BUILTIN_ADD_BROADCAST, false};
+static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB,
+                                                     IGNIS__BUILTIN_SUB_BROADCAST, false};
+static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL,
+                                                     IGNIS__BUILTIN_MUL_BROADCAST, true};
 
-IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_add", &ignis__binary_add, a, b, false); }
-IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false); }
-IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_mul", &ignis__binary_mul, a, b, false); }
+IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_add", &ignis__binary_add, a, b, false);
+}
+IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false);
+}
+IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_mul", &ignis__binary_mul, a, b, false);
+}
 IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
 {
     return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
@@ -24865,8 +25269,8 @@ static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dty
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    ignis__op_launch_elementwise(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16), from->dtype, from->numel,
-                                 params);
+    ignis__op_launch_elementwise(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16),
+                                 from->dtype, from->numel, params);
     return out;
 }
 
@@ -24916,7 +25320,8 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_dropout", args))
         return ignis__failed();
-    return ignis__op_finish_backward_one(&op, args, ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
+    return ignis__op_finish_backward_one(&op, args,
+                                         ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
 }
 
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
@@ -24990,7 +25395,8 @@ static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor 
 
 static const ignis__activation ignis__act_relu = {"ignis_relu", IGNIS__BUILTIN_RELU, IGNIS__BUILTIN_RELU_BACKWARD};
 static const ignis__activation ignis__act_gelu = {"ignis_gelu", IGNIS__BUILTIN_GELU, IGNIS__BUILTIN_GELU_BACKWARD};
-static const ignis__activation ignis__act_gelu_exact = {"ignis_gelu_exact", IGNIS__BUILTIN_GELU_EXACT, IGNIS__BUILTIN_GELU_EXACT_BACKWARD};
+static const ignis__activation ignis__act_gelu_exact = {"ignis_gelu_exact", IGNIS__BUILTIN_GELU_EXACT,
+                                                        IGNIS__BUILTIN_GELU_EXACT_BACKWARD};
 static const ignis__activation ignis__act_silu = {"ignis_silu", IGNIS__BUILTIN_SILU, IGNIS__BUILTIN_SILU_BACKWARD};
 
 IGNIS_API ignis_tensor ignis_relu(ignis_tensor tensor) { return ignis__activate(&ignis__act_relu, tensor); }
@@ -25056,8 +25462,8 @@ typedef struct ignis__formula_rule {
 } ignis__formula_rule;
 
 /*  The sum of an array, of the dtype or W, over where one of a shape was spread over it: by neighbouring dimensions, the last first. */
-static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape, const ignis_shape *shape,
-                                                 ignis_dtype dtype)
+static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape,
+                                                 const ignis_shape *shape, ignis_dtype dtype)
 {
     int64_t stride[1][IGNIS__FORMULA_ANY_RANK], dim[IGNIS_MAX_DIMS];
     ignis__array *out = from;
@@ -25076,7 +25482,8 @@ static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *fr
         for (rank = 0; rank < d; rank++)
             axis.outer *= dim[rank];
         from = out;
-        out = d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, axis.outer * axis.inner, from->dtype);
+        out =
+            d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, axis.outer * axis.inner, from->dtype);
         if (out)
             ignis__op_sum(op, out, from, NULL, 1, &axis);
     }
@@ -25103,16 +25510,18 @@ static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32
         if (!first)
             first = shape;
         for (d = 1; d <= p->shape.ndim; d++)
-            if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) != (d <= first->ndim ? first->dim[first->ndim - d] : 1))
+            if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) !=
+                (d <= first->ndim ? first->dim[first->ndim - d] : 1))
                 return false;
     }
-    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__axis_of_broadcast(&p->shape, first, &axis);
+    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 &&
+           ignis__axis_of_broadcast(&p->shape, first, &axis);
 }
 
 /*  What the gradients come as. fused: those of what was spread are summed at once; apart: all are as wide and as long as they can be, and what
     is to become of each comes behind: so they are at any sizes. */
-static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused, bool apart,
-                                            ignis__formula_run *run, int *tensor)
+static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused,
+                                            bool apart, ignis__formula_run *run, int *tensor)
 {
     int i, k;
     run->outs = 0;
@@ -25128,24 +25537,29 @@ static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32
             run->reduction = IGNIS_REDUCE_SUM;
             run->to_shape = &p->tensor[k].shape;
         }
-        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(p, k)) ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
+        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(p, k)) ? p->tensor[k].dtype
+                                : wide                                                  ? IGNIS_F64
+                                                                                        : IGNIS_F32;
     }
 }
 
 /*  Records what gradients take at other sizes. */
-static void ignis__formula_backward_record(const char *call, const ignis__formula_rule *p, const ignis__formula_run *run)
+static void ignis__formula_backward_record(const char *call, const ignis__formula_rule *p,
+                                           const ignis__formula_run *run)
 {
     int k;
     if (!ignis__requests.path[0])
         return;
-    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
+    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS,
+                           run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
     if (run->outs == 0)
         return;
     ignis__formula_record_run(call, run);
     ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
     for (k = 0; k < p->count; k++)
         if (ignis__dtype_is_float(p->tensor[k].dtype) && p->tensor[k].dtype != run->out[0])
-            ignis__request_builtin((ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
+            ignis__request_builtin(
+                (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
 }
 
 /*  Of a logsumexp: the gradient that comes in over the sum, whose exponentials begin at what is kept, the largest. Null after a failure. */
@@ -25212,7 +25626,8 @@ static ignis_status ignis__formula_backward(const ignis_backward_args *args)
     }
     run.result = p->result;
     run.random = p->random;
-    op.ok = ignis__formula_needs_get(call, p->formula, p->result, needed ? needed : all, ignis__formula_saves_value(p->kept), &needs);
+    op.ok = ignis__formula_needs_get(call, p->formula, p->result, needed ? needed : all,
+                                     ignis__formula_saves_value(p->kept), &needs);
     run.used = needs.used | (uint32_t)1 << count;
     if (p->kept) {
         run.kept = p->kept;
@@ -25235,7 +25650,8 @@ static ignis_status ignis__formula_backward(const ignis_backward_args *args)
             ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
     }
     for (i = 0; i < run.outs && op.ok; i++) {
-        made[tensor[i]] = ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
+        made[tensor[i]] =
+            ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
         run.to[i] = ignis__op_write(&op, made[tensor[i]]);
     }
     for (i = 0; i <= count; i++)
@@ -25251,8 +25667,8 @@ static ignis_status ignis__formula_backward(const ignis_backward_args *args)
         else if (made[i] && (fused || !ignis__formula_is_broadcast(p, i)) && made[i]->dtype == p->tensor[i].dtype)
             gradients[i] = made[i];
         else
-            gradients[i] =
-                ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
+            gradients[i] = ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &p->shape,
+                                                       &p->tensor[i].shape, p->tensor[i].dtype);
     }
     return ignis__op_finish_backward(&op, args, p->count, gradients);
 }
@@ -25283,8 +25699,9 @@ static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *r
 }
 
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
-static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
-                                         ignis__formula_run *run, ignis__formula_rule *rule, ignis__loss_kind loss)
+static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
+                                         const ignis_inputs *inputs, int results, ignis__formula_run *run,
+                                         ignis__formula_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -25328,7 +25745,8 @@ static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const 
 static const char ignis__formula_function_names[] = "map";
 
 /*  A result as a tensor, recorded with what its gradients are computed from. */
-static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
+static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *out, const char *name,
+                                                 ignis__formula_rule *rule)
 {
     ignis__array *launches = NULL;
     ignis_tensor result;
@@ -25350,7 +25768,8 @@ static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *ou
                 rule->saved[rule->tensor[i].input] = 1 + op->saved_count;
                 ignis__op_save(op, op->in[i]);
             }
-        if (op->ok && rule->formula->randoms && rule->random.launches.id) { /* the gradients make the random numbers again */
+        if (op->ok && rule->formula->randoms &&
+            rule->random.launches.id) { /* the gradients make the random numbers again */
             launches = ignis__array_hold(op->work.call, rule->random.launches);
             op->ok = launches != NULL;
             ignis__op_save(op, launches);
@@ -25409,7 +25828,8 @@ static ignis_status ignis__formula_tensors(const char *call, const char *formula
 }
 
 /*  One result. */
-static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
+static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
+                                          ignis__loss_kind loss)
 {
     ignis_tensor result;
     (void)ignis__formula_tensors(call, formula, inputs, 1, &result, loss);
@@ -25430,20 +25850,22 @@ IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, 
 }
 
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
-static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
-                                         ignis_shape *out)
+static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc,
+                                         ignis_shape *kept, ignis_shape *out)
 {
     uint32_t dims = 0;
     int i, d;
     *kept = *shape;
     memset(out, 0, sizeof *out);
     if (desc && (desc->dim_count < 0 || desc->dim_count > IGNIS_MAX_DIMS))
-        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dim_count is %d, outside 0 to %d", desc->dim_count, IGNIS_MAX_DIMS);
+        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dim_count is %d, outside 0 to %d", desc->dim_count,
+                              IGNIS_MAX_DIMS);
     for (i = 0; desc && i < desc->dim_count; i++) {
         d = desc->dims[i] < 0 ? desc->dims[i] + shape->ndim : desc->dims[i];
         if (d < 0 || d >= shape->ndim || dims >> d & 1)
             return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dims[%d] is %d, %s %s", i, desc->dims[i],
-                                  d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of", ignis__shape_write(shape).text);
+                                  d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of",
+                                  ignis__shape_write(shape).text);
         dims |= (uint32_t)1 << d;
     }
     for (d = 0; d < shape->ndim; d++) {
@@ -25460,8 +25882,9 @@ static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape
     return true;
 }
 
-static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
-                                           const ignis_reduce_desc *desc, ignis__loss_kind loss)
+static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula,
+                                           const ignis_inputs *inputs, const ignis_reduce_desc *desc,
+                                           ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
     ignis__formula_rule rule;
@@ -25484,8 +25907,8 @@ static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reduc
                         (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__formula_reduces_wide((int)reducer))
                     ? IGNIS_I64
                 : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__formula_reduces_wide((int)reducer)) ? IGNIS_F32
-                : loss                                                                                       ? ignis__wide_dtype(dtype)
-                                                                                                             : dtype;
+                : loss ? ignis__wide_dtype(dtype)
+                       : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
         run.out[0] = dtype;
@@ -25497,8 +25920,10 @@ static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reduc
         rule.given = kept;
         rule.factor = 1 / run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
-            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__formula_reduces_wide((int)reducer))) {
-            aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1, ignis__shape_product(&kept, 0, kept.ndim),
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) ||
+             ignis__formula_reduces_wide((int)reducer))) {
+            aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1,
+                                       ignis__shape_product(&kept, 0, kept.ndim),
                                        ignis__formula_saves_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
             run.kept_to = ignis__op_write(&op, aside);
@@ -25526,7 +25951,8 @@ IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
     return ignis__formula_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
-IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs,
+                                        const ignis_reduce_desc *desc)
 {
     return ignis__formula_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }
@@ -25538,7 +25964,8 @@ typedef struct ignis__exchange {
     int64_t a, m, b, n, c;
 } ignis__exchange;
 
-static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape, const ignis__exchange *given)
+static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
+                                        const ignis__exchange *given)
 {
     ignis__exchange e = *given;
     ignis__array *out = ignis__op_new(op, shape, from->dtype);
@@ -25607,8 +26034,8 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
 /* >>ops.shape - concat, split, slice ------------------------------------------------------------------------------------------- */
 
 /*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
-static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from, int64_t from_offset,
-                                int64_t from_row, int64_t length, int64_t rows)
+static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from,
+                                int64_t from_offset, int64_t from_row, int64_t length, int64_t rows)
 {
     uint64_t size = (uint64_t)ignis__dtypes[from->dtype].size;
     ignis__address source = ignis__op_read(op, from) + (uint64_t)from_offset * size;
@@ -25645,7 +26072,8 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
 
 /*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. first: the number that the caller knows the
     first one by, for messages. */
-static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined, int first)
+static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined,
+                                         int first)
 {
     ignis__concat_params p = IGNIS__ZERO;
     ignis__op op;
@@ -25657,8 +26085,8 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
         return ignis__no_tensor();
     shape = op.in[0]->shape;
     if (joined == 0 && shape.ndim == IGNIS_MAX_DIMS)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "a stack of %s would have more than %d dimensions", ignis__shape_write(&shape).text,
-                       IGNIS_MAX_DIMS);
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "a stack of %s would have more than %d dimensions",
+                       ignis__shape_write(&shape).text, IGNIS_MAX_DIMS);
     if (joined == 0 && dim >= -shape.ndim - 1 && dim <= shape.ndim)
         dim += dim < 0 ? shape.ndim + 1 : 0;
     else
@@ -25679,16 +26107,19 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
             fits = fits && op.in[i]->shape.ndim < its.ndim;
         if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits && joined < count) {
             memmove(shape.dim + dim, shape.dim + dim + 1, sizeof shape.dim[0] * (size_t)(--shape.ndim - dim));
-            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; those of a stack are of one shape", first + i,
+            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE,
+                           "tensor %d is %s, tensor 0 is %s; those of a stack are of one shape", first + i,
                            ignis__shape_write(&op.in[i]->shape).text, ignis__shape_write(&shape).text);
         }
         if (op.ok && !fits)
-            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", first + i,
+            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE,
+                           "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", first + i,
                            ignis__shape_write(&its).text, ignis__shape_write(&p.shapes[0]).text, dim);
         p.shapes[i] = its;
         if (op.ok && i > 0 && shape.dim[dim] > INT64_MAX - its.dim[dim])
-            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW, "dimension %d of the result is above 2^63 with tensor %d, which is %s", dim,
-                           first + i, ignis__shape_write(&its).text);
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW,
+                           "dimension %d of the result is above 2^63 with tensor %d, which is %s", dim, first + i,
+                           ignis__shape_write(&its).text);
         if (op.ok && i > 0)
             shape.dim[dim] += its.dim[dim];
     }
@@ -25822,8 +26253,8 @@ static ignis_tensor ignis__split_begin(const char *call, ignis_tensor tensor, in
     for (i = 0; sizes && i < count; i++)
         left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i];
     if (op.ok && sizes && left != 0)
-        ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "the sizes do not add up to dimension %d of %s, or one is negative", *dim,
-                       ignis__shape_write(shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "the sizes do not add up to dimension %d of %s, or one is negative",
+                       *dim, ignis__shape_write(shape).text);
     else if (op.ok && !sizes && shape->dim[*dim] % count != 0)
         ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "dimension %d of %s cannot be cut into %d equal parts", *dim,
                        ignis__shape_write(shape).text, count);
@@ -25863,7 +26294,10 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-static ignis_status ignis__slice_backward(const ignis_backward_args *args) { return ignis__slice_add_gradient("ignis_slice", args, NULL); }
+static ignis_status ignis__slice_backward(const ignis_backward_args *args)
+{
+    return ignis__slice_add_gradient("ignis_slice", args, NULL);
+}
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
@@ -25874,9 +26308,10 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     if (!ignis__op_begin(&op, "ignis_slice", 1, &tensor))
         return ignis__no_tensor();
     shape = &op.in[0]->shape;
-    if (ignis__op_dim(&op, &dim, "dim") && (start < 0 || len < 0 || start > shape->dim[dim] || len > shape->dim[dim] - start))
-        ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
-                       (long long)start, (long long)len, dim, ignis__shape_write(shape).text);
+    if (ignis__op_dim(&op, &dim, "dim") &&
+        (start < 0 || len < 0 || start > shape->dim[dim] || len > shape->dim[dim] - start))
+        ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s",
+                       (long long)start, (long long)start, (long long)len, dim, ignis__shape_write(shape).text);
     if (op.ok)
         out = ignis__op_slice(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
@@ -25993,10 +26428,12 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
             k.from[0] = k.to[0] = 0;
         ignis__strided_finish(&k);
         blocks = k.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256, tiles);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256,
+                             tiles);
         return;
     }
-    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 && ignis__strides_packed(k.to, k.rank, last, pack);
+    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 &&
+            ignis__strides_packed(k.to, k.rank, last, pack);
     gathers = !packs || k.from[last] != 1 || source % 16 != 0 || !ignis__strides_packed(k.from, k.rank, last, pack);
     if (packs) {
         k.step = k.from[last];
@@ -26043,7 +26480,8 @@ static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor t
 }
 
 /*  Ends it. Strides of `to` that are 0 become those of the whole output. Where a fill is given, the copy goes into the midst of it. */
-static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s, const double *fill)
+static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s,
+                                       const double *fill)
 {
     ignis__array *out = ignis__op_new(op, shape, op->in[0]->dtype);
     ignis__strided_params p = IGNIS__ZERO;
@@ -26088,10 +26526,13 @@ IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t st
     if (step == 0)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "step is 0");
     if (ignis__op_dim(&op, &dim, "dim")) {
-        room = start < 0 || start >= shape.dim[dim] ? 0 : 1 + (step > 0 ? (shape.dim[dim] - 1 - start) / step : -(start / step));
+        room = start < 0 || start >= shape.dim[dim]
+                   ? 0
+                   : 1 + (step > 0 ? (shape.dim[dim] - 1 - start) / step : -(start / step));
         if (start < 0 || start > shape.dim[dim] || len < 0 || len > room)
-            ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "%lld elements from %lld on in steps of %lld are outside dim %d of shape %s",
-                           (long long)len, (long long)start, (long long)step, dim, ignis__shape_write(&shape).text);
+            ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE,
+                           "%lld elements from %lld on in steps of %lld are outside dim %d of shape %s", (long long)len,
+                           (long long)start, (long long)step, dim, ignis__shape_write(&shape).text);
     }
     if (op.ok) {
         shape.dim[dim] = len;
@@ -26127,7 +26568,8 @@ IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int c
     if (!dims)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "dims is null");
     else if (count != shape.ndim)
-        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "dims has %d dimensions, the tensor is %s", count, ignis__shape_write(&shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "dims has %d dimensions, the tensor is %s", count,
+                       ignis__shape_write(&shape).text);
     for (i = 0; op.ok && i < count && ignis__op_dim_once(&op, dims, i, &dim, &seen); i++) {
         shape.dim[i] = s.size[i] = given.size[dim];
         s.from[i] = given.from[dim];
@@ -26155,7 +26597,8 @@ IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int coun
     return ignis__strided_end(&op, "flip", &shape, &s, NULL);
 }
 
-IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value)
+IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
+                                 double value)
 {
     ignis__strides s;
     ignis_shape shape;
@@ -26166,14 +26609,17 @@ IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, con
         return ignis__no_tensor();
     shape = op.in[0]->shape;
     if (count != shape.ndim)
-        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "count is %d, the tensor is %s", count, ignis__shape_write(&shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "count is %d, the tensor is %s", count,
+                       ignis__shape_write(&shape).text);
     for (i = 0; op.ok && i < count; i++) {
         int64_t low = before ? before[i] : 0, high = after ? after[i] : 0;
         if (low < 0 || high < 0)
-            ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "dimension %d is padded by %lld and %lld; ignis_slice makes it shorter", i,
-                           (long long)low, (long long)high);
+            ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER,
+                           "dimension %d is padded by %lld and %lld; ignis_slice makes it shorter", i, (long long)low,
+                           (long long)high);
         else if (low > INT64_MAX - shape.dim[i] || high > INT64_MAX - shape.dim[i] - low)
-            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW, "dimension %d of %s, padded by %lld and %lld, is more than 63 bits can count", i,
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW,
+                           "dimension %d of %s, padded by %lld and %lld, is more than 63 bits can count", i,
                            ignis__shape_write(&op.in[0]->shape).text, (long long)low, (long long)high);
         else
             shape.dim[i] += low + high;
@@ -26194,7 +26640,8 @@ static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis
     int i, lacking = fits ? out->ndim - shape->ndim : 0;
     memset(s, 0, sizeof *s);
     if (out->ndim < 1 || out->ndim > IGNIS_MAX_DIMS)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_RANK, "shape has %d dimensions, not 1 to %d", out->ndim, IGNIS_MAX_DIMS);
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_RANK, "shape has %d dimensions, not 1 to %d", out->ndim,
+                              IGNIS_MAX_DIMS);
     s->rank = out->ndim;
     ignis__shape_strides(shape, strides);
     for (i = 0; fits && i < out->ndim; i++) {
@@ -26206,8 +26653,8 @@ static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis
         s->size[i] = out->dim[i];
     }
     if (!fits)
-        return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE, "%s does not broadcast to %s", ignis__shape_write(shape).text,
-                              ignis__shape_write(out).text);
+        return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE, "%s does not broadcast to %s",
+                              ignis__shape_write(shape).text, ignis__shape_write(out).text);
     return true;
 }
 
@@ -26224,7 +26671,8 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
         return ignis__failed();
     from = op.in[0];
     gradient = ignis__op_new(&op, &shapes[0], from->dtype);
-    if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) && ignis__expand_strides(&op, &shapes[0], &out, &s)) {
+    if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) &&
+        ignis__expand_strides(&op, &shapes[0], &out, &s)) {
         /* what is summed lies in several places: it is put in front first, so that there is one sum, rounded once */
         axis.outer = axis.n = axis.inner = 1;
         memset(&moved, 0, sizeof moved);
@@ -26320,8 +26768,9 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
 
 /*  The gradients of y = x w^T + bias, those that are not null: dx = g w, by the epilogue; dw = g^T x; and db, the sum of g over its rows, inside
     the latter product where it can be. */
-static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x, ignis__array *w,
-                                    ignis__array *dx, const ignis__epilogue *epilogue, ignis__array *dw, ignis__array *db)
+static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x,
+                                    ignis__array *w, ignis__array *dx, const ignis__epilogue *epilogue,
+                                    ignis__array *dw, ignis__array *db)
 {
     ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
     ignis__epilogue sums = IGNIS__ZERO;
@@ -26342,7 +26791,8 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
 }
 
 /*  The gradient of a bias, an input, where g goes to the product. Null: it is given already, as whoever made g has left the sums of its columns. */
-static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input, const ignis__array *g, int64_t n)
+static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
+                                          const ignis__array *g, int64_t n)
 {
     ignis_array known = IGNIS__ZERO;
     if (op->ok)
@@ -26358,7 +26808,8 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
-    epilogue.residual = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL; /* x may have a gradient from another layer by now */
+    epilogue.residual = args->needed[0] ? ignis__backward_pass_input_sum(0)
+                                        : NULL; /* x may have a gradient from another layer by now */
     if (!ignis__op_begin_backward(&op, "ignis_linear", args))
         return ignis__failed();
     if (args->needed[0])
@@ -26384,12 +26835,15 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     int count = bias.id ? 3 : 2;
     if (!ignis__op_begin(&op, "ignis_linear", count, inputs))
         return ignis__no_tensor();
-    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") && (count == 2 || ignis__op_same_dtype(&op, 2, "bias"))) {
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") &&
+        (count == 2 || ignis__op_same_dtype(&op, 2, "bias"))) {
         if (op.in[1]->shape.ndim != 2)
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w is %s; [out, in] is needed", ignis__shape_write(&op.in[1]->shape).text);
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w is %s; [out, in] is needed",
+                           ignis__shape_write(&op.in[1]->shape).text);
         else if (ignis__matmul_shapes(&op, 1, &product, &shape) && count == 3 && op.in[2]->numel != product.n)
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
-                           ignis__shape_write(&op.in[1]->shape).text, (long long)product.n);
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "bias is %s; w %s needs [%lld]",
+                           ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
+                           (long long)product.n);
     }
     if (op.ok) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
@@ -26404,7 +26858,8 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 
 typedef struct ignis__mlp {
     int count, activation;
-    int bias[IGNIS_MAX_LAYERS];             /* the places of the biases among the inputs, which are x, the weights, the biases; 0: none */
+    int bias
+        [IGNIS_MAX_LAYERS]; /* the places of the biases among the inputs, which are x, the weights, the biases; 0: none */
     ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps as many as there are */
 } ignis__mlp;
 
@@ -26413,7 +26868,8 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
 {
     const ignis__mlp *p = (const ignis__mlp *)args->params;
     enum { GRAD, X, WEIGHTS };
-    const int hidden = WEIGHTS + p->count, pre = p->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + p->count - 1;
+    const int hidden = WEIGHTS + p->count,
+              pre = p->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + p->count - 1;
     ignis__array *gradients[IGNIS__OP_INPUTS] = {NULL}, *g, *db, *ahead;
     ignis__epilogue epilogue;
     ignis__product below;
@@ -26421,7 +26877,8 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
     int l = p->count - 1, lowest = 0, bias;
     if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
         return ignis__failed();
-    while (!args->needed[0] && lowest < l && !args->needed[1 + lowest] && !(p->bias[lowest] && args->needed[p->bias[lowest]]))
+    while (!args->needed[0] && lowest < l && !args->needed[1 + lowest] &&
+           !(p->bias[lowest] && args->needed[p->bias[lowest]]))
         lowest++;
     for (g = op.in[GRAD]; op.ok && l >= lowest; l--, g = ahead) {
         memset(&epilogue, 0, sizeof epilogue);
@@ -26440,13 +26897,14 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
             epilogue.pre = op.in[pre + l - 1];
             bias = p->bias[l - 1];
             below = ignis__matmul_product_b(&p->layer[l - 1]);
-            if (bias && args->needed[bias] && !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* whose row sums cost nothing */
+            if (bias && args->needed[bias] &&
+                !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* whose row sums cost nothing */
                 epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, p->layer[l - 1].n, g->dtype);
             if (op.ok && epilogue.column_sums && ahead->numel == 0)
                 ignis__op_zero(&op, epilogue.column_sums);
         }
-        ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead, &epilogue,
-                                gradients[1 + l], db);
+        ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead,
+                                &epilogue, gradients[1 + l], db);
     }
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
@@ -26467,24 +26925,25 @@ static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_s
         if (!ignis__op_same_dtype(op, 1 + l, w_name) || (bias && !ignis__op_same_dtype(op, p->bias[l], b_name)))
             return false;
         if (l == 0 && w->ndim != 2)
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, in] is needed", w_name, ignis__shape_write(w).text);
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, in] is needed", w_name,
+                                  ignis__shape_write(w).text);
         if (l == 0 && !ignis__matmul_shapes(op, 1, &p->layer[0], shape))
             return false;
         if (l > 0 && (w->ndim != 2 || w->dim[1] != p->layer[l - 1].n))
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, %lld] is needed", w_name, ignis__shape_write(w).text,
-                                  (long long)p->layer[l - 1].n);
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, %lld] is needed", w_name,
+                                  ignis__shape_write(w).text, (long long)p->layer[l - 1].n);
         if (l > 0)
             p->layer[l] = ignis__product_of(op->in[0]->dtype, p->layer[0].m, w->dim[0], w->dim[1], 1);
         if (bias && bias->numel != p->layer[l].n)
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", b_name, ignis__shape_write(&bias->shape).text,
-                                  (long long)p->layer[l].n);
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", b_name,
+                                  ignis__shape_write(&bias->shape).text, (long long)p->layer[l].n);
     }
     return true;
 }
 
 /*  biases: null, or one for each layer, without a handle for none. */
-static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
-                                  int count, ignis_activation activation)
+static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x, const ignis_tensor *weights,
+                                  const ignis_tensor *biases, int count, ignis_activation activation)
 {
     ignis_tensor inputs[IGNIS__OP_INPUTS] = IGNIS__ZERO;
     ignis__array *out[IGNIS_MAX_LAYERS] = {NULL}, *pre[IGNIS_MAX_LAYERS] = {NULL};
@@ -26503,7 +26962,8 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
     if (!ignis__op_begin(&op, call, used, inputs))
         return ignis__no_tensor();
     if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU",
+                       (int)activation);
     else
         ignis__mlp_shapes(&op, &p, of_two, &shape);
     for (l = 0; op.ok && l < count; l++) {
@@ -26536,8 +26996,8 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
     return ignis__mlp_op("ignis_mlp", true, x, weights, biases, 2, activation);
 }
 
-IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
-                                        ignis_activation activation)
+IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
+                                        int count, ignis_activation activation)
 {
     static const char call[] = "ignis_mlp_layers";
     if (!ignis__enter(call) || !ignis__check_not_null(call, "weights", weights))
@@ -26574,7 +27034,8 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
     epilogue.activation = IGNIS__ACTIVATION_GATED;
     epilogue.gradient = true;
     epilogue.pre = op.in[BOTH];
-    ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3], NULL);
+    ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3],
+                            NULL);
     memset(&epilogue, 0, sizeof epilogue);
     for (i = 0; both && i < 2; i++) { /* of the gate, of up */
         of = ignis__op_view(&op, both, &shape, p->up.m * p->up.n, i * p->up.m * p->up.n);
@@ -26600,16 +27061,17 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     if (!ignis__op_begin(&op, "ignis_mlp_gated", INPUTS, inputs))
         return ignis__no_tensor();
     gate = &op.in[GATE]->shape, up = &op.in[UP]->shape, down = &op.in[DOWN]->shape;
-    if (ignis__op_is_float(&op, X, "x") && ignis__op_same_dtype(&op, GATE, "w_gate") && ignis__op_same_dtype(&op, UP, "w_up") &&
-        ignis__op_same_dtype(&op, DOWN, "w_down")) {
+    if (ignis__op_is_float(&op, X, "x") && ignis__op_same_dtype(&op, GATE, "w_gate") &&
+        ignis__op_same_dtype(&op, UP, "w_up") && ignis__op_same_dtype(&op, DOWN, "w_down")) {
         if (gate->ndim != 2)
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_gate is %s; [hidden, in] is needed", ignis__shape_write(gate).text);
-        else if (ignis__matmul_shapes(&op, 1, &p.up, &shape) && !ignis__shape_same(gate, up))
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_up is %s; that of w_gate is needed, %s", ignis__shape_write(up).text,
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_gate is %s; [hidden, in] is needed",
                            ignis__shape_write(gate).text);
+        else if (ignis__matmul_shapes(&op, 1, &p.up, &shape) && !ignis__shape_same(gate, up))
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_up is %s; that of w_gate is needed, %s",
+                           ignis__shape_write(up).text, ignis__shape_write(gate).text);
         else if (op.ok && (down->ndim != 2 || down->dim[1] != p.up.n))
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_down is %s; [out, %lld] is needed", ignis__shape_write(down).text,
-                           (long long)p.up.n);
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_down is %s; [out, %lld] is needed",
+                           ignis__shape_write(down).text, (long long)p.up.n);
     }
     if (op.ok) {
         p.down = ignis__product_of(op.in[X]->dtype, p.up.m, down->dim[0], p.up.n, 1);
@@ -26672,10 +27134,12 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
 }
 
 /*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
+                                    int arrays, int blocks)
 {
     ignis__rows plan = IGNIS__ZERO;
-    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes,
+            room = op->work.device->info.shared_per_block / blocks - 2048;
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
     plan.threads = plan.warp ? 128 : ignis__row_threads(n, share, 512);
@@ -26689,10 +27153,11 @@ static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int6
     return plan;
 }
 
-static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp, ignis__builtin block, ignis_dtype dtype,
-                               void **params)
+static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp, ignis__builtin block,
+                               ignis_dtype dtype, void **params)
 {
-    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
+    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared,
+                     params);
 }
 
 /* >>ops.conv - convolutions: products of patches ------------------------------------------------------------------------------- */
@@ -26810,11 +27275,12 @@ typedef struct ignis__conv_operand {
 } ignis__conv_operand;
 
 /*  Reads two operands. For tensor cores, channels that are no packs are copied to where they are; packs of few channels are half as large. */
-static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2], ignis__array *const arrays[2],
-                                 const int64_t channels[2])
+static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2],
+                                 ignis__array *const arrays[2], const int64_t channels[2])
 {
-    bool tensor_cores = op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
-                        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
+    bool tensor_cores =
+        op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
+        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
     ignis__gemm_copy copies[2] = IGNIS__ZERO;
     int64_t none = 0;
     int i;
@@ -26827,16 +27293,16 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__con
         else
             operand[i].packed = 0;
         if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
-            ignis__gemm_plan_copy(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
-                                  &operand[i].packed, pack);
+            ignis__gemm_plan_copy(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels,
+                                  arrays[i]->numel / channels[i], 1, &none, &operand[i].packed, pack);
     }
     if (op->ok && (copies[0].to || copies[1].to))
         ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
 }
 
 /*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
-static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2], int64_t height, int64_t width,
-                                const ignis__conv_operand *pixels, int64_t channels)
+static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2],
+                                int64_t height, int64_t width, const ignis__conv_operand *pixels, int64_t channels)
 {
     ignis__patches *q = &p->patches;
     int64_t whole = ignis__ceil_div(channels, 64) * 64;
@@ -26881,10 +27347,12 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
 {
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
     const ignis__patches *q = &p->patches;
-    int64_t pack = ignis__pack_elements(c->dtype), slabs, blocks, chunks, units, in_row = ignis__ceil_div(q->columns.size, STRIP);
+    int64_t pack = ignis__pack_elements(c->dtype), slabs, blocks, chunks, units,
+            in_row = ignis__ceil_div(q->columns.size, STRIP);
     int64_t processors = op->work.device->info.multiprocessors, taps = q->across.size;
     bool packed = ignis__gemm_packed(c->dtype, p->a | (sums ? p->b : p->out | p->bias), c->groups, 0);
-    bool by_strips = packed && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 && q->stride[1] <= 2 && (sums ? p->n : p->k) <= 64;
+    bool by_strips = packed && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 && q->stride[1] <= 2 &&
+                     (sums ? p->n : p->k) <= 64;
     ignis__divisor strips = ignis__divisor_of(in_row);
     char define[64];
     int across;
@@ -26893,25 +27361,27 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
     slabs = ignis__ceil_div(c->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
-    ignis__request_builtin(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE, c->dtype); /* what other addresses take */
+    ignis__request_builtin(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
+                           c->dtype); /* what other addresses take */
     if (sums)
         ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
     if (!sums) {
         units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
-        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, c->dtype, by_strips ? define : NULL,
-                         slabs * blocks, 1, 1, 256, 1, 0, params);
+        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, c->dtype,
+                         by_strips ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
     units = by_strips ? p->k / q->columns.size * in_row : p->k;
     chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, TAPS);
     blocks = (by_strips ? 2 : 4) * processors; /* of which each adds up some units a thread at least */
-    p->splits = (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
+    p->splits =
+        (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
     p->split_k = ignis__ceil_div(units, p->splits);
     p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
-    ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED, c->dtype,
-                     by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED,
+                     c->dtype, by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
     ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
@@ -26938,13 +27408,14 @@ static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
     const ignis__patches *q = &p->patches;
     ignis__conv_tiles *tiles = &plan->tiles;
-    int64_t channels = q->channels.size, outs = weights ? p->m : p->n, taps = (weights ? p->n : p->k) / channels, rows = q->rows.size,
-            columns = q->columns.size, tap_rows = taps / q->across.size, slab = 1, steps, out_chunks, bytes = 0, halo_columns, row, width,
-            best = 0;
+    int64_t channels = q->channels.size, outs = weights ? p->m : p->n, taps = (weights ? p->n : p->k) / channels,
+            rows = q->rows.size, columns = q->columns.size, tap_rows = taps / q->across.size, slab = 1, steps,
+            out_chunks, bytes = 0, halo_columns, row, width, best = 0;
     bool halves = c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16;
     if (!halves || channels < 8 || outs < 8 || channels > 64 || outs > 64 || !ignis__is_power_of_2(channels) ||
         !ignis__is_power_of_2(outs) || p->packed_a != 1 || p->packed_b != 1 ||
-        (weights ? p->batch_a != outs || p->batch_b != channels : p->batch_a != channels || !p->packed_out) || p->accumulate)
+        (weights ? p->batch_a != outs || p->batch_b != channels : p->batch_a != channels || !p->packed_out) ||
+        p->accumulate)
         return false;
     while (slab < 8 && (slab * 8 < channels || slab * 8 < p->batch * channels))
         slab *= 2;
@@ -26972,24 +27443,27 @@ static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool
     tiles->rows = (int)best;
     tiles->halo_rows = (int)((best - 1) * q->stride[0] + (tap_rows - 1) * q->step[0] + 1);
     tiles->count = (int)((weights ? p->k : p->m) / (rows * columns) * tiles->across.size * tiles->down.size);
-    bytes = tiles->halo_rows * halo_columns * slab * 16 + (weights ? ignis__ceil_div(best * width, 32) * 32 * out_chunks * 16 : 0);
+    bytes = tiles->halo_rows * halo_columns * slab * 16 +
+            (weights ? ignis__ceil_div(best * width, 32) * 32 * out_chunks * 16 : 0);
     plan->channels = (int)channels;
     plan->outs = (int)outs;
     plan->taps = (int)taps;
     plan->slab = (int)slab;
     plan->slabs = (int)ignis__ceil_div(p->batch * channels, slab * 8);
     plan->shared = 128 + 2 * bytes;
-    snprintf(plan->define, sizeof plan->define, "-DIGNIS_CHANNELS=%d -DIGNIS_OUTS=%d -DIGNIS_TAPS=%d -DIGNIS_SLAB=%d", (int)channels,
-             (int)outs, (int)taps, (int)slab);
+    snprintf(plan->define, sizeof plan->define, "-DIGNIS_CHANNELS=%d -DIGNIS_OUTS=%d -DIGNIS_TAPS=%d -DIGNIS_SLAB=%d",
+             (int)channels, (int)outs, (int)taps, (int)slab);
     return true;
 }
 
 /*  Whether the device has the kernel, or somebody has recorded it. While programs are recorded: asks for that of older devices, too. */
-static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__grouped *plan, bool weights)
+static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                  const ignis__grouped *plan, bool weights)
 {
     ignis__builtin builtin = weights ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED;
     char define[32];
-    if (op->work.device->info.compute_major < 8 || !ignis__variant_exists(op->work.device, builtin, dtype, plan->define))
+    if (op->work.device->info.compute_major < 8 ||
+        !ignis__variant_exists(op->work.device, builtin, dtype, plan->define))
         return false;
     if (ignis__requests.path[0]) {
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p->patches_of);
@@ -27001,9 +27475,11 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
 }
 
 /*  Runs it; sums: the gradient of w (null: another one). */
-static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan, ignis__array *sums)
+static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
+                               ignis__array *sums)
 {
-    int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / plan->slabs, 1, plan->tiles.count), steps, warps;
+    int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / plan->slabs, 1, plan->tiles.count), steps,
+            warps;
     void *params[] = {p, &plan->tiles};
     if (sums) { /* warps that share out the pixels make a split each: K_WARPS of kernels/grouped_mma.cu */
         steps = ignis__ceil_div(plan->taps * plan->channels, 16);
@@ -27013,8 +27489,8 @@ static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm 
         p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
-    ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define, blocks * plan->slabs, 1, 1,
-                     256, 1, (size_t)plan->shared, params);
+    ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define,
+                     blocks * plan->slabs, 1, 1, 256, 1, (size_t)plan->shared, params);
     if (sums)
         ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
@@ -27030,7 +27506,8 @@ static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64
 }
 
 /*  Runs a product with patches. False: row sums are left to the caller. */
-static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums, const ignis__epilogue *epilogue)
+static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums,
+                                const ignis__epilogue *epilogue)
 {
     ignis__grouped plan;
     if (!op->ok)
@@ -27048,8 +27525,8 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
     return false;
 }
 
-static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x, ignis__array *w,
-                                ignis__array *bias)
+static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x,
+                                ignis__array *w, ignis__array *bias)
 {
     ignis__array *const arrays[2] = {x, w};
     ignis__conv_operand operand[2];
@@ -27068,8 +27545,8 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
     ignis__conv_operands(op, c, operand, arrays, channels);
     walk[0] = ignis__conv_forward_grid(&c->side[0]);
     walk[1] = ignis__conv_forward_grid(&c->side[1]);
-    product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs, ignis__conv_taps(c) * operand[0].channels,
-                                  operand[0].channels);
+    product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs,
+                                  ignis__conv_taps(c) * operand[0].channels, operand[0].channels);
     product.transpose_b = 1;
     p = ignis__gemm_params(op, &product, out, &epilogue);
     p.a = operand[0].at;
@@ -27095,7 +27572,8 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     ignis__gemm p;
     if (!op->ok || dx->numel == 0)
         return;
-    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&c->side[0]) || ignis__conv_skips_pixels(&c->side[1]))
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&c->side[0]) ||
+        ignis__conv_skips_pixels(&c->side[1]))
         ignis__op_zero(op, dx);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
@@ -27129,16 +27607,19 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
 }
 
 /*  Whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, of few channels and every other pixel. */
-static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv *c, const ignis__conv_operand operand[2])
+static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv *c,
+                                          const ignis__conv_operand operand[2])
 {
     const ignis__conv_side *side = &c->side[1];
-    return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 &&
-           operand[1].packed == 2 && operand[1].channels == 4 && operand[1].at % 16 == 0 && operand[0].packed == 1 && side->stride == 2 &&
-           side->dilation == 1 && side->in % 2 == 0;
+    return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) &&
+           op->work.device->info.compute_major >= 8 && operand[1].packed == 2 && operand[1].channels == 4 &&
+           operand[1].at % 16 == 0 && operand[0].packed == 1 && side->stride == 2 && side->dilation == 1 &&
+           side->in % 2 == 0;
 }
 
 /*  dw = g^T times the patches of x, db (null: none) = the sum of g over its rows, inside that product where it can be. */
-static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g, ignis__array *x)
+static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g,
+                               ignis__array *x)
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];
@@ -27217,7 +27698,8 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
     if (args->needed[0])
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
     if (ignis__conv_is_product(c, &product)) {
-        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1], gradients[2]);
+        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1],
+                                gradients[2]);
         return ignis__op_finish_backward(&op, args, args->input_count, gradients);
     }
     if (op.ok && gradients[0])
@@ -27228,7 +27710,8 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 }
 
 /*  Takes one number of the desc: of rows and columns, or of the one side that there is. */
-static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least, int standard, int64_t to[2])
+static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
+                                    int standard, int64_t to[2])
 {
     int i;
     to[0] = standard;
@@ -27241,10 +27724,12 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
 }
 
 /*  Checks shapes and numbers, describes the convolution, and gives the shape of its result. */
-static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c, ignis_shape *out)
+static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c,
+                                 ignis_shape *out)
 {
-    static const char *const needs[] = {"[images, length, channels] and [outs, length, channels / groups]",
-                                        "[images, height, width, channels] and [outs, height, width, channels / groups]"};
+    static const char *const needs[] = {
+        "[images, length, channels] and [outs, length, channels / groups]",
+        "[images, height, width, channels] and [outs, height, width, channels / groups]"};
     const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
     int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
     int64_t stride[2], padding[2], dilation[2];
@@ -27260,10 +27745,11 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
                               ignis__shape_write(w).text, needs[sides - 1]);
     outs = w->dim[0];
     if (x->dim[sides + 1] % groups || x->dim[sides + 1] / groups != w->dim[sides + 1] || outs % groups)
-        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
-                              "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
-                              "the result come in as many groups",
-                              ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)groups, (long long)outs);
+        return ignis__op_fail(
+            op, IGNIS_DIAG_CONV_SHAPE,
+            "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
+            "the result come in as many groups",
+            ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)groups, (long long)outs);
     memset(c, 0, sizeof *c);
     c->images = x->dim[0];
     c->channels = w->dim[sides + 1];
@@ -27290,11 +27776,11 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
                                   ignis__shape_write(x).text, ignis__shape_write(w).text);
         reach = (side->kernel - 1) * side->dilation + 1;
         if (side->in + 2 * side->padding < reach)
-            return ignis__op_fail(
-                op, IGNIS_DIAG_CONV_SHAPE,
-                "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld of w %s with a dilation of %lld", at,
-                ignis__shape_write(x).text, (long long)side->padding, (long long)reach, ignis__shape_write(w).text,
-                (long long)side->dilation);
+            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                                  "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld "
+                                  "of w %s with a dilation of %lld",
+                                  at, ignis__shape_write(x).text, (long long)side->padding, (long long)reach,
+                                  ignis__shape_write(w).text, (long long)side->dilation);
         if (side->in + 2 * side->padding > most)
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                                   "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
@@ -27309,7 +27795,8 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         (double)c->images * (double)c->side[0].out * (double)c->side[1].out > (double)most ||
         (double)ignis__conv_taps(c) * (double)(c->channels + 8) > (double)most ||
         (double)ignis__conv_taps(c) * (double)(c->outs + 8) > (double)most)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x, the result or a patch has more than 2^30 pixels or elements");
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "x, the result or a patch has more than 2^30 pixels or elements");
     return true;
 }
 
@@ -27324,11 +27811,12 @@ static ignis_tensor ignis__conv_op(const char *call, int sides, ignis_tensor x, 
     int count = bias.id ? 3 : 2;
     if (!ignis__op_begin(&op, call, count, inputs))
         return ignis__no_tensor();
-    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") && (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) &&
-        ignis__conv_describe(&op, sides, desc, &conv, &shape)) {
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") &&
+        (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) && ignis__conv_describe(&op, sides, desc, &conv, &shape)) {
         if (count == 3 && (op.in[2]->shape.ndim != 1 || op.in[2]->numel != conv.groups * conv.outs))
-            ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
-                           ignis__shape_write(&op.in[1]->shape).text, (long long)(conv.groups * conv.outs));
+            ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
+                           ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
+                           (long long)(conv.groups * conv.outs));
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         if (out)
             ignis__conv_forward(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
@@ -27353,9 +27841,11 @@ IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor
 static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, ignis__array *scale)
 {
     enum { WARP, BLOCK, ALL }; /* in the order of the kernels of a type */
-    int first = out->dtype == IGNIS_F8_E4M3 ? IGNIS__BUILTIN_QUANTIZE_F8_E4M3_WARP : IGNIS__BUILTIN_QUANTIZE_F8_E5M2_WARP;
+    int first =
+        out->dtype == IGNIS_F8_E4M3 ? IGNIS__BUILTIN_QUANTIZE_F8_E4M3_WARP : IGNIS__BUILTIN_QUANTIZE_F8_E5M2_WARP;
     ignis__array *x = op->in[0], *room;
-    ignis__address from = ignis__op_read(op, x), to = ignis__op_write(op, out), scales = ignis__op_write(op, scale), largest;
+    ignis__address from = ignis__op_read(op, x), to = ignis__op_write(op, out), scales = ignis__op_write(op, scale),
+                   largest;
     int64_t rows, n, blocks;
     ignis__rows plan;
     if (!op->ok)
@@ -27364,10 +27854,12 @@ static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, i
         void *params[] = {&to, &scales, &from, &rows, &n, &plan.packed, &plan.kept};
         ignis__op_rows(op, x, &rows, &n);
         plan = ignis__rows_plan(op, x->dtype, rows, n, from % 16 == 0, 1, 2);
-        ignis__rows_launch(op, &plan, (ignis__builtin)(first + WARP), (ignis__builtin)(first + BLOCK), x->dtype, params);
+        ignis__rows_launch(op, &plan, (ignis__builtin)(first + WARP), (ignis__builtin)(first + BLOCK), x->dtype,
+                           params);
     } else {
         int packed = from % 16 == 0;
-        void *find[] = {&largest, &from, &x->numel, &packed}, *params[] = {&to, &scales, &from, &largest, &x->numel, &packed};
+        void *find[] = {&largest, &from, &x->numel, &packed},
+             *params[] = {&to, &scales, &from, &largest, &x->numel, &packed};
         room = ignis__op_new_row(op, 1, IGNIS_F32);
         if (room)
             ignis__op_fill(op, room, 0);
@@ -27431,7 +27923,8 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK,
+                       op.in[1]->dtype, params);
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
@@ -27451,8 +27944,8 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
     plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK,
-                       op.in[0]->dtype, params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP,
+                       plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -27475,8 +27968,8 @@ static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
     log_sums = ignis__op_read(&op, op.in[2]);
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == x % 16 && to % 16 == grad % 16, 2, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype,
-                       params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_BLOCK,
+                       op.in[1]->dtype, params);
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
@@ -27499,7 +27992,8 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
     log_sums = ignis__op_write(&op, sums);
     plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_WARP,
-                       plan.kept ? IGNIS__BUILTIN_LOG_SOFTMAX_LONG : IGNIS__BUILTIN_LOG_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+                       plan.kept ? IGNIS__BUILTIN_LOG_SOFTMAX_LONG : IGNIS__BUILTIN_LOG_SOFTMAX_BLOCK, op.in[0]->dtype,
+                       params);
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, sums);
     return ignis__op_end_recorded(&op, out, "log_softmax", ignis__log_softmax_backward, NULL, 0);
@@ -27511,12 +28005,14 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, add_warp, averages, columns, rows, rows_backward; /* but for averages and columns each the first of four */
+    ignis__builtin warp, add_warp, averages, columns, rows,
+        rows_backward; /* but for averages and columns each the first of four */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                              \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+        IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,                            \
+        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 
 /*  The kernels of norm.cu and norm_add.cu, counted from that named _warp. */
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
@@ -27526,7 +28022,8 @@ static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, 
 
 /*  What the backward kernels work on. The partial sums of dw come first, then those of db, but of rms_norm, and of the columns of dx. */
 typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
+    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd,
+        before; /* before: what is added to dx (0: nothing) */
     bool sums_dx;
     int64_t rows, n;
     int packed;
@@ -27546,12 +28043,14 @@ typedef struct ignis__norm_plan {
 #define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row that a thread has */
 
 /*  How many blocks a multiprocessor holds at a time, 1 at least. */
-static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads, size_t shared)
+static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
+                                  size_t shared)
 {
     void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
     int resident = 0;
-    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                             (&resident, function, (int)threads, shared));
+    op->ok =
+        function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                        (&resident, function, (int)threads, shared));
     return resident > 1 ? resident : 1;
 }
 
@@ -27574,8 +28073,8 @@ static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
 /*  builtin: the first of the four kernels; arrays: of rows, which are read. Rows of a team begin at the same
     address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. What a block may have of
     shared memory decides for the most arrays that there can be: the same rows have the same kernel, and its bits. */
-static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
-                                              bool backward)
+static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
+                                              int64_t n, int arrays, bool backward)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
@@ -27590,24 +28089,30 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         plan.builtin = (ignis__builtin)((int)builtin + count);
         plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
-        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks together, which are to have equally many */
+        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT)
+                    : 1; /* of all blocks together, which are to have equally many */
         plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
-                                   info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+                                   info->multiprocessors *
+                                       ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
         plan.blocks = ignis__ceil_div(turn, ignis__ceil_div(turn, plan.blocks));
         return plan;
     }
     while (i < count && packs > (int64_t)shapes[i].packs * shapes[i].threads)
         i++;
-    plan.threads = i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams : 0;
+    plan.threads =
+        i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams
+                  : 0;
     if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
         plan.threads = 0;
     if (plan.threads == 0)
         return plan;
     plan.builtin = (ignis__builtin)((int)builtin + i);
-    plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
+    plan.shared =
+        (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
     turn = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
-    plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
-                               info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+    plan.blocks =
+        ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
+                     info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
     plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
     return plan;
 }
@@ -27619,8 +28124,8 @@ static bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, 
 }
 
 /*  Which kernel of norm.cu, or norm_add.cu, and how it is launched. */
-static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, bool anywhere,
-                              ignis__rows *plan)
+static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
+                              bool anywhere, ignis__rows *plan)
 {
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
     int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
@@ -27635,7 +28140,8 @@ static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t ro
     return share == IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
 }
 
-static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
+static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide,
+                                 int64_t count)
 {
     ignis__address size = (ignis__address)(count * work->n * ignis__dtypes[wide].size);
     work->partial_w = ignis__op_write(op, ignis__op_new_row(op, (2 + work->sums_dx) * count * work->n, wide));
@@ -27646,7 +28152,8 @@ static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_w
 /*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
     over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
     every row, then all columns. work->before becomes 0 where it is not in dx, and work->sums_dx false where there are no sums of that. */
-static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
+static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work,
+                                        ignis_dtype dtype)
 {
     int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype),
             turn = ignis__norm_alignment_period(dtype, work->n);
@@ -27655,12 +28162,14 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis_dtype wide = ignis__wide_dtype(dtype);
     ignis__address average_g, average_gh;
     ignis__norm_plan plan = IGNIS__ZERO;
-    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,     &work->x,         &work->w, &work->mean,
-                    &work->rstd, &work->rows,      &work->n,         &work->before, &work->partial_dx}; /* the last of even rows */
+    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,
+                    &work->x,    &work->w,         &work->mean,      &work->rstd,
+                    &work->rows, &work->n,         &work->before,    &work->partial_dx}; /* the last of even rows */
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
-    void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
-                       &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
+    void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,  &work->x,
+                       &work->w,    &work->mean,      &work->rstd,      &average_g, &average_gh,
+                       &work->rows, &work->n,         &work->packed};
     ignis__request_builtin(norm->rows_backward, dtype); /* what other devices choose */
     ignis__request_builtin(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
@@ -27675,7 +28184,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     work->before = 0;
     if (!work->packed && (work->dx - work->x) % 16 == 0 && (work->dx - work->dy) % 16 == 0)
         work->packed = IGNIS__NORM_UNALIGNED;
-    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_UNALIGNED ? 2 * pack : 0) : work->n, threads);
+    across = ignis__ceil_div(
+        work->packed ? work->n / pack + (work->packed == IGNIS__NORM_UNALIGNED ? 2 * pack : 0) : work->n, threads);
     count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
     count = work->packed == IGNIS__NORM_UNALIGNED ? ignis__ceil_div(count, turn) * turn : count;
     ignis__norm_partials(op, norm->rms, work, wide, count);
@@ -27711,17 +28221,19 @@ static bool ignis__gradient_wants_column_sums(void)
     if (!node || node->backward_fn != ignis__add_backward)
         return ignis__tensor_wants_column_sums(tensor);
     for (i = 0; i < 2; i++)
-        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) && ignis__tensor_wants_column_sums(node->inputs[i]))
+        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) &&
+            ignis__tensor_wants_column_sums(node->inputs[i]))
             return true;
     return false;
 }
 
 /*  The sums of the columns of one to three matrices of the wide type, one behind the other, of so many rows each. */
-static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices, ignis__address partial, int rows,
-                                int64_t n)
+static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
+                                ignis__address partial, int rows, int64_t n)
 {
     void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
-    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
+                     params);
 }
 
 /*  Saved: x, w, rstd, and mean of layer_norm. */
@@ -27729,7 +28241,8 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL, *sums = NULL;
+    ignis__array *gradients[3] = {NULL, NULL, NULL},
+                 *before = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL, *sums = NULL;
     ignis__norm_backward_work work = IGNIS__ZERO;
     ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
     int64_t n;
@@ -27791,7 +28304,8 @@ typedef struct ignis__norm_work {
 
 static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
 {
-    return work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
+    return work->n % ignis__pack_elements(dtype) == 0 &&
+           (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
 }
 
 /*  The norm of x, or of sum = x + other, which is made in the same walk where all of them begin at multiples of 16 bytes. */
@@ -27828,8 +28342,10 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         return;
     }
     anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
-    kernel = (int)(work->sum ? norm->add_warp : norm->warp) + ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
-    ignis__op_launch(op, (ignis__builtin)kernel, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, work->sum ? adding : plain);
+    kernel = (int)(work->sum ? norm->add_warp : norm->warp) +
+             ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
+    ignis__op_launch(op, (ignis__builtin)kernel, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared,
+                     work->sum ? adding : plain);
 }
 
 /*  The tensor of a sum of the operation's first and last input. */
@@ -27844,13 +28360,14 @@ static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
     rule.saved_count = 0;
     added[0] = op->tensors[0];
     added[1] = op->tensors[last];
-    return ignis__op_result(op, sum, 2, added, NULL,
-                            op->records && (op->tape_state[0].requires_grad || op->tape_state[last].requires_grad) ? &rule : NULL);
+    return ignis__op_result(
+        op, sum, 2, added, NULL,
+        op->records && (op->tape_state[0].requires_grad || op->tape_state[last].requires_grad) ? &rule : NULL);
 }
 
 /*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
-static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
-                                        ignis_tensor *sum_out)
+static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count,
+                                        const ignis_tensor *inputs, double eps, ignis_tensor *sum_out)
 {
     ignis__op op;
     ignis__array *out, *sum = NULL, *means = NULL, *rstds;
@@ -27916,8 +28433,8 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
 }
 
 /*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
-static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
-                                    ignis_tensor *sum)
+static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs,
+                                    double eps, ignis_tensor *sum)
 {
     ignis_tensor unasked, result = ignis__norm_forward(call, norm, count, inputs, eps, sum ? sum : &unasked);
     if (!sum && unasked.id)
@@ -27925,7 +28442,8 @@ static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, i
     return result;
 }
 
-IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum)
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps,
+                                            ignis_tensor *sum)
 {
     ignis_tensor inputs[] = {x, w, b, y};
     return ignis__add_norm("ignis_add_layer_norm", &ignis__layer_norm, 4, inputs, eps, sum);
@@ -27966,14 +28484,16 @@ typedef struct ignis__resampling {
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
 
 /*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
-static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size, int64_t *channels)
+static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size,
+                               int64_t *channels)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int i;
     if (!ignis__op_is_float(op, 0, "x"))
         return false;
     if (shape->ndim != 3 && shape->ndim != 4)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, height, width, channels] or [n, length, channels] is needed",
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "x is %s; [n, height, width, channels] or [n, length, channels] is needed",
                               ignis__shape_write(shape).text);
     *n = shape->dim[0];
     size[0] = shape->ndim == 4 ? shape->dim[1] : 1;
@@ -27981,12 +28501,14 @@ static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int
     *channels = shape->dim[shape->ndim - 1];
     for (i = 1; i < shape->ndim; i++)
         if (shape->dim[i] >= IGNIS__IMAGE_LIMIT)
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, where a size is 2^28 or more", ignis__shape_write(shape).text);
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, where a size is 2^28 or more",
+                                  ignis__shape_write(shape).text);
     for (i = 0; shape->ndim == 3 && i < count; i++)
         if (second_numbers[i])
-            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
-                                  "x is %s, a signal; the second number of each dimension in desc has to be 0, not %lld",
-                                  ignis__shape_write(shape).text, (long long)second_numbers[i]);
+            return ignis__op_fail(
+                op, IGNIS_DIAG_BAD_NUMBER,
+                "x is %s, a signal; the second number of each dimension in desc has to be 0, not %lld",
+                ignis__shape_write(shape).text, (long long)second_numbers[i]);
     return true;
 }
 
@@ -28001,8 +28523,8 @@ static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *si
 }
 
 /*  dst out of src; addresses: of all arrays, by or. shares: a thread may have more packs, as long as 128 bytes stay side by side. */
-static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst, const int64_t *src,
-                              ignis__address addresses, bool shares)
+static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst,
+                              const int64_t *src, ignis__address addresses, bool shares)
 {
     int64_t pack = ignis__pack_elements(dtype), packs;
     images->packed = channels % pack == 0 && addresses % 16 == 0;
@@ -28017,9 +28539,11 @@ static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t 
     images->count = n * dst[0] * dst[1] * packs;
 }
 
-static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images, void **params)
+static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images,
+                                 void **params)
 {
-    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256, params);
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256,
+                         params);
 }
 
 /*  What the gradient of a pool, or of upsampling, needs to know; sizes of the input and of the result. */
@@ -28052,30 +28576,35 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
     dy = ignis__op_read(&op, op.in[0]);
     if (p->is_max)
         index = ignis__op_read(&op, op.in[1]);
-    ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, ignis__pool_addresses(&pooling, dx | dy | index),
-                      false);
-    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD, op.in[0]->dtype,
-                         &pooling.images, p->is_max ? max : average);
+    ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out,
+                      ignis__pool_addresses(&pooling, dx | dy | index), false);
+    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD,
+                         op.in[0]->dtype, &pooling.images, p->is_max ? max : average);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */
 static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
 {
-    int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window, padding = desc->padding[given], room;
+    int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window,
+            padding = desc->padding[given], room;
     if (window < 1 || window >= IGNIS__IMAGE_LIMIT)
-        return ignis__op_fail(op, window < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->window[%d] is %lld, %s", given,
-                              (long long)window, window < 1 ? "below 1" : "2^28 or more");
+        return ignis__op_fail(op, window < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED,
+                              "desc->window[%d] is %lld, %s", given, (long long)window,
+                              window < 1 ? "below 1" : "2^28 or more");
     if (stride < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->stride[%d] is %lld, below 0", given, (long long)stride);
     if (padding < 0 || padding > window / 2)
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
+                              "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
                               (long long)padding, (long long)(window / 2));
     room = p->in[dim] + 2 * padding - window;
     if (room < 0 || p->in[dim] == 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, too small for a window of %lld and a padding of %lld",
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "x is %s, too small for a window of %lld and a padding of %lld",
                               ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
-    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
+    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride
+                                             : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
     p->out[dim] = room / stride + 1;
     if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
         p->out[dim]++;
@@ -28114,7 +28643,8 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
         pooling->stride[0] = ignis__divisor_of(1);
         p.out[0] = 1;
     }
-    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) && ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
+    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) &&
+        ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
         (is_signal || ignis__pool_windows(&op, desc, 0, 0, &p))) {
         pooling->exclude_padding = desc->exclude_padding;
         shape = ignis__image_shape(&p.shape, p.out);
@@ -28127,7 +28657,8 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
             index = ignis__op_write(&op, places);
             ignis__op_save(&op, places);
         }
-        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in, ignis__pool_addresses(pooling, x | y | index),
+        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in,
+                          ignis__pool_addresses(pooling, x | y | index),
                           !is_max && pooling->window[0] == 2 && pooling->window[1] == 2);
         ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
                              is_max ? max : average);
@@ -28198,17 +28729,20 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
     else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, which is no mode", (int)desc->mode);
     else if (desc->align_corners && desc->mode != IGNIS_UPSAMPLE_LINEAR)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER,
+                       "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
     else
         ignis__image_check(&op, &desc->size[1], 1, &p.n, p.in, &p.channels);
     for (d = p.shape.ndim == 4 ? 0 : 1, p.out[0] = 1; op.ok && d < 2; d++) {
         int given = p.shape.ndim == 4 ? d : 0;
         p.out[d] = desc->size[given];
         if (p.out[d] < 1 || p.out[d] >= IGNIS__IMAGE_LIMIT)
-            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->size[%d] is %lld, %s", given,
-                           (long long)p.out[d], p.out[d] < 1 ? "below 1" : "2^28 or more");
+            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED,
+                           "desc->size[%d] is %lld, %s", given, (long long)p.out[d],
+                           p.out[d] < 1 ? "below 1" : "2^28 or more");
         else if (p.in[d] == 0)
-            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels", ignis__shape_write(&p.shape).text);
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels",
+                           ignis__shape_write(&p.shape).text);
     }
     if (op.ok) {
         shape = ignis__image_shape(&p.shape, p.out);
@@ -28238,8 +28772,8 @@ typedef struct ignis__channel_norm {
 } ignis__channel_norm;
 
 /*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
-static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s, unsigned *threads,
-                                 int64_t *blocks)
+static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s,
+                                 unsigned *threads, int64_t *blocks)
 {
     int64_t pack = ignis__pack_elements(dtype), packs, tiles;
     s->packed = s->channels % pack == 0 && addresses % 16 == 0;
@@ -28247,18 +28781,19 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
     threads[0] = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
     threads[1] = 256 / threads[0];
     tiles = ignis__ceil_div(packs, threads[0]) * s->outer;
-    s->parts =
-        ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1, ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
+    s->parts = ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1,
+                            ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
     s->part_length = ignis__ceil_div(s->rows, s->parts);
     s->parts = ignis__ceil_div(s->rows, s->part_length);
     *blocks = ignis__clamp(tiles * s->parts, 1, INT32_MAX);
 }
 
 /*  Kernels that have a warp for each group. */
-static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__channel_sizes *s,
-                                          void **params)
+static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                          const ignis__channel_sizes *s, void **params)
 {
-    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256, params);
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256,
+                         params);
 }
 
 /*  Saved: x, w, means, rstds. */
@@ -28311,13 +28846,14 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
         ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &s, averages);
     }
     if (gradients[0])
-        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
+                         backward);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
 /*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
-static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum, double eps,
-                                            ignis__array *const *running)
+static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum,
+                                            double eps, ignis__array *const *running)
 {
     static const char *const names[] = {"x", "w", "b"};
     ignis__channel_sizes s = p->sizes;
@@ -28333,7 +28869,8 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
         if (ignis__op_same_dtype(op, i, names[i]))
             ignis__op_is_row(op, i, names[i], s.channels);
     if (op->ok && s.channels >= IGNIS__IMAGE_LIMIT)
-        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more", ignis__shape_write(&op->in[0]->shape).text);
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more",
+                       ignis__shape_write(&op->in[0]->shape).text);
     ignis__op_eps(op, &eps);
     out = ignis__op_new_like(op, op->in[0]);
     means = ignis__op_new_rows(op, s.outer, s.groups, wide);
@@ -28357,7 +28894,8 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
         if (!p->given) {
             part_means = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
             squares = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
-            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, statistics);
+            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1],
+                             0, statistics);
         }
         ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &s, finish);
         ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
@@ -28369,7 +28907,8 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
 }
 
 /*  The running averages, held. Reports what does not fit. */
-static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels, ignis__array **running)
+static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels,
+                                      ignis__array **running)
 {
     static const char *const names[] = {"running_mean", "running_var"};
     ignis_dtype wide = ignis__wide_dtype(op->in[0]->dtype);
@@ -28381,15 +28920,18 @@ static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc
             return false;
         if (ignis__op_same_device(op, running[i], names[i]) && running[i]->dtype != wide)
             ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->%s is %s; %s is needed for x of %s", names[i],
-                           ignis__dtypes[running[i]->dtype].name, ignis__dtypes[wide].name, ignis__dtypes[op->in[0]->dtype].name);
+                           ignis__dtypes[running[i]->dtype].name, ignis__dtypes[wide].name,
+                           ignis__dtypes[op->in[0]->dtype].name);
         else if (running[i]->shape.ndim != 1 || running[i]->numel != channels)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "desc->%s is %s; x is %s, and needs [%lld]", names[i],
-                           ignis__shape_write(&running[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)channels);
+                           ignis__shape_write(&running[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text,
+                           (long long)channels);
     }
     return op->ok;
 }
 
-IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc)
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b,
+                                        const ignis_batch_norm_desc *desc)
 {
     static const char call[] = "ignis_batch_norm";
     ignis_tensor inputs[] = {x, w, b}, result;
@@ -28410,18 +28952,22 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
     p.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
     ignis__op_is_float(&op, 0, "x");
     if (op.ok && has && (d.running_mean.id == 0 || d.running_var.id == 0))
-        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone", d.running_mean.id ? "running_mean" : "running_var");
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone",
+                       d.running_mean.id ? "running_mean" : "running_var");
     else if (op.ok && d.eval && !has)
-        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->running_mean and running_var are not given, and desc->eval is set");
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT,
+                       "desc->running_mean and running_var are not given, and desc->eval is set");
     else if (op.ok && !(d.momentum >= 0 && d.momentum <= 1))
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->momentum is %g, outside of 0 to 1", d.momentum);
     else if (op.ok && !d.eval && p.sizes.rows < 2)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; a channel has %lld elements, and needs 2 for a variance",
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       "x is %s; a channel has %lld elements, and needs 2 for a variance",
                        ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
     has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
     if (!d.eval && ignis__thread_now()->random.again)
         has = false; /* a checkpoint runs its function again, and they have moved the first time */
-    result = ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
+    result =
+        ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
     for (i = 0; i < 2; i++)
         if (running[i])
             ignis__array_drop(call, running[i]);
@@ -28445,7 +28991,8 @@ IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor
     p.sizes.rows = shape->ndim > 1 ? ignis__shape_product(shape, 1, shape->ndim - 1) : 1;
     ignis__op_is_float(&op, 0, "x");
     if (op.ok && shape->ndim < 2)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, ..., channels] is needed", ignis__shape_write(shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, ..., channels] is needed",
+                       ignis__shape_write(shape).text);
     else if (op.ok && groups < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "groups is %d, below 1", groups);
     else if (op.ok && p.sizes.channels % groups != 0)
@@ -28527,8 +29074,8 @@ static float *ignis__rope_round_frequencies(float *to, const double *frequencies
 }
 
 /*  Turns the heads at the beginning of rows of x into rows of y, perhaps x. own: frequencies on the device; null: those of the parameters. */
-static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
-                               int64_t x_row, ignis__array *own, double direction)
+static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row,
+                               ignis__address x, int64_t x_row, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
@@ -28539,7 +29086,8 @@ static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dty
                       &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
     if (dtype != IGNIS_F64)
         params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
-    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
+    threads =
+        rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
 }
 
@@ -28565,7 +29113,8 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
 }
 
 /*  Whether the caller's frequencies on the device fit heads of that many pairs. */
-static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
+static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own,
+                                              int pairs)
 {
     if (desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq%s and desc->inv_freq_array are given",
@@ -28573,17 +29122,18 @@ static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_de
     if (!ignis__op_same_device(op, own, "inv_freq_array"))
         return false;
     if (own->dtype != IGNIS_F32 && (own->dtype != IGNIS_F64 || op->in[0]->dtype != IGNIS_F64))
-        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed%s", ignis__dtypes[own->dtype].name,
-                              op->in[0]->dtype == IGNIS_F64 ? ", or f64" : "");
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed%s",
+                              ignis__dtypes[own->dtype].name, op->in[0]->dtype == IGNIS_F64 ? ", or f64" : "");
     if (own->numel != pairs)
-        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
+        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH,
+                              "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
                               ignis__shape_write(&own->shape).text, 2 * pairs, pairs);
     return true;
 }
 
 /*  Fills in what the kernel needs, for heads at the beginning of the input's rows. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads, int64_t head_dim,
-                                ignis__rope *rope)
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
+                                int64_t head_dim, ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     double base;
@@ -28599,7 +29149,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     if (!(base > 0 && base < 1e300))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->base is %g, not a positive number", desc->base);
     if (desc->pos_offset > INT32_MAX || desc->pos_offset < -INT32_MAX)
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->pos_offset is %lld, beyond 2^31", (long long)desc->pos_offset);
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->pos_offset is %lld, beyond 2^31",
+                              (long long)desc->pos_offset);
     rope->heads = heads;
     rope->half = (int)(head_dim / 2);
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
@@ -28610,7 +29161,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     if (desc->inv_freq && desc->inv_freq_f64)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_f64 are given");
     if ((desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
-        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
+        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH,
+                              "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
                               desc->inv_freq_count, 2 * rope->half, rope->half);
     if (desc->inv_freq_count && !desc->inv_freq && !desc->inv_freq_f64)
         return ignis__op_fail(op, IGNIS_DIAG_NULL_ARGUMENT, "desc->inv_freq is null");
@@ -28646,9 +29198,10 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     else if (desc->num_heads < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
     else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0))
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
-                       "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
-                       ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
+        ignis__op_fail(
+            &op, IGNIS_DIAG_SHAPE_DIFFERS,
+            "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+            ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
     else
         own = ignis__rope_frequency_array(&op, desc);
     if (op.ok && ignis__rope_prepare(&op, desc, own, desc->num_heads, width / desc->num_heads, &rope)) {
@@ -28688,10 +29241,11 @@ static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dt
 
 /*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
     from == keys[0], all of them are in keys[0] and positions[0] then. */
-static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending, ignis__address values,
-                             ignis__address positions, int64_t k)
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
+                             ignis__address values, ignis__address positions, int64_t k)
 {
-    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass, shift, tiles, parts;
+    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass,
+        shift, tiles, parts;
     int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
     ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
     ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
@@ -28723,7 +29277,8 @@ static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address f
                           &shift,
                           &descending};
         shift = 8 * pass;
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1, (size_t)tile * (size_t)(size + 4), params);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1,
+                         (size_t)tile * (size_t)(size + 4), params);
         in = &sort->keys[out];
         in_positions = &sort->positions[out];
     }
@@ -28748,7 +29303,8 @@ static int ignis__radix_passes(uint64_t highest)
 #define IGNIS__EMBEDDING_CHUNK 64
 
 /*  rows [vocab, n]: at each id the sum of grad [ids, n] over all places of it, in order; adds: to what is there, without which it is 0. */
-static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab, int64_t n, int adds)
+static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab,
+                               int64_t n, int adds)
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
@@ -28756,7 +29312,8 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     ignis__radix sort;
     ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids);
     unsigned threads;
-    void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab}, *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
+    void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab},
+         *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
     void *whole[] = {&to, &partial, &from, &sort.keys[0], &sort.positions[0], &count, &vocab, &n, &packed, &adds};
     void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed, &adds};
     if (!op->ok || rows->numel == 0)
@@ -28764,7 +29321,8 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
     bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
-    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0, 0); /* vocab: ids out of range */
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0,
+                     0); /* vocab: ids out of range */
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
     partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
@@ -28775,7 +29333,8 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     threads = ignis__row_threads(n, share, 256);
     across = ignis__ceil_div(n, threads * share);
     ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
-    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0, finish);
+    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
+                     1, 0, finish);
 }
 
 static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
@@ -28801,7 +29360,8 @@ static bool ignis__embedding_shape(ignis__op *op, ignis_shape *shape)
     if (!ignis__op_is_index(op, 1, "ids"))
         return false;
     if (table->shape.ndim != 2)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "table is %s; [vocab, n] is needed", ignis__shape_write(&table->shape).text);
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "table is %s; [vocab, n] is needed",
+                              ignis__shape_write(&table->shape).text);
     if (ids->shape.ndim == IGNIS_MAX_DIMS)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_RANK, "ids is %s; the result would have more than %d dimensions",
                               ignis__shape_write(&ids->shape).text, IGNIS_MAX_DIMS);
@@ -28856,7 +29416,8 @@ typedef struct ignis__indexing {
 } ignis__indexing;
 
 /*  strides.to is left to the caller. */
-static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim, const ignis_shape *shape)
+static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
+                                 const ignis_shape *shape)
 {
     memset(x, 0, sizeof *x);
     x->call = call;
@@ -28872,10 +29433,11 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
 
 /*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where
     no two places are the same. */
-static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from, ignis__array *ids,
-                              const ignis__indexing *x, int nan)
+static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
+                              ignis__array *ids, const ignis__indexing *x, int nan)
 {
-    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to);
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
+                   target = ignis__op_write(op, to);
     ignis__strided k;
     int64_t pack, size = x->size, dim_stride = x->dim_stride;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size, packs, last;
@@ -28885,13 +29447,15 @@ static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__arra
     pack = ignis__pack_elements(to->dtype);
     last = k.rank - 1;
     packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && k.from[last] == 1 && k.to[last] == 0 &&
-            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 && ignis__strides_packed(k.from, k.rank, last, pack);
+            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 &&
+            ignis__strides_packed(k.from, k.rank, last, pack);
     if (packs) {
         k.size[last] /= pack;
         k.from[last] *= pack;
     }
     ignis__strided_finish(&k);
-    ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
+    ignis__op_launch_row(op, builtin, to->dtype,
+                         ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
 /*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
@@ -28911,9 +29475,11 @@ static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, 
 }
 
 /*  to[place of i] += from[i], in a fixed order */
-static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
+static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
+                                  const ignis__indexing *x)
 {
-    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
+                   target = ignis__op_write(op, to), partial;
     ignis__strided k;
     ignis__radix sort;
     int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
@@ -28922,7 +29488,8 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     uint32_t none;
     void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
     void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
-    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none}, *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none},
+         *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
     if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
         return;
     dtype = to->dtype;
@@ -28934,8 +29501,8 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     }
     if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
-        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
-                       (long long)to->numel);
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many",
+                       (long long)from->numel, (long long)to->numel);
         return;
     }
     none = (uint32_t)to->numel;
@@ -29045,8 +29612,8 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
                                  : "index is %s, the tensor is %s; it may be larger in dimension %d only",
                        ignis__shape_write(&ids).text, ignis__shape_write(&shape).text, dim);
     if (src && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&ids, &op.in[2]->shape))
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(&op.in[2]->shape).text,
-                       ignis__shape_write(&ids).text);
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s",
+                       ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&ids).text);
     if (op.ok) {
         int64_t count = ids.dim[0];
         if (kind->row)
@@ -29076,13 +29643,15 @@ IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor i
 
 IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index)
 {
-    static const ignis__index_kind kind = {"ignis_index_select", "index_select", ignis__index_select_backward, true, false};
+    static const ignis__index_kind kind = {"ignis_index_select", "index_select", ignis__index_select_backward, true,
+                                           false};
     return ignis__index_op(&kind, tensor, dim, index, NULL);
 }
 
 IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src)
 {
-    static const ignis__index_kind kind = {"ignis_scatter_add", "scatter_add", ignis__scatter_add_backward, false, true};
+    static const ignis__index_kind kind = {"ignis_scatter_add", "scatter_add", ignis__scatter_add_backward, false,
+                                           true};
     return ignis__index_op(&kind, tensor, dim, index, &src);
 }
 
@@ -29122,8 +29691,8 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
 
 /*  As ignis__op_sort_rows, for a k of at most 1024. A block selects from a row; where rows are too few to keep the device busy, blocks select
     from parts of 4096 elements first, and what they leave, a row of k elements for each part, takes the row's place until it is short. */
-static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions, ignis__address from,
-                             int64_t rows, int64_t n, int k, int descending)
+static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions,
+                             ignis__address from, int64_t rows, int64_t n, int k, int descending)
 {
     bool few_rows = rows < op->work.device->info.multiprocessors;
     ignis__builtin builtin = few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT;
@@ -29144,14 +29713,16 @@ static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address va
 }
 
 /*  values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
-static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from, int64_t rows, int64_t n,
-                                int64_t k, int descending)
+static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from,
+                                int64_t rows, int64_t n, int64_t k, int descending)
 {
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
     size_t item = size == 8 ? 16 : size == 4 ? 8 : 4; /* bytes */
-    int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
-    ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
+    int64_t threads = ignis__ceil_div(n, 256) * 32,
+            most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
+    ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values),
+                   places = ignis__op_write(op, positions);
     ignis__radix sort;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
@@ -29167,8 +29738,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     } else if (n > 4096 && k <= 1024) {
         ignis__op_select(op, dtype, to, places, source, rows, n, k_int, descending);
     } else if (n <= most) {
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
-                         row);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1,
+                         (size_t)(threads * 8 * (size + 2)), row);
     } else {
         ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
         ignis__radix_run(op, &sort, source, size, descending, to, places, k);
@@ -29225,8 +29796,8 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
 }
 
 /*  k null: all. */
-static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim, bool descending,
-                                ignis_tensor *indices)
+static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim,
+                                bool descending, ignis_tensor *indices)
 {
     ignis__indexing x = IGNIS__ZERO;
     ignis__op op;
@@ -29238,8 +29809,9 @@ static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     if (ignis__op_dim(&op, &dim, "dim") && k && (*k < 0 || *k > op.in[0]->shape.dim[dim]))
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "k is %lld, outside 0 to the %lld of dimension %d of %s", (long long)*k,
-                       (long long)op.in[0]->shape.dim[dim], dim, ignis__shape_write(&op.in[0]->shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "k is %lld, outside 0 to the %lld of dimension %d of %s",
+                       (long long)*k, (long long)op.in[0]->shape.dim[dim], dim,
+                       ignis__shape_write(&op.in[0]->shape).text);
     if (op.ok)
         values = ignis__op_sort(&op, dim, k ? *k : op.in[0]->shape.dim[dim], descending, &positions);
     if (values) {
@@ -29309,9 +29881,9 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
 }
 
 /*  The gradient from what forward has found out of the rows. It may take the logits' place. */
-static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address gradient,
-                                                 ignis__address grad, ignis__address logits, ignis__address targets,
-                                                 ignis__address log_sums, ignis__address scale)
+static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype,
+                                                 ignis__address gradient, ignis__address grad, ignis__address logits,
+                                                 ignis__address targets, ignis__address log_sums, ignis__address scale)
 {
     ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
     void *params[] = {&gradient,        &grad,
@@ -29360,14 +29932,15 @@ static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
 }
 
 /*  The logits are an input, or are to be made of one: so many rows of `columns`. */
-static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows, int64_t columns,
-                                         const ignis__array *targets, ignis__cross_entropy *entropy)
+static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
+                                         int64_t columns, const ignis__array *targets, ignis__cross_entropy *entropy)
 {
     memset(entropy, 0, sizeof *entropy);
     entropy->rows = rows;
     entropy->stride = columns;
     if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64)
-        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed",
+                              ignis__dtypes[targets->dtype].name);
     if (entropy->stride == 0 || targets->numel != entropy->rows)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "%s is %s, targets %s; one target is needed for each of %lld rows of at least one class",
@@ -29376,7 +29949,8 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
     if (desc && !(desc->label_smoothing >= 0 && desc->label_smoothing <= 1))
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->label_smoothing is %g, outside 0 to 1", desc->label_smoothing);
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->label_smoothing is %g, outside 0 to 1",
+                              desc->label_smoothing);
     if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; there are %lld columns of logits",
                               (long long)desc->classes, (long long)entropy->stride);
@@ -29398,32 +29972,34 @@ typedef struct ignis__cross_entropy_work {
     bool part;   /* these are some of the rows, whose count is there */
 } ignis__cross_entropy_work;
 
-#define IGNIS__ONE_BLOCK_ROWS 128    /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64       /* and a count of these, and one more number, is what they leave */
-#define IGNIS__ROWS_EXACT 2          /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__ONE_BLOCK_ROWS \
+    128                        /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64 /* and a count of these, and one more number, is what they leave */
+#define IGNIS__ROWS_EXACT 2    /* for packed: all rows are whole packs of 16 bytes */
 #define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
 #define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
-#define IGNIS__ROUND_BLOCKS 7        /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
-#define IGNIS__SHORT_ROW 16          /* elements of a row that a thread has, of few rows */
+#define IGNIS__ROUND_BLOCKS 7 /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
+#define IGNIS__SHORT_ROW 16   /* elements of a row that a thread has, of few rows */
 
-static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
+static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy,
+                                                const ignis__cross_entropy_work *work)
 {
     return work->plan.warp && entropy->rows <= IGNIS__ONE_BLOCK_ROWS && !work->part;
 }
 
 /*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
-static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
-                                      ignis_dtype dtype)
+static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
+                                      ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     ignis__rows *plan = &work->plan;
     int64_t resident;
-    *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
-                             work->gradient ? 1 : 0, 2);
+    *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes,
+                             !work->gradient || work->logits % 16 == work->gradient % 16, work->gradient ? 1 : 0, 2);
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->counts =
-        !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_fits_one_block(entropy, work);
+    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part &&
+                   !ignis__cross_entropy_fits_one_block(entropy, work);
     if (work->counts) {
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
@@ -29446,26 +30022,31 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
 }
 
-static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
+                                       ignis_dtype dtype)
 {
     void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
     ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
-static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
+                                        ignis_dtype dtype)
 {
     void *rows[] = {&work->loss,       &work->scale,     &work->log_sums,        &work->gradient,
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
     if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it has the first twelve */
-        int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024 : 32 * ignis__ceil_div(entropy->rows, 32);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024), rows);
+        int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024
+                                                              : 32 * ignis__ceil_div(entropy->rows, 32);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024),
+                             rows);
         return;
     }
     if (!work->counts && !work->part)
         ignis__cross_entropy_count(op, entropy, work, dtype);
-    ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
+    ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared,
+                     rows);
 }
 
 /*  What forward gives. The logarithms of the rows' sums of exp(x) have two parts: [2, rows], the maximum and what it lacks. */
@@ -29474,8 +30055,8 @@ typedef struct ignis__cross_entropy_results {
 } ignis__cross_entropy_results;
 
 /*  Of op->in[0] and the targets op->in[1]; the gradient is written unless null. */
-static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy, const ignis__cross_entropy_results *found,
-                                         ignis__array *gradient)
+static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
+                                         const ignis__cross_entropy_results *found, ignis__array *gradient)
 {
     ignis__cross_entropy_work work = IGNIS__ZERO;
     ignis__array *losses = NULL, *count = NULL;
@@ -29507,8 +30088,8 @@ static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
         return false;
     if (reduction >= IGNIS_REDUCTION_MEAN && reduction < IGNIS_REDUCTION_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2",
-                             (int)reduction);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
 }
 
 /*  Losses of elements. */
@@ -29518,8 +30099,8 @@ static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inp
         return ignis__no_tensor();
     if (reduction == IGNIS_REDUCTION_NONE)
         return ignis__formula_tensor(call, formula, &inputs, IGNIS__LOSS_ALIKE);
-    return ignis__formula_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
-                                  IGNIS__LOSS_ALIKE);
+    return ignis__formula_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN,
+                                  formula, &inputs, NULL, IGNIS__LOSS_ALIKE);
 }
 
 IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
@@ -29563,8 +30144,8 @@ static ignis_tensor ignis__loss_rows(const char *call, const char *formula, igni
 }
 
 /*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
-static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets, const ignis_cross_entropy_desc *desc,
-                              ignis__cross_entropy *entropy, ignis_tensor *column)
+static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
+                              const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy, ignis_tensor *column)
 {
     ignis__op op;
     ignis_tensor inputs[] = {rows, targets};
@@ -29583,7 +30164,8 @@ static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor 
 }
 
 /*  What a reduction makes of the losses of rows, which it takes over. In the mean, rows with the target k do not count (no targets: all do). */
-static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction, ignis_tensor targets, int64_t k)
+static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
+                                        ignis_tensor targets, int64_t k)
 {
     ignis_tensor sum, count, result = ignis__no_tensor();
     if (!losses.id || reduction == IGNIS_REDUCTION_NONE)
@@ -29608,8 +30190,8 @@ IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool l
     ignis_tensor t = targets, losses;
     if (!ignis__reduction_valid(call, reduction))
         return ignis__no_tensor();
-    losses = ignis__loss_rows(call, log_targets ? "t == -inf ? 0 : exp(t)*(t - x)" : "t == 0 ? 0 : t*(log(t) - x)", IGNIS_INPUTS(x, t),
-                              IGNIS__LOSS_ALIKE);
+    losses = ignis__loss_rows(call, log_targets ? "t == -inf ? 0 : exp(t)*(t - x)" : "t == 0 ? 0 : t*(log(t) - x)",
+                              IGNIS_INPUTS(x, t), IGNIS__LOSS_ALIKE);
     return ignis__loss_of_rows(call, losses, reduction, ignis__no_tensor(), 0);
 }
 
@@ -29621,10 +30203,12 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     ignis_inputs of_a = IGNIS_INPUTS(a), of_b = IGNIS_INPUTS(b);
     ignis_tensor m = ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS),
                  result = ignis__no_tensor();
-    ignis_tensor n = m.id ? ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
-    ignis_tensor c = n.id ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
-                                             IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
-                          : n;
+    ignis_tensor n =
+        m.id ? ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
+    ignis_tensor c = n.id
+                         ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
+                                            IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
+                         : n;
     if (c.id) /* roundings make no angle of it whose cosine is above 1 */
         result = ignis_map("with_grad(min(max(c, -1), 1), c)", IGNIS_INPUTS(c));
     ignis__tensor_discard(call, m);
@@ -29634,8 +30218,8 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
 }
 
 /*  log(sum of exp(x)) of each row in two parts: the maximum and what it lacks, as views, [..., 1]. False: reported. */
-static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_tensor targets, ignis__cross_entropy *entropy,
-                                      ignis_tensor *max, ignis_tensor *rest)
+static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_tensor targets,
+                                      ignis__cross_entropy *entropy, ignis_tensor *max, ignis_tensor *rest)
 {
     ignis__op op;
     ignis_tensor inputs[2];
@@ -29666,19 +30250,21 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
 
 /*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (m - x + l), whose gradient is exp(x - m - l) - q. So it is
     said, instead of found through m and l, the parts of the logarithms of the rows' sums, from which it would take another walk. */
-static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
+static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets,
+                                              const ignis_cross_entropy_desc *desc)
 {
     ignis__cross_entropy entropy;
     ignis_tensor t = ignis__no_tensor(), m = t, l = t, losses = t;
     if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
         return losses;
     if (ignis__cross_entropy_sums(call, x, targets, &entropy, &m, &l))
-        losses = ignis__loss_rows(call,
-                                  "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
-                                  " : with_grad(q == 0 ? 0 : q*(m - x + l), x*detach(exp(x - m - l) - q))",
-                                  IGNIS_INPUTS(x, t, m, l, IGNIS_VALUE(k, (double)entropy.ignore_index),
-                                               IGNIS_VALUE(n, (double)entropy.classes), IGNIS_VALUE(e, desc->label_smoothing)),
-                                  IGNIS__LOSS);
+        losses = ignis__loss_rows(
+            call,
+            "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
+            " : with_grad(q == 0 ? 0 : q*(m - x + l), x*detach(exp(x - m - l) - q))",
+            IGNIS_INPUTS(x, t, m, l, IGNIS_VALUE(k, (double)entropy.ignore_index),
+                         IGNIS_VALUE(n, (double)entropy.classes), IGNIS_VALUE(e, desc->label_smoothing)),
+            IGNIS__LOSS);
     ignis__tensor_discard(call, t);
     ignis__tensor_discard(call, m);
     ignis__tensor_discard(call, l);
@@ -29696,14 +30282,17 @@ IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, cons
     }
     if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
         return losses;
-    losses = ignis__loss_rows(call, "t == k ? 0 : t < 0 || t >= n ? nan*x : index(-1) == t ? -x : 0",
-                              IGNIS_INPUTS(x, t, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes)),
-                              IGNIS__LOSS);
+    losses = ignis__loss_rows(
+        call, "t == k ? 0 : t < 0 || t >= n ? nan*x : index(-1) == t ? -x : 0",
+        IGNIS_INPUTS(x, t, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes)),
+        IGNIS__LOSS);
     ignis__tensor_discard(call, t);
-    return ignis__loss_of_rows(call, losses, desc ? desc->reduction : IGNIS_REDUCTION_MEAN, targets, entropy.ignore_index);
+    return ignis__loss_of_rows(call, losses, desc ? desc->reduction : IGNIS_REDUCTION_MEAN, targets,
+                               entropy.ignore_index);
 }
 
-IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
+IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor,
+                                           const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
     ignis__op op;
@@ -29737,14 +30326,16 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
         ignis__op_save(&op, found.log_sums);
         ignis__op_save(&op, found.scale);
     }
-    return ignis__op_end_recorded(&op, found.loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
-                                  &entropy, sizeof entropy);
+    return ignis__op_end_recorded(&op, found.loss, "cross_entropy",
+                                  fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward, &entropy,
+                                  sizeof entropy);
 }
 
 /* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
 
 #define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
-#define IGNIS__CHUNK_ROWS 4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
+#define IGNIS__CHUNK_ROWS \
+    4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
 
 typedef struct ignis__linear_entropy {
     ignis__cross_entropy entropy; /* of all rows */
@@ -29756,7 +30347,8 @@ typedef struct ignis__linear_entropy {
 typedef struct ignis__chunks {
     ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
     ignis__array *dhidden, *dw;
-    ignis__array *part, *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
+    ignis__array *part,
+        *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
 } ignis__chunks;
 
 static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
@@ -29772,7 +30364,8 @@ static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_
 }
 
 /*  The arrays for the gradients that are wanted. */
-static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
+static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w,
+                                           ignis__chunks *c)
 {
     ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
     if (hidden)
@@ -29807,7 +30400,8 @@ static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, c
 /*  From the gradient of a chunk's logits to its rows of dhidden, and its part of dw: chunks are added up in their order. */
 static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
 {
-    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q), of_hidden = ignis__matmul_product_a(&q);
+    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q),
+                   of_hidden = ignis__matmul_product_a(&q);
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__address dw, sum, part;
     int is_first = first == 0, is_last = first + q.m >= p->entropy.rows;
@@ -29836,8 +30430,8 @@ static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p,
 }
 
 /*  The loss of a chunk, and the gradient of its logits where there is an array for it. */
-static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, const ignis__cross_entropy_work *all,
-                              int64_t first)
+static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c,
+                              const ignis__cross_entropy_work *all, int64_t first)
 {
     ignis__cross_entropy entropy = p->entropy;
     ignis__cross_entropy_work work = *all;
@@ -29882,10 +30476,11 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
         entropy.rows = ignis__chunk_product(&p, first).m;
         ignis__chunk_logits(&op, &p, &c, first);
         logits = ignis__op_write(&op, c.logits);
-        ignis__cross_entropy_launch_backward(&op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
-                                             ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
-                                             ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
-                                             ignis__op_read(&op, op.in[SCALE]));
+        ignis__cross_entropy_launch_backward(
+            &op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
+            ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
+            ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
+            ignis__op_read(&op, op.in[SCALE]));
         ignis__chunk_backward(&op, &p, &c, first);
         ignis__op_free_made(&op, kept);
     }
@@ -29907,16 +30502,19 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
     const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
     int64_t rows, n;
     memset(p, 0, sizeof *p);
-    if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") || !ignis__op_rows(op, op->in[0], &rows, &n))
+    if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") ||
+        !ignis__op_rows(op, op->in[0], &rows, &n))
         return false;
     if (w->ndim != 2 || w->dim[1] != n || w->dim[0] == 0 || n == 0)
         return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
                               "hidden is %s, weight %s; [..., n] and [classes, n] are needed, neither of them 0",
                               ignis__shape_write(hidden).text, ignis__shape_write(w).text);
     if (w->dim[0] >= (int64_t)1 << 30)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more",
+                              ignis__shape_write(w).text);
     if (ignis__cross_entropy_is_soft(desc))
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
     if (desc && desc->chunk < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
     if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
@@ -29967,7 +30565,8 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__chunks_create_gradients(&op, &p, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad, &c);
     }
     kept = op.made_count;
-    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
+    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows);
+         first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
         ignis__chunk_logits(&op, &p, &c, first);
         ignis__chunk_loss(&op, &p, &c, &work, first);
         if (fused)
@@ -29985,8 +30584,8 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__op_save(&op, log_sums);
         ignis__op_save(&op, scale);
     }
-    return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,
-                                  &p, sizeof p);
+    return ignis__op_end_recorded(&op, loss, "linear_cross_entropy",
+                                  fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &p, sizeof p);
 }
 
 /* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
@@ -30039,7 +30638,10 @@ typedef struct ignis__attention_variant {
 } ignis__attention_variant;
 
 /*  Whether there is a window, or lengths of sequences. */
-static bool ignis__attention_has_range(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
+static bool ignis__attention_has_range(const ignis__attention *p)
+{
+    return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk);
+}
 
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
 static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
@@ -30058,12 +30660,18 @@ static const struct {
     int head_dim;
     ignis__attention_shape forward, kv, q;
 } ignis__attention_mma[] = {
-    {32, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}}, {64, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}},
-    {96, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},  {128, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},
-    {192, {64, 32, 128, 0}, {32, 32, 192, 0}, {64, 16, 128, 0}},   {256, {64, 32, 128, 0}, {32, 32, 128, 0}, {64, 16, 128, 0}},
+    {32, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}},
+    {64, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}},
+    {96, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},
+    {128, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},
+    {192, {64, 32, 128, 0}, {32, 32, 192, 0}, {64, 16, 128, 0}},
+    {256, {64, 32, 128, 0}, {32, 32, 128, 0}, {64, 16, 128, 0}},
 };
 
-static int ignis__op_major(const ignis__op *op) { return op->as_major ? op->as_major : op->work.device->info.compute_major; }
+static int ignis__op_major(const ignis__op *op)
+{
+    return op->as_major ? op->as_major : op->work.device->info.compute_major;
+}
 
 /*  The one place that chooses tensor cores or plain CUDA C: f16 and bf16 with mma.m16n8k16, where rows are packs of 16 bytes. */
 static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -30082,31 +30690,36 @@ typedef struct ignis__attention_hopper_shape {
     int head_dim, teams, groups, keys, stages;
 } ignis__attention_hopper_shape;
 
-static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 2, 2, 64, 4},  {64, 1, 3, 128, 4},  {128, 1, 2, 64, 4},
-                                                                        {128, 1, 3, 80, 2}, {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2},
-                                                                        {256, 1, 2, 80, 2}};
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {
+    {64, 2, 2, 64, 4},   {64, 1, 3, 128, 4}, {128, 1, 2, 64, 4}, {128, 1, 3, 80, 2},
+    {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2}, {256, 1, 2, 80, 2}};
 
 /*  The fastest shape, as measured on an H200. ranged: with a variant of the program, which three groups have no registers for, or do not pay for
     where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times.
     Steady: the same one for any number of queries and keys. */
-static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op, const ignis__attention *p, bool ranged)
+static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
+                                                                           const ignis__attention *p, bool ranged)
 {
     const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
-    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads, multiprocessors = op->work.device->info.multiprocessors;
+    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads,
+            multiprocessors = op->work.device->info.multiprocessors;
     if (p->head_dim <= 64)
         return ranged || op->steady || p->sq <= (p->causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
     if (p->head_dim <= 128 && op->steady)
         return &shapes[4];
     if (p->head_dim <= 128)
-        return p->sk <= 256 ? &shapes[2] : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3] : &shapes[4];
+        return p->sk <= 256                                             ? &shapes[2]
+               : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3]
+                                                                        : &shapes[4];
     return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
 }
 
 /*  The options of its program, but for those of a variant. */
-static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p, const ignis__attention_hopper_shape *shape)
+static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
+                                           const ignis__attention_hopper_shape *shape)
 {
-    snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d", p->head_dim,
-             p->causal, shape->groups, shape->keys);
+    snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d",
+             p->head_dim, p->causal, shape->groups, shape->keys);
 }
 
 /*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
@@ -30135,14 +30748,16 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
     if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
-        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call,
+                   why);
     return !why;
 }
 
 /*  The map of a tensor, for tiles of so many of its `length` rows, which lie in shared memory as slabs of 64 columns one behind the other. Heads of
     whole slabs are copied so many slabs at a time, others slab by slab: what the last one lacks is zeros. */
-static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
-                                     const ignis__attention_rows *tensor, int heads, int length, int rows, int slabs)
+static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                     const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
+                                     int length, int rows, int slabs)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
@@ -30156,13 +30771,15 @@ static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, igni
         strides[2] = strides[3];
         box[2] = 1;
     }
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
 }
 
 /*  How many numbers for each query forward leaves for backward in lse: with a bias a bound and a sum. */
 static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
-static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
+                                                        const ignis__attention *p)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
@@ -30198,9 +30815,10 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         lines = variant.forward.threads / 8;
         variant.forward.rows = lines * (2048 / bytes < pack ? 2048 / bytes : pack);
         variant.kv.rows = lines * (bytes > 1024 ? 1 : 1024 / bytes < pack ? 1024 / bytes : pack);
-        variant.forward.shared =
-            (variant.forward.rows + variant.forward.walk) * (bytes + 16) + variant.forward.rows * (variant.forward.walk * size + 16);
-        variant.kv.shared = (2 * variant.kv.rows + variant.kv.walk) * (bytes + 16) + 2 * variant.kv.rows * (variant.kv.walk * size + 16);
+        variant.forward.shared = (variant.forward.rows + variant.forward.walk) * (bytes + 16) +
+                                 variant.forward.rows * (variant.forward.walk * size + 16);
+        variant.kv.shared = (2 * variant.kv.rows + variant.kv.walk) * (bytes + 16) +
+                            2 * variant.kv.rows * (variant.kv.walk * size + 16);
         variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
@@ -30212,7 +30830,8 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
 static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
 /*  While programs are recorded: those that devices of every kind choose, of one of the two variants. */
-IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p, bool backward)
+IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p,
+                                                         bool backward)
 {
     static const struct {
         int major, first;
@@ -30224,8 +30843,8 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
         variant = ignis__attention_choose(op, dtype, p);
-        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define, kinds[i].first,
-                           IGNIS__EVERY_ARCH);
+        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define,
+                           kinds[i].first, IGNIS__EVERY_ARCH);
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
@@ -30238,8 +30857,10 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
-        for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper); i++) { /* all shapes of the smallest head_dim that holds it */
-            if (ignis__attention_hopper[i].head_dim < p->head_dim || (most && ignis__attention_hopper[i].head_dim > most))
+        for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
+             i++) { /* all shapes of the smallest head_dim that holds it */
+            if (ignis__attention_hopper[i].head_dim < p->head_dim ||
+                (most && ignis__attention_hopper[i].head_dim > most))
                 continue;
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
@@ -30251,7 +30872,8 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
 }
 
 /*  Those for rows as many as these or others, which a window may show whole, or not. */
-IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given, bool backward)
+IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given,
+                                                 bool backward)
 {
     ignis__attention p = *given;
     if (!op->ok || !ignis__requests.path[0])
@@ -30263,15 +30885,18 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
 }
 
 static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
-                                    const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads, ignis__attention *p)
+                                    const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads,
+                                    ignis__attention *p)
 {
     int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->batches;
     void *params[] = {p};
-    ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1, (size_t)shape->shared, params);
+    ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1,
+                     (size_t)shape->shared, params);
 }
 
 /*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
-IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim, ignis__address address)
+IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
+                                                                      ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
@@ -30324,20 +30949,23 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
 {
     if (heads % kv_heads != 0)
-        ignis__op_fail(op, IGNIS_DIAG_SDPA_HEADS, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads, (long long)kv_heads);
+        ignis__op_fail(op, IGNIS_DIAG_SDPA_HEADS, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads,
+                       (long long)kv_heads);
     return op->ok;
 }
 
 /*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
-static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
-                                       int most, ignis__attention *p)
+static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads,
+                                       int kv_heads, int64_t head_dim, int most, ignis__attention *p)
 {
-    int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1, limit = (int64_t)1 << 30;
+    int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1,
+            limit = (int64_t)1 << 30;
     if (head_dim > most)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim,
+                              most);
     if (sq >= limit || sk >= limit || batches >= limit)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many", ignis__shape_write(q).text,
-                              ignis__shape_write(k).text);
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many",
+                              ignis__shape_write(q).text, ignis__shape_write(k).text);
     p->batches = (int)batches;
     p->heads = heads;
     p->kv_heads = kv_heads;
@@ -30360,21 +30988,25 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
         return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q is %s; it has to be [rows, width] or [batch, rows, width]",
                               ignis__shape_write(q).text);
     if (k->ndim != q->ndim || (q->ndim == 3 && k->dim[0] != q->dim[0]))
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not go with q %s", ignis__shape_write(k).text,
-                              ignis__shape_write(q).text);
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not go with q %s",
+                              ignis__shape_write(k).text, ignis__shape_write(q).text);
     if (!ignis__shape_same(v, k))
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "v is %s, k is %s", ignis__shape_write(v).text, ignis__shape_write(k).text);
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "v is %s, k is %s", ignis__shape_write(v).text,
+                              ignis__shape_write(k).text);
     width = q->dim[last];
     kv_width = k->dim[last];
     if (width == 0 || width % heads != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q is %s; its last dimension has to be num_heads (%d) heads of equal size",
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "q is %s; its last dimension has to be num_heads (%d) heads of equal size",
                               ignis__shape_write(q).text, heads);
     head_dim = width / heads;
     if (kv_heads == 0 && (kv_width == 0 || kv_width % head_dim != 0 || kv_width > width))
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s; its last dimension has to be 1 to %d heads of %lld elements",
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "k is %s; its last dimension has to be 1 to %d heads of %lld elements",
                               ignis__shape_write(k).text, heads, (long long)head_dim);
     if (kv_heads != 0 && kv_width != kv_heads * head_dim)
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s; its last dimension has to be num_kv_heads (%d) heads of %lld elements",
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "k is %s; its last dimension has to be num_kv_heads (%d) heads of %lld elements",
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
@@ -30389,17 +31021,20 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
     if (!ignis__op_is_float(op, 0, "qkv"))
         return false;
     if (shape->ndim < 2 || shape->ndim > 3)
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "qkv is %s; it has to be [rows, width] or [batch, rows, width]",
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "qkv is %s; it has to be [rows, width] or [batch, rows, width]",
                               ignis__shape_write(shape).text);
     if (width == 0 || width % all != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
-                              "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
-                              ignis__shape_write(shape).text, heads, kv_heads);
+        return ignis__op_fail(
+            op, IGNIS_DIAG_SDPA_SHAPE,
+            "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
+            ignis__shape_write(shape).text, heads, kv_heads);
     return ignis__attention_set_sizes(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
 /*  Room for so many numbers for each query head of each row. */
-static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype, int count)
+static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype,
+                                                     int count)
 {
     return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
@@ -30407,8 +31042,8 @@ static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis_
 static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
-    int64_t blocks =
-        ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
+    int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0,
+                                  16 * op->work.device->info.multiprocessors);
     void *params[] = {p};
     p->delta = ignis__op_write(op, ignis__attention_new_statistics(op, p, dtype, 1));
     if (!op->ok)
@@ -30425,10 +31060,11 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
         ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
     }
     if (p->grad_bias.data) {
-        blocks = ignis__ceil_div(p->sk, variant.bias.walk) * (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) *
-                 (p->bias.head ? p->heads : 1) * (p->bias.batch ? p->batches : 1);
-        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads, 1,
-                         (size_t)variant.bias.shared, params);
+        blocks = ignis__ceil_div(p->sk, variant.bias.walk) *
+                 (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) * (p->bias.head ? p->heads : 1) *
+                 (p->bias.batch ? p->batches : 1);
+        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads,
+                         1, (size_t)variant.bias.shared, params);
     }
 }
 
@@ -30460,7 +31096,8 @@ typedef struct ignis__rotation {
     has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
 static bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
-    return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads && (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
+    return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads &&
+           (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
 }
 
 /*  Tiles of the kernels: keys that a block has, queries that it walks over at a time; or the other way round. */
@@ -30492,8 +31129,9 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
         return false;
     clustered = ignis__attention_backward_cluster(p) == 1 || op->work.device->clusters;
     if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
-        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
-                   op->work.call, least);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
+                   "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries", op->work.call,
+                   least);
     else if (!clustered && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
@@ -30504,7 +31142,8 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
     other block, statistics, barriers. */
 static int ignis__attention_backward_shared(const ignis__attention *p)
 {
-    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p),
+        wide = p->head_dim > 128;
     int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
     if (ignis__attention_has_one_query_tile(p)) {
         stages = slabs == 1 ? 4 : slabs == 4 ? 1 : 2; /* of keys and values */
@@ -30526,7 +31165,8 @@ static int ignis__attention_backward_key_tiles(const ignis__attention *p)
     a causal mask two sections at least: the last goes the other way. */
 static int ignis__attention_backward_section_heads(const ignis__attention *p)
 {
-    int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
+    int64_t pairs = (int64_t)p->batches * p->kv_heads,
+            bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
     while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
         section *= 2;
     return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
@@ -30572,15 +31212,16 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
              ignis__attention_backward_forms[few + 2 * direct]); /* one at most */
     ignis__attention_options(define, sizeof define, p, ignis__attention_has_range(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0,
-                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define,
+                     ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
     ignis__attention_cost(p, dtype, 2, 4, 5);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
                      (size_t)ignis__attention_backward_shared(p), maps);
     if (rotation)
         finish += finish / p->heads * p->kv_heads;
-    ignis__op_launch(op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_TURNED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define,
-                     finish, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op,
+                     rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_TURNED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH,
+                     dtype, define, finish, 1, 1, 256, 1, 0, params);
 }
 
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
@@ -30598,7 +31239,8 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     p.k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_read(&op, op.in[2]));
     p.v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_read(&op, op.in[3]));
     p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
-    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim,
+                                          ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
     ignis__attention_read_bias_and_lengths(&op, 6, &p);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
@@ -30644,14 +31286,15 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     p->window = p->sq > p->sk ? p->sq : p->sk;
     p->windowed = desc->window > 0;
     if (desc->window && desc->window < p->window)
-        p->window = p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
+        p->window =
+            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
     p->softcap = desc->softcap;
     if (desc->bias.id) {
         shape = &op->in[input]->shape;
         p->bias_dtype = (int)op->in[input]->dtype;
         if (p->bias_dtype != (int)op->in[0]->dtype && (p->bias_dtype != IGNIS_F32 || op->in[0]->dtype == IGNIS_F64))
-            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s", ignis__dtypes[p->bias_dtype].name,
-                           ignis__dtypes[op->in[0]->dtype].name);
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s",
+                           ignis__dtypes[p->bias_dtype].name, ignis__dtypes[op->in[0]->dtype].name);
         sizes[0] = p->batches, sizes[1] = p->heads, sizes[2] = p->sq, sizes[3] = p->sk;
         for (i = 0; i < shape->ndim && i < 4; i++)
             if (shape->dim[shape->ndim - 1 - i] != sizes[3 - i] && (i == 0 || shape->dim[shape->ndim - 1 - i] != 1))
@@ -30666,10 +31309,11 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         shape = &op->in[input]->shape;
         p->has_lengths = 1;
         if (op->in[input]->dtype != IGNIS_I32)
-            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed", ignis__dtypes[op->in[input]->dtype].name);
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed",
+                           ignis__dtypes[op->in[input]->dtype].name);
         if (shape->ndim != 1 || shape->dim[0] != p->batches)
-            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences", ignis__shape_write(shape).text,
-                           p->batches);
+            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences",
+                           ignis__shape_write(shape).text, p->batches);
     }
     return op->ok;
 }
@@ -30694,8 +31338,9 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
     if ((kv_heads && !ignis__attention_heads(op, heads, kv_heads)) ||
-        !(kind == IGNIS__SDPA_PACKED ? ignis__attention_packed_sizes(op, heads, kv_heads, p)
-                                     : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, p)))
+        !(kind == IGNIS__SDPA_PACKED
+              ? ignis__attention_packed_sizes(op, heads, kv_heads, p)
+              : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, p)))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -30739,18 +31384,21 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     wanted = op->steady ? 1 : ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
-    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
+    plan.section = (int)ignis__clamp(
+        ((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
     plan.counter = ignis__op_zeroed(op);
     if (plan.splits > 1)
-        plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
+        plan.parts =
+            ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
     shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(p, dtype, 2, 2, 2);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define,
+                     ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
-                         combine);
+        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1,
+                         256, 1, 0, combine);
 }
 
 /*  Forward by the kernels that are the best for the operands. */
@@ -30798,8 +31446,8 @@ typedef struct ignis__sdpa_packed {
 } ignis__sdpa_packed;
 
 /*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
-static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
-                                    ignis__attention_rows *k, ignis__attention_rows *v)
+static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address,
+                                    ignis__attention_rows *q, ignis__attention_rows *k, ignis__attention_rows *v)
 {
     ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
     *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
@@ -30818,7 +31466,8 @@ static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis_
 
 /*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
     Returns those sums, or null. */
-static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed, ignis__rotation *rotation)
+static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed,
+                                              ignis__rotation *rotation)
 {
     int parts = (int)(ignis__ceil_div(p->sk, 64) * p->batches);
     int64_t n = (int64_t)(p->heads + 2 * p->kv_heads) * p->head_dim;
@@ -30850,7 +31499,8 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     next = ignis__attention_read_bias_and_lengths(&op, 4, p);
     ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
     p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
-    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim,
+                                           ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p->lse = ignis__op_read(&op, op.in[3]);
     gradients[0] = ignis__op_new_like(&op, op.in[1]);
     gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
@@ -30864,9 +31514,9 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
     turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(p);
     if (wgmma)
-        sums =
-            ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
-                                     turns_alone || !packed.rope.heads ? NULL : &rotation);
+        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p,
+                                        args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
+                                        turns_alone || !packed.rope.heads ? NULL : &rotation);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
     if (packed.rope.heads && turns_alone) /* back, where they are */
@@ -30883,14 +31533,16 @@ static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__at
 }
 
 /*  Turns q and k into an array of their own. */
-static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
+static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own,
+                                               ignis__sdpa_packed *packed)
 {
     const ignis__attention *p = &packed->attention;
     int heads = p->heads + p->kv_heads;
     ignis__array *turned;
     ignis__address from, to;
     if (desc->num_heads != 0 && desc->num_heads != heads)
-        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads, heads);
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads,
+                       heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
         return NULL;
     turned = ignis__sdpa_packed_new_heads(op, p, heads);
@@ -31006,17 +31658,20 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
     int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
     int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
-    int splits = (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
+    int splits =
+        (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
     int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
     ignis__decode_request(op, dtype, p);
-    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches, (unsigned)variant.threads, 1,
-                     (size_t)variant.shared, parts);
-    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, combine);
+    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches,
+                     (unsigned)variant.threads, 1, (size_t)variant.shared, parts);
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0,
+                     combine);
 }
 
-static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                       const ignis_sdpa_desc *desc)
 {
     ignis_tensor inputs[5] = {q, k, v};
     ignis__attention p;
@@ -31046,7 +31701,8 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     return ignis__no_tensor();
 }
 
-IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                              const ignis_sdpa_desc *desc)
 {
     return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
 }
@@ -31104,15 +31760,16 @@ typedef struct ignis__optimizer {
     ignis__array *state;      /* f64; claimed */
     ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
     ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
-    ignis__optim_row
-        *rows;       /* what the table holds, in the order of element types; with has_missed those without a gradient, too, behind them */
+    ignis__optim_row *
+        rows; /* what the table holds, in the order of element types; with has_missed those without a gradient, too, behind them */
     int row_count;   /* 0: no gradients */
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
 } ignis__optimizer;
 
-static ignis__pool ignis__optimizers = IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
+static ignis__pool ignis__optimizers =
+    IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
 
 IGNIS__ONE_COPY static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
 {
@@ -31153,7 +31810,8 @@ static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer
 }
 
 /*  A new array of the optimizer, zeros like another one, of another dtype. On failure it may be there, for the caller to end. */
-static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
+static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
+                                   ignis__array **claimed)
 {
     ignis_array made = ignis__array_create_like(call, like, dtype);
     *claimed = ignis__array_adopt(call, made);
@@ -31203,7 +31861,8 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     return false;
 }
 
-IGNIS__ONE_COPY static bool ignis__optimizer_check_number(const char *call, const char *name, double value, double low, double below)
+IGNIS__ONE_COPY static bool ignis__optimizer_check_number(const char *call, const char *name, double value, double low,
+                                                          double below)
 {
     if (ignis__is_finite(value) && value >= low && value < below)
         return true;
@@ -31219,7 +31878,8 @@ static double ignis__number_or_default(double value, double otherwise)
 }
 
 /*  Checks what all optimizers have in common, and makes one from a filled template. */
-IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis__optimizer *given, const char *beta1, const char *beta2)
+IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis__optimizer *given, const char *beta1,
+                                                         const char *beta2)
 {
     ignis_optimizer handle = IGNIS__ZERO;
     const ignis_schedule_desc *schedule = &given->schedule;
@@ -31248,8 +31908,8 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         !ignis__optimizer_check_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
         return handle;
     if (scale->lowest > scale->initial) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "loss_scale.lowest is %g, which is above loss_scale.initial, %g", scale->lowest,
-                    scale->initial);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "loss_scale.lowest is %g, which is above loss_scale.initial, %g",
+                    scale->lowest, scale->initial);
         return handle;
     }
     if ((int)schedule->kind < IGNIS_SCHEDULE_CONSTANT || schedule->kind > IGNIS_SCHEDULE_LINEAR) {
@@ -31360,7 +32020,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
         return ignis__failed();
     live = ignis__handle_kill(optimizer);
     ignis__optimizer_drop(call, optimizer);
-    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
+    return live ? ignis__ended(failures, true)
+                : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
 }
 
 /*  Ends every optimizer; for ignis_shutdown, before tensors end. */
@@ -31369,8 +32030,9 @@ static void ignis__optimizers_close(const char *call)
     ignis__optimizer *optimizer;
     uint64_t index = 0;
     while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d", optimizer->name,
-                           optimizer->count, optimizer->count == 1 ? "" : "s", ignis__device_ordinal(optimizer->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d",
+                           optimizer->name, optimizer->count, optimizer->count == 1 ? "" : "s",
+                           ignis__device_ordinal(optimizer->device));
         ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
@@ -31378,22 +32040,27 @@ static void ignis__optimizers_close(const char *call)
 
 /* --- parameters ------------------------------------------------------------------------------------------------------ */
 
-IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
+IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer,
+                                               ignis__tensor *tensor)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     int i;
     if (!tape_state.leaf || !tape_state.requires_grad)
-        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
+        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s",
+                                 ignis__shape_write(&tensor->shape).text,
                                  tape_state.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != optimizer->device)
-        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "the tensor is on device %d, the optimizer is on device %d",
                                  ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
     if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2)
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call,
+                                 "the tensor is %s; parameters of Muon have two dimensions",
                                  ignis__shape_write(&tensor->shape).text);
     for (i = 0; i < optimizer->count; i++)
         if (optimizer->parameters[i].tensor == tensor)
-            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, was added already, as parameter %d",
+            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
+                                     "the tensor, %s, was added already, as parameter %d",
                                      ignis__shape_write(&tensor->shape).text, i);
     return true;
 }
@@ -31442,7 +32109,8 @@ static bool ignis__parameter_missed(const char *call, const ignis__optimizer *op
     parameter->missed = ignis__array_adopt(call, ignis__array_create(call, &desc));
     if (!parameter->missed)
         return false;
-    step = ignis__array_adopt(call, ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_STEP * (int64_t)sizeof(double)));
+    step = ignis__array_adopt(
+        call, ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_STEP * (int64_t)sizeof(double)));
     ok = step && ignis__array_convert(call, parameter->missed, step);
     ignis__optimizer_unclaim(call, &step);
     return ok;
@@ -31463,7 +32131,8 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     ok = ok && (!optimizer->has_missed || ignis__parameter_missed(call, optimizer, parameter));
     if (ok && dtype != wide && !optimizer->no_master)
-        ok = ignis__optimizer_array(call, data, wide, &parameter->master) && ignis__array_convert(call, parameter->master, data);
+        ok = ignis__optimizer_array(call, data, wide, &parameter->master) &&
+             ignis__array_convert(call, parameter->master, data);
     return ok;
 }
 
@@ -31508,7 +32177,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
 /*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
-static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes, ignis__optim_row *row, bool *ok)
+static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes,
+                                 ignis__optim_row *row, bool *ok)
 {
     ignis__array *grad = NULL;
     memset(row, 0, sizeof *row);
@@ -31609,7 +32279,8 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             optimizer->parameters[i].has_row = ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok);
             if (!optimizer->parameters[i].has_row)
                 continue;
-            row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
+            row.chunk =
+                row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
             row.first_step = optimizer->steps_of[dtype];
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
@@ -31641,7 +32312,8 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
         const ignis__parameter *p = &optimizer->parameters[i];
         double data = (double)ignis__array_bytes(p->data);
         if (p->data->dtype == dtype)
-            bytes += data * (optimizer->zero_grad ? 3 : 2) + (p->master ? 2 * (double)ignis__array_bytes(p->master) : data) +
+            bytes += data * (optimizer->zero_grad ? 3 : 2) +
+                     (p->master ? 2 * (double)ignis__array_bytes(p->master) : data) +
                      (p->first ? 2 * (double)ignis__array_bytes(p->first) : 0) +
                      (p->second ? 2 * (double)ignis__array_bytes(p->second) : 0);
     }
@@ -31650,8 +32322,8 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
 
 /*  Launches a kernel for the rows of every element type: params at table_at and behind become the rows and their count, *squares that of its
     first block. */
-static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin, int table_at,
-                                    void **params, ignis__address *squares)
+static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin,
+                                    int table_at, void **params, ignis__address *squares)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {256, 1, 1};
     ignis__address table;
@@ -31685,14 +32357,16 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
 }
 
 /*  Holds and locks an optimizer, enters its device and gathers the table. On failure nothing is held. */
-static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes, ignis__work *work)
+static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes,
+                                                ignis__work *work)
 {
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
     if (!optimizer)
         return NULL;
     ignis__mutex_lock(&optimizer->slot.lock);
     if (optimizer->count == 0) {
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                    "the optimizer has no parameters; ignis_optimizer_add gives it some");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
         if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
             writes |= IGNIS__WRITES_GRADS;
@@ -31729,7 +32403,8 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
     unsigned one[3] = {1, 1, 1}, block[3] = {32, 1, 1};
     int schedule = (int)optimizer->schedule.kind, rows = optimizer->has_missed ? optimizer->row_count : 0;
     ignis__address table;
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
+    void *function =
+        ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
     void *params[] = {state,
                       &table,
                       &rows,
@@ -31769,11 +32444,13 @@ static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *opt
     if (!storage)
         return false;
     ignis__atomic_add(&storage->users, 1); /* this call */
-    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) && ignis__work_write(work, optimizer->state, &state)) {
+    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) &&
+        ignis__work_write(work, optimizer->state, &state)) {
         squares = at = base;
         checked = max_norm == 0 ? state : 0;
         function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at)
-                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer))
+                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP,
+                                            ignis__optimizer_dtype(optimizer))
                        : NULL;
         ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN_GRAD_CLIP, function, one, block, 0, clip);
     }
@@ -31795,8 +32472,10 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     second.id = parameter->second->slot.handle;
     u = ignis_tensor_from_array(second, false);
     norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
-    x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)), parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
-    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)),
+                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS,
+                           parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     for (i = 0; i < 5; i++) {
@@ -31809,7 +32488,8 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     ok = x.id &&
-         ignis_array_map(second, "sqrt(k)*x", IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(x)), IGNIS_ARRAY_VALUE(k, k))) == IGNIS_OK;
+         ignis_array_map(second, "sqrt(k)*x",
+                         IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(x)), IGNIS_ARRAY_VALUE(k, k))) == IGNIS_OK;
     return ignis_scope_end(scope) == IGNIS_OK && ok;
 }
 
@@ -31861,11 +32541,13 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
 {
     ignis__work work;
-    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
+    ignis__optimizer *optimizer =
+        ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
     void *params[2];
     if (!optimizer)
         return ignis__failed();
-    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_ZERO, 0, params, NULL));
+    return ignis__optimizer_end(optimizer, &work,
+                                ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_ZERO, 0, params, NULL));
 }
 
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
@@ -31964,7 +32646,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle,
     return status;
 }
 
-IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter, ignis_optimizer_part part)
+IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter,
+                                                        ignis_optimizer_part part)
 {
     static const char call[] = "ignis_optimizer_state";
     ignis_array none = IGNIS__ZERO;
@@ -31975,7 +32658,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
         return none;
     ignis__mutex_lock(&optimizer->slot.lock);
     if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_MISSED) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MISSED are 0 to 4", (int)part);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MISSED are 0 to 4",
+                    (int)part);
     } else if (part == IGNIS_OPTIMIZER_SELF) {
         array = optimizer->state;
     } else if (parameter < 0 || parameter >= optimizer->count) {

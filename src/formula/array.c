@@ -12,16 +12,18 @@ static bool ignis__formula_check_overlap(const char *call, const ignis__array *d
 {
     if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
         return false;
-    if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel || !src->numel)
+    if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel ||
+        !src->numel)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "%s is broadcast to the shape of the result, which uses the same memory",
+    return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
+                             "%s is broadcast to the shape of the result, which uses the same memory",
                              ignis__array_label(src).text);
 }
 
 /*  Holds results, then inputs that are arrays, enters their device, and makes a formula ready; on failure nothing is held. */
 static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
-                                        const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run, ignis__array **arrays,
-                                        int *held)
+                                        const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run,
+                                        ignis__array **arrays, int *held)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_array handles[2 * IGNIS_MAX_INPUTS];
@@ -76,8 +78,8 @@ static ignis_status ignis__formula_run_into(const char *call, int count, const i
         run.out[k] = arrays[k]->dtype;
         if (numel != arrays[k]->numel)
             ok = ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s",
-                                   count > 1 ? ignis__array_label(arrays[k]).text : "dst", ignis__shape_write(&arrays[k]->shape).text,
-                                   ignis__shape_write(&run.shape).text);
+                                   count > 1 ? ignis__array_label(arrays[k]).text : "dst",
+                                   ignis__shape_write(&arrays[k]->shape).text, ignis__shape_write(&run.shape).text);
         ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
         for (i = count; i < held && ok; i++)
             ok = ignis__formula_check_overlap(call, arrays[k], arrays[i]);
@@ -104,18 +106,22 @@ static bool ignis__formula_check_count(const char *call, int count, const void *
     if (!ignis__enter(call))
         return false;
     if (count < 1 || count > IGNIS_MAX_INPUTS)
-        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count, IGNIS_MAX_INPUTS);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count,
+                                 IGNIS_MAX_INPUTS);
     return ignis__check_not_null(call, "results", results);
 }
 
-IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs)
+IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula,
+                                            ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_map_many";
-    return ignis__formula_check_count(call, count, results) ? ignis__formula_run_into(call, count, results, formula, &inputs)
-                                                            : ignis__failed();
+    return ignis__formula_check_count(call, count, results)
+               ? ignis__formula_run_into(call, count, results, formula, &inputs)
+               : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula,
+                                          ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_reduce";
     ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
@@ -133,7 +139,8 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     ok = lacking >= 0;
     numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
     for (i = 0; i < run.shape.ndim; i++)
-        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
+        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 ||
+                    arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
     if (!ok)
         ignis__fail(IGNIS_DIAG_BROADCAST_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
                     ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
@@ -144,11 +151,14 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
     for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
         ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
-        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset && arrays[0]->numel != 0)
-            ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
+        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset &&
+            arrays[0]->numel != 0)
+            ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read",
+                                   ignis__array_label(arrays[i]).text);
     }
     if (ok && numel == 0)
-        ok = arrays[0]->numel == 0 || (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+        ok = arrays[0]->numel == 0 ||
+             (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
     else
         ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__formula_reduce(&work, &run);
     ignis__work_end(&work);

@@ -44,7 +44,8 @@ static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *
 }
 
 /*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
-static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK], int64_t *dim)
+static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK],
+                                        int64_t *dim)
 {
     int d, i, rank = 0;
     for (d = 0; d < shape->ndim; d++) {
@@ -69,7 +70,8 @@ typedef struct ignis__axis {
 /*  n is a dimension of the shape. */
 static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 {
-    ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim], ignis__shape_product(shape, dim + 1, shape->ndim)};
+    ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim],
+                        ignis__shape_product(shape, dim + 1, shape->ndim)};
     return axis;
 }
 
@@ -95,7 +97,8 @@ static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b,
 }
 
 /*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
-static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest, int64_t multiple)
+static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest,
+                                      int64_t multiple)
 {
     int pack, i, count = run->formula->count;
     for (pack = 16 / widest; pack > 1; pack /= 2) {

@@ -1,7 +1,14 @@
 /* --- formulas that were read ------------------------------------------------------------------------------------------------ */
 
 /*  A kernel of a formula: what decides its text. Inputs of kind 0 are not used by it. */
-enum { IGNIS__FORMULA_UNUSED, IGNIS__FORMULA_LINEAR, IGNIS__FORMULA_ONE, IGNIS__FORMULA_VALUE, IGNIS__FORMULA_ROW, IGNIS__FORMULA_COLUMN };
+enum {
+    IGNIS__FORMULA_UNUSED,
+    IGNIS__FORMULA_LINEAR,
+    IGNIS__FORMULA_ONE,
+    IGNIS__FORMULA_VALUE,
+    IGNIS__FORMULA_ROW,
+    IGNIS__FORMULA_COLUMN
+};
 
 #define IGNIS__FORMULA_THREADS 128
 
@@ -55,8 +62,8 @@ static struct {
 } ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
 /*  Reads a formula for the list. Null: out of memory, or *r has the fault. */
-IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names, uint64_t hash,
-                                                       int count, uint32_t integers)
+IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names,
+                                                       uint64_t hash, int count, uint32_t integers)
 {
     size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
     ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
@@ -73,9 +80,10 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
     memcpy(formula->names, names, names_size);
     r->text = formula->text;
     if (!ignis__formula_parse_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
-        ignis__formula_syntax_error(r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
-                                    (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
-                                    r->name[r->name_count - 1].text);
+        ignis__formula_syntax_error(
+            r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
+            (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
+            r->name[r->name_count - 1].text);
     else if (r->name_count != count)
         ignis__formula_syntax_error(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
     else if (text_size > IGNIS__FORMULA_LENGTH)
@@ -83,8 +91,10 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
     r->column = 0; /* none of these is one of the formula */
     for (i = 0; i < count && !*r->fault; i++) {
         for (k = 0; k < i; k++)
-            if (r->name[i].length == r->name[k].length && strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
-                ignis__formula_syntax_error(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length, r->name[i].text);
+            if (r->name[i].length == r->name[k].length &&
+                strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
+                ignis__formula_syntax_error(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length,
+                                            r->name[i].text);
         r->name[i].term = ignis__formula_add_leaf(r, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
     }
     if (!*r->fault)
@@ -104,11 +114,13 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
 }
 
 /*  A formula of `count` inputs, with bits for those that are integers. Null, and reported, when it is none. */
-static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count, uint32_t integers)
+static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count,
+                                          uint32_t integers)
 {
     ignis__formula *formula, **list;
     ignis__formula_parser *r;
-    uint64_t hash = ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
+    uint64_t hash =
+        ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
     list = &ignis__formulas.first[hash % (uint64_t)IGNIS__COUNT(ignis__formulas.first)];
     ignis__mutex_lock(&ignis__formulas.lock);
     for (formula = *list; formula; formula = formula->next)

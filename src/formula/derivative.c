@@ -84,7 +84,8 @@ IGNIS__COLD static void ignis__formula_emit_partial(ignis__formula_lines *lines,
 }
 
 /*  A row's CUDA text for a term; partial: that of the argument, for $d. */
-IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, const char *row, int at, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, const char *row, int at, int partial,
+                                                int input)
 {
     const ignis__formula_term *term = &lines->formula->term[at];
     for (; *row; row++) {
@@ -134,7 +135,8 @@ static bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int par
 }
 
 /*  What an argument adds to a derivative: the row of its function times its own derivative, which is not 0. */
-IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, const char *row, int at, int partial, int input)
+IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, const char *row, int at, int partial,
+                                                  int input)
 {
     bool times = partial > 1 && strcmp(row, "1") != 0 && !strstr(row, "$d");
     bool guarded = times && ignis__formula_is_guarded(lines, partial, input);
@@ -157,7 +159,8 @@ IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, c
 }
 
 /*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
-IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines, uint32_t needed, const unsigned char *live)
+IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines, uint32_t needed,
+                                                     const unsigned char *live)
 {
     const ignis__formula *formula = lines->formula;
     int at, input, i, count = formula->count;
@@ -194,8 +197,8 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
                 ignis__formula_emit_partial(lines, of[1], input);
                 ignis__formula_emit(&lines->text, " : ");
                 ignis__formula_emit_partial(lines, of[2], input);
-                guarded =
-                    !of[1] || !of[2] || ignis__formula_is_guarded(lines, of[1], input) || ignis__formula_is_guarded(lines, of[2], input);
+                guarded = !of[1] || !of[2] || ignis__formula_is_guarded(lines, of[1], input) ||
+                          ignis__formula_is_guarded(lines, of[2], input);
             }
             for (i = 0, last = terms; i < f->count && !select; i++) {
                 if (!of[i] || !f->partial[i])
@@ -221,8 +224,8 @@ static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigne
 }
 
 /*  Writes the values of `count` results from `first` on, and derivatives by some inputs; ignis__formula_lines_free frees the lines. */
-IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula, int first, int count,
-                                                   uint32_t needed, bool value)
+IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula,
+                                                   int first, int count, uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
@@ -253,7 +256,8 @@ IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, 
     for (at = 0; at < formula->term_count; at++) {
         const ignis__formula_term *term = &formula->term[at];
         const ignis__formula_function *f = &ignis__formula_functions[term->function];
-        bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
+        bool integers =
+            f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
         if (!lines->used[at] || term->function <= IGNIS__FORMULA_RAND)
             continue;
         ignis__formula_emit(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
@@ -287,7 +291,10 @@ static bool ignis__formula_saves_value(int kept)
 }
 
 /*  Reductions in W also of integers, whose state is two of them. */
-static bool ignis__formula_reduces_wide(int reduction) { return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM; }
+static bool ignis__formula_reduces_wide(int reduction)
+{
+    return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM;
+}
 
 /*  What the gradients of a result by some inputs take. False, and reported, without memory. */
 static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,

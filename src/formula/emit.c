@@ -27,9 +27,9 @@ typedef struct ignis__formula_writer {
     const ignis__formula *formula;
     const ignis__formula_spec *spec;
     int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
-    int packs;                                                      /* how many whole packs there are, and elements behind the last */
-    int dims;                                                       /* size and magic numbers of each dimension but the first */
-    int shared;  /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
+    int packs; /* how many whole packs there are, and elements behind the last */
+    int dims;  /* size and magic numbers of each dimension but the first */
+    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
     int indices; /* of each index(d), and of the place that is kept: its magic numbers */
     int random;  /* seed, first counter, and the address of the count of launches */
     int words;
@@ -75,7 +75,8 @@ static void ignis__formula_plan_words(ignis__formula_writer *w)
     }
     w->shared = at;
     w->indices = at += spec->mode || spec->needed ? 8 : 0;
-    w->random = at += 5 * (ignis__formula_index_count(w->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
+    w->random = at +=
+        5 * (ignis__formula_index_count(w->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
     w->words = at + (w->formula->randoms ? 3 : 0);
 }
 
@@ -100,8 +101,9 @@ IGNIS__COLD static void ignis__formula_emit_coordinates(ignis__formula_writer *w
     int d, dims = w->dims;
     ignis__formula_emit(&w->text, "u32 q = %s;", index);
     for (d = w->spec->rank - 1; d > 0; d--)
-        ignis__formula_emit(&w->text, " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
-                            dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
+        ignis__formula_emit(&w->text,
+                            " const u32 h%d = map_quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;",
+                            d, dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
     ignis__formula_emit(&w->text, " const u32 c0 = q;");
 }
 
@@ -136,8 +138,8 @@ IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool 
         ignis__formula_emit(&w->text, i == count ? "*factor, " : ", ");
     }
     for (i = 0; i < indices + (ignis__formula_saves_position(spec) && spec->needed); i++) {
-        ignis__formula_emit(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ", w->indices + 5 * i,
-                            spec->pack);
+        ignis__formula_emit(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ",
+                            w->indices + 5 * i, spec->pack);
     }
     for (i = 0; i < w->formula->randoms; i++)
         ignis__formula_emit(&w->text, "r%d[e], ", i);
@@ -150,8 +152,8 @@ IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int
 {
     int i;
     for (i = 0; i < w->formula->randoms; i++)
-        ignis__formula_emit(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element,
-                            w->random, w->formula->randoms, i);
+        ignis__formula_emit(&w->text, "            W r%d[%d]; map_uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i,
+                            n, element, w->random, w->formula->randoms, i);
 }
 
 /*  Stores a pack of n elements of result k: y[], or y where it is one. */
@@ -162,8 +164,8 @@ IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int 
     bool two = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
     ignis__formula_emit(t, "            { u32 o[%d]%s;", words, size == 1 ? " = {}" : "");
     for (e = 0; e < n; e += 1 + two) {
-        ignis__formula_emit(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k,
-                            e);
+        ignis__formula_emit(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET",
+                            ignis__dtypes[dtype].name, e, k, e);
         if (two && n > 1)
             ignis__formula_emit(t, ", y%d[%d]", k, e + 1);
         ignis__formula_emit(t, two && n == 1 ? ", 0.f);" : ");");
@@ -177,12 +179,15 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
     const ignis__formula *formula = w->formula;
     const ignis__formula_spec *spec = w->spec;
     ignis__formula_text *t = &w->text;
-    int i, k = 0, count = formula->count, terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(formula, terms);
+    int i, k = 0, count = formula->count, terms[IGNIS__FORMULA_INDICES],
+           indices = ignis__formula_index_count(formula, terms);
     ignis__formula_lines lines;
-    bool chosen = false, ok = ignis__formula_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
-                                                         !spec->needed || ignis__formula_saves_value(spec->kept));
+    bool chosen = false,
+         ok = ignis__formula_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
+                                         !spec->needed || ignis__formula_saves_value(spec->kept));
     ignis__formula_emit(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
-                        spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
+                        spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "",
+                        w->words);
     ignis__formula_emit(t, "DI void map_f(");
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] == IGNIS__FORMULA_VALUE && lines.exact >> i & 1)
@@ -200,7 +205,9 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
     w->exact = lines.exact;
     for (i = 0; i < count; i++)
         if (lines.exact >> i & 1)
-            ignis__formula_emit(t, spec->kind[i] == IGNIS__FORMULA_VALUE ? "    const W x%d = (W)v%d;\n" : "    const double v%d = x%d;\n",
+            ignis__formula_emit(t,
+                                spec->kind[i] == IGNIS__FORMULA_VALUE ? "    const W x%d = (W)v%d;\n"
+                                                                      : "    const double v%d = x%d;\n",
                                 i, i);
     ignis__formula_emit(t, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
@@ -255,11 +262,11 @@ IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
     int i, count = w->formula->count;
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] == IGNIS__FORMULA_VALUE)
-            ignis__formula_emit(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n", w->exact >> i & 1 ? "double" : "W", i,
-                                w->input[i]);
+            ignis__formula_emit(&w->text, "    const %s s%d = __longlong_as_double((i64)p.w[%d]);\n",
+                                w->exact >> i & 1 ? "double" : "W", i, w->input[i]);
         else if (spec->kind[i] == IGNIS__FORMULA_ONE)
-            ignis__formula_emit(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__formula_type(spec->dtype[i]), i,
-                                ignis__dtypes[spec->dtype[i]].name, w->input[i]);
+            ignis__formula_emit(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__formula_type(spec->dtype[i]),
+                                i, ignis__dtypes[spec->dtype[i]].name, w->input[i]);
     if (spec->mode || spec->needed)
         ignis__formula_emit(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
 }
@@ -277,17 +284,19 @@ IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, cons
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
             ignis__formula_emit(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
         else if (spec->kind[i] >= IGNIS__FORMULA_ROW)
-            ignis__formula_emit(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__formula_type(spec->dtype[i]), i, per,
-                                n);
+            ignis__formula_emit(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n",
+                                ignis__formula_type(spec->dtype[i]), i, per, n);
     }
-    snprintf(loop, sizeof loop, "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
+    snprintf(loop, sizeof loop,
+             "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
              per, there, at);
     snprintf(element, sizeof element, "at*%du + e", n);
     ignis__formula_emit(t, "%s", loop);
     for (i = 0; i <= count + 1; i++) {
         int bytes = n * ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
-            ignis__formula_emit(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
+            ignis__formula_emit(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i,
+                                w->input[i], bytes);
     }
     if (w->broadcasts && !spec->whole)
         ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
@@ -299,7 +308,8 @@ IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, cons
         if (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole)
             ignis__formula_emit(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
         else
-            ignis__formula_emit(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
+            ignis__formula_emit(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]",
+                                ignis__dtypes[spec->dtype[i]].name);
         ignis__formula_emit_offset(w, i, spec->whole ? n : 1);
         ignis__formula_emit(t, ");");
     }
@@ -322,8 +332,8 @@ IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const
     const ignis__formula_spec *spec = w->spec;
     ignis__formula_text *t = &w->text;
     int i, count = w->formula->count;
-    ignis__formula_emit(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1,
-                        w->packs, spec->pack, thread);
+    ignis__formula_emit(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread,
+                        w->packs + 1, w->packs, spec->pack, thread);
     if (w->broadcasts)
         ignis__formula_emit_coordinates(w, "(u32)at");
     for (i = 0; i <= count + 1; i++) {

@@ -6,8 +6,8 @@
 
 /*  The named inputs of a formula: IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.5)) makes them. */
 typedef struct ignis_array_inputs {
-    const char *names;                   /* separated by commas: "x, y, a". In place of a name may stand MACRO(name, anything) */
-    int count;                           /* 1 to IGNIS_MAX_INPUTS */
+    const char *names; /* separated by commas: "x, y, a". In place of a name may stand MACRO(name, anything) */
+    int count;         /* 1 to IGNIS_MAX_INPUTS */
     ignis_array array[IGNIS_MAX_INPUTS]; /* arrays, and what ignis_array_value has given */
 } ignis_array_inputs;
 
@@ -31,7 +31,8 @@ IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ign
     Errors: those of ignis_array_map; ARGUMENT (count, which is not that of the formula's results; two of them overlap).
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs);
+IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula,
+                                            ignis_array_inputs inputs);
 
 /*  How many elements become one. Of argmax and argmin the first place counts. */
 typedef enum ignis_reducer {
@@ -61,7 +62,8 @@ typedef enum ignis_reducer {
     LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs);
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula,
+                                          ignis_array_inputs inputs);
 
 /*  ignis_array_value - a number as an input of ignis_array_map; IGNIS_ARRAY_VALUE(name, number) calls it
     Another number needs no other kernel, unlike another one in the text of a formula.

@@ -11,7 +11,8 @@ static bool ignis__formula_broadcast_shape(const char *call, const ignis__formul
         run->shape.dim[d] = 1;
         for (i = 0; i < count; i++) {
             int lacking = run->input[i] ? run->shape.ndim - run->input[i]->ndim : IGNIS_MAX_DIMS;
-            if (d < lacking || run->input[i]->dim[d - lacking] == 1 || run->input[i]->dim[d - lacking] == run->shape.dim[d])
+            if (d < lacking || run->input[i]->dim[d - lacking] == 1 ||
+                run->input[i]->dim[d - lacking] == run->shape.dim[d])
                 continue;
             if (run->shape.dim[d] != 1) {
                 ignis__formula_parse_names(formula->names, names, &k, count);
@@ -80,23 +81,26 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 {
     uint32_t ago = (ignis__values.made - (uint32_t)handle) & (uint32_t)IGNIS__SLOT_MASK;
     if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES)
-        return ignis__fail_false(IGNIS_DIAG_FORMULA, call,
-                                 "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+        return ignis__fail_false(
+            IGNIS_DIAG_FORMULA, call,
+            "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
     *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
     return true;
 }
 
 /*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
-static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
-                                 ignis__formula_run *run, uint64_t *others, int *at, int *held)
+static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
+                                 const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at, int *held)
 {
     int i;
     *held = 0;
     memset(run, 0, sizeof *run);
-    if (!ignis__enter(call) || !ignis__check_not_null(call, "formula", formula) || !ignis__check_not_null(call, "inputs.names", names))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "formula", formula) ||
+        !ignis__check_not_null(call, "inputs.names", names))
         return false;
     if (count < 1 || count > IGNIS_MAX_INPUTS)
-        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d",
+                                 IGNIS_MAX_INPUTS, count);
     for (i = 0; i < count; i++) {
         if (!ignis__handle_is_value(handles[i])) {
             at[*held] = i;
@@ -110,8 +114,8 @@ static bool ignis__formula_begin(const char *call, const char *formula, const ch
 }
 
 /*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
-static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results,
-                                   ignis__formula_run *run)
+static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
+                                   int results, ignis__formula_run *run)
 {
     const char *call = work->call;
     uint32_t integers = 0;
@@ -123,11 +127,13 @@ static bool ignis__formula_prepare(const ignis__work *work, const char *formula,
     if (!run->formula || !ignis__formula_broadcast_shape(call, run->formula, run))
         return false;
     if (run->formula->result_count != results)
-        return ignis__fail_false(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
+        return ignis__fail_false(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula,
+                                 run->formula->result_count, results);
     run->used = ((uint32_t)1 << count) - 1;
     run->factor = 1;
     run->outs = results;
-    return !run->formula->randoms ||
-           ignis__random_take(work, IGNIS_F32, (ignis__shape_product(&run->shape, 0, run->shape.ndim) + 3) / 4 * 4 * run->formula->randoms,
-                              &run->random);
+    return !run->formula->randoms || ignis__random_take(work, IGNIS_F32,
+                                                        (ignis__shape_product(&run->shape, 0, run->shape.ndim) + 3) /
+                                                            4 * 4 * run->formula->randoms,
+                                                        &run->random);
 }

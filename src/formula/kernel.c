@@ -29,14 +29,17 @@ IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula,
     for (i = 0; i < count; i++)
         outs += spec->needed >> i & 1;
     return spec->outs >= 1 && spec->outs <= IGNIS_MAX_INPUTS && spec->result < formula->result_count &&
-           (spec->needed ? outs == spec->outs && !(spec->needed >> count) : spec->result + spec->outs <= formula->result_count) &&
-           spec->mode <= IGNIS__FORMULA_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT && (spec->reduction != 0) == reduces &&
-           (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) && spec->rank >= 1 && spec->rank <= IGNIS__FORMULA_ANY_RANK &&
-           spec->pack >= 1 && spec->pack <= 16 && !(spec->pack & (spec->pack - 1)) && spec->packs_per_thread >= 1 &&
-           spec->packs_per_thread <= 2 && spec->team <= 128 && !(spec->team & (spec->team - 1)) &&
+           (spec->needed ? outs == spec->outs && !(spec->needed >> count)
+                         : spec->result + spec->outs <= formula->result_count) &&
+           spec->mode <= IGNIS__FORMULA_COLUMNS && spec->reduction < IGNIS_REDUCE_COUNT &&
+           (spec->reduction != 0) == reduces && (spec->reduced != 0) == reduces && !(spec->reduced >> spec->outs) &&
+           spec->rank >= 1 && spec->rank <= IGNIS__FORMULA_ANY_RANK && spec->pack >= 1 && spec->pack <= 16 &&
+           !(spec->pack & (spec->pack - 1)) && spec->packs_per_thread >= 1 && spec->packs_per_thread <= 2 &&
+           spec->team <= 128 && !(spec->team & (spec->team - 1)) &&
            (spec->mode != IGNIS__FORMULA_ROWS || spec->team >= 32) &&
-           (spec->mode != IGNIS__FORMULA_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 && spec->wide <= 1 &&
-           spec->half <= 1 && spec->parts <= 1 && (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
+           (spec->mode != IGNIS__FORMULA_COLUMNS || (spec->team >= 1 && spec->team <= 32)) && spec->whole <= 1 &&
+           spec->wide <= 1 && spec->half <= 1 && spec->parts <= 1 &&
+           (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
 }
 
 /*  Makes of a spec that of a kernel for any shapes, strides and addresses: inputs that are arrays are walked by strides, element by element. */
@@ -52,7 +55,8 @@ static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 }
 
 /*  The kernels beside one that other sizes and addresses take: those for inputs that are spread alike, then those for any. False: that is all. */
-static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn, ignis__formula_spec *other)
+static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn,
+                                        ignis__formula_spec *other)
 {
     static const struct {
         uint16_t mode, team;
@@ -61,7 +65,8 @@ static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int cou
     int i, widest = 1, alike;
     for (i = 0; i <= count + 1; i++) {
         broadcasts = broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
-        if ((spec->kind[i] == IGNIS__FORMULA_LINEAR || spec->kind[i] == IGNIS__FORMULA_ROW) && ignis__dtypes[spec->dtype[i]].size > widest)
+        if ((spec->kind[i] == IGNIS__FORMULA_LINEAR || spec->kind[i] == IGNIS__FORMULA_ROW) &&
+            ignis__dtypes[spec->dtype[i]].size > widest)
             widest = ignis__dtypes[spec->dtype[i]].size;
     }
     for (i = 0; i < spec->outs; i++)
@@ -114,8 +119,8 @@ static void ignis__formula_source_free(ignis__formula_source *made)
     ignis__free(made->line.data);
 }
 
-IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis__formula *formula, const ignis__formula_spec *spec,
-                                                   ignis__formula_source *made)
+IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis__formula *formula,
+                                                   const ignis__formula_spec *spec, ignis__formula_source *made)
 {
     static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
     ignis__formula_writer writer;
@@ -131,7 +136,8 @@ IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis
     for (i = 0; i < 2; i++) {
         ignis__formula_emit(&made->line, " \"");
         for (at = words[i]; *at; at++)
-            ignis__formula_emit(&made->line, "%s%c", *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
+            ignis__formula_emit(&made->line, "%s%c",
+                                *at == '"' || *at == '\\' || *at == '\n' || *at == '\r' ? "\\" : "",
                                 *at == '\n'   ? 'n'
                                 : *at == '\r' ? 'r'
                                               : *at);
@@ -153,7 +159,8 @@ IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis
 }
 
 /*  "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                    ignis__string_writer *why)
 {
     char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
     long count, integers, place, number;
@@ -169,7 +176,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     count = word[0] ? strtol(word[0], NULL, 10) : 0;
     integers = word[1] ? strtol(word[1], NULL, 10) : -1;
     if (!word[2] || count < 1 || count > IGNIS_MAX_INPUTS || integers < 0 || integers >> count)
-        return ignis__explain(why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
+        return ignis__explain(
+            why, "a formula is a text, names of inputs, how many, which are integers, and numbers of its kernel");
     memset(numbers, 0, sizeof numbers);
     for (at = word[2]; *at; at = end + (*end == ',')) {
         place = strtol(at, &end, 10);
@@ -203,7 +211,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 }
 
 /*  The kernels beside that of a formula's line that a bundle has, too. False: there are no more. For tools/ignis_embed.c. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn, ignis__formula_source *made)
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn,
+                                                                   ignis__formula_source *made)
 {
     ignis__formula_spec spec, other;
     memcpy(&spec, request->spec, sizeof spec);
@@ -212,7 +221,8 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__
 }
 
 /*  Records a kernel, which other sizes than those of now take. */
-IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula, const ignis__formula_spec *spec)
+IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula,
+                                              const ignis__formula_spec *spec)
 {
     ignis__formula_source made;
     if (!ignis__formula_source_make(call, formula, spec, &made))
@@ -222,8 +232,8 @@ IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__for
 }
 
 /*  A kernel that was made for a spec, or that serves instead; null: there is none yet. */
-static const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *formula,
-                                                               const ignis__formula_spec *spec)
+static const ignis__formula_kernel *
+ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *formula, const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -244,8 +254,10 @@ static void ignis__formula_kernel_list(ignis__formula *formula, ignis__formula_k
 }
 
 /*  Loads a kernel on a device that is entered. bundled: only from the bundle. Null: it failed, or (*failed false) it is not there. */
-IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const char *call, ignis__device *device, ignis__formula *formula,
-                                                                           const ignis__formula_spec *spec, bool bundled, bool *failed)
+IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const char *call, ignis__device *device,
+                                                                           ignis__formula *formula,
+                                                                           const ignis__formula_spec *spec,
+                                                                           bool bundled, bool *failed)
 {
     ignis__formula_kernel *kernel = NULL;
     ignis__formula_source made;
@@ -276,8 +288,8 @@ IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const
 
 /*  A kernel on a device that is entered: that of the spec, or where it is neither in the bundle nor can be compiled, another of the bundle that
     serves. Null on failure. */
-static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
-                                                              const ignis__formula_spec *spec)
+static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device,
+                                                              ignis__formula *formula, const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel = ignis__formula_kernel_find(device, formula, spec);
     ignis__formula_kernel *stands;
@@ -292,7 +304,8 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
     if (kernel || failed)
         return kernel;
     for (turn = 0; !kernel && !failed && ignis__formula_spec_variant(spec, formula->count, turn, &other); turn++)
-        if (ignis__formula_spec_serves(&other, spec) && (kernel = ignis__formula_kernel_find(device, formula, &other)) == NULL)
+        if (ignis__formula_spec_serves(&other, spec) &&
+            (kernel = ignis__formula_kernel_find(device, formula, &other)) == NULL)
             kernel = ignis__formula_kernel_load(call, device, formula, &other, true, &failed);
     if (failed)
         return NULL;

@@ -57,7 +57,8 @@ static bool ignis__formula_is_available(const char *call, const ignis__device *d
 }
 
 /*  How the kernel of a reduction is launched: blocks, and words of its parameter, of which [2] is the number of parts. */
-static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s, uint64_t *shared)
+static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s,
+                                    uint64_t *shared)
 {
     int64_t processors = work->device->info.multiprocessors, packs, tiles, parts;
     if (spec->mode == IGNIS__FORMULA_ROWS) {
@@ -97,13 +98,14 @@ static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t 
 /*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
 static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
 {
-    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full, parts = 1, blocks;
+    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full,
+                                                                                                 parts = 1, blocks;
     ignis__axis s = {1, 1, 1}; /* of what is reduced */
     uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__FORMULA_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
                    (IGNIS_MAX_INPUTS + 2) * IGNIS__FORMULA_ANY_RANK],
         shared[8];
-    int terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(run->formula, terms), count = run->formula->count, rank,
-                                       widest = 1, linear = 0, i, d;
+    int terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(run->formula, terms),
+                                       count = run->formula->count, rank, widest = 1, linear = 0, i, d;
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__FORMULA_THREADS, 1, 1};
     bool ok, one_row;
     ignis__address launches = 0;
@@ -178,7 +180,8 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
     memset(shared, 0, sizeof shared);
     if (spec.mode == IGNIS__FORMULA_ROWS) {
         int64_t packs = s.n / spec.pack;
-        spec.team = s.outer > 1 && packs <= (s.outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
+        spec.team =
+            s.outer > 1 && packs <= (s.outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
     } else if (spec.mode == IGNIS__FORMULA_COLUMNS) {
         for (spec.team = 1; spec.team < s.inner / spec.pack && spec.team < 32;)
             spec.team = (uint16_t)(2 * spec.team);
@@ -197,10 +200,12 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
         w.broadcasts = true;
     }
     full = numel / spec.pack;
-    if (((w.broadcasts && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || s.n > INT32_MAX - 4096)
+    if (((w.broadcasts && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 ||
+        s.n > INT32_MAX - 4096)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
                                  ignis__shape_write(&run->shape).text);
-    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__FORMULA_THREADS * spec.packs_per_thread);
+    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack,
+                             IGNIS__FORMULA_THREADS * spec.packs_per_thread);
     if (spec.mode) {
         blocks = ignis__formula_split(work, &spec, &s, shared);
         parts = (int64_t)shared[2];
@@ -210,7 +215,8 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
         return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
                                  ignis__shape_write(&run->shape).text);
     if (spec.parts) {
-        memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
+        memory =
+            ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
         if (!memory)
             return false;
         shared[5] = memory->address;

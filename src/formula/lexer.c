@@ -9,9 +9,10 @@
 
 typedef struct ignis__formula_term {
     short function, arg[3];
-    char type;        /* w, i or b */
-    short length;     /* of text */
-    int64_t number;   /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
+    char type;    /* w, i or b */
+    short length; /* of text */
+    int64_t
+        number; /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
     const char *text; /* of a number of type w; null: it is `number` */
 } ignis__formula_term;
 
@@ -105,10 +106,12 @@ static void ignis__formula_next_token(ignis__formula_parser *r)
     } else {
         r->kind = '+';
         if (!strchr("+-*/%<>=!&|^~?:;(),", text[at]))
-            ignis__formula_syntax_error(r, at, "'%c' is no part of a formula", text[at] > ' ' && text[at] < 127 ? text[at] : '?');
+            ignis__formula_syntax_error(r, at, "'%c' is no part of a formula",
+                                        text[at] > ' ' && text[at] < 127 ? text[at] : '?');
         else if (text[at] == '*' && text[at + 1] == '*')
             ignis__formula_syntax_error(r, at, "'**' is no part of a formula; use pow(a, b)");
-        else if ((strchr("&|<>", text[at]) && text[at + 1] == text[at]) || (strchr("<>=!", text[at]) && text[at + 1] == '='))
+        else if ((strchr("&|<>", text[at]) && text[at + 1] == text[at]) ||
+                 (strchr("<>=!", text[at]) && text[at + 1] == '='))
             at++;
         at++;
     }
@@ -144,5 +147,6 @@ static void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
 {
     char token[40];
     if (!ignis__formula_accept(r, sign))
-        ignis__formula_syntax_error(r, r->start, "'%s' is expected before %s", sign, ignis__formula_token_text(r, token, sizeof token));
+        ignis__formula_syntax_error(r, r->start, "'%s' is expected before %s", sign,
+                                    ignis__formula_token_text(r, token, sizeof token));
 }

@@ -10,13 +10,15 @@ static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formul
             return i;
     }
     if (r->term_count == IGNIS__FORMULA_TERMS)
-        return ignis__formula_syntax_error(r, r->start, "the formula has more than %d operations", IGNIS__FORMULA_TERMS);
+        return ignis__formula_syntax_error(r, r->start, "the formula has more than %d operations",
+                                           IGNIS__FORMULA_TERMS);
     r->term[r->term_count] = *wanted;
     return r->term_count++;
 }
 
 /*  A term without arguments. */
-static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text, size_t length)
+static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text,
+                                   size_t length)
 {
     ignis__formula_term term = IGNIS__ZERO;
     term.function = (short)function;
@@ -52,7 +54,8 @@ static int ignis__formula_apply(ignis__formula_parser *r, int function, const in
 {
     const ignis__formula_function *f = &ignis__formula_functions[function];
     ignis__formula_term term = IGNIS__ZERO;
-    bool select = function == IGNIS__FORMULA_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
+    bool select = function == IGNIS__FORMULA_SELECT, integers = f->integer != NULL,
+         truths = f->type == 'b' && !f->integer;
     int i;
     term.function = (short)function;
     term.number = number;
@@ -114,7 +117,8 @@ static int ignis__formula_parse_index(ignis__formula_parser *r, size_t start)
     if (*r->fault)
         return 0;
     term = &r->term[dim];
-    if (term->function != IGNIS__FORMULA_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS || term->number >= IGNIS_MAX_DIMS)
+    if (term->function != IGNIS__FORMULA_NUMBER || term->type != 'i' || term->number < -IGNIS_MAX_DIMS ||
+        term->number >= IGNIS_MAX_DIMS)
         return ignis__formula_syntax_error(r, start, "index takes the number of a dimension, -%d to %d", IGNIS_MAX_DIMS,
                                            IGNIS_MAX_DIMS - 1);
     at = ignis__formula_add_leaf(r, IGNIS__FORMULA_INDEX, 'i', term->number, NULL, 0);
@@ -133,7 +137,8 @@ static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, b
     ignis__formula_expect(r, ")");
     for (i = 0; i < 1 + normal; i++) {
         if (r->randoms == IGNIS__FORMULA_INDICES)
-            return ignis__formula_syntax_error(r, start, "the formula takes more than %d random numbers, of which randn() is two",
+            return ignis__formula_syntax_error(r, start,
+                                               "the formula takes more than %d random numbers, of which randn() is two",
                                                IGNIS__FORMULA_INDICES);
         uniform[i] = ignis__formula_add_leaf(r, IGNIS__FORMULA_RAND, 'w', r->randoms++, NULL, 0);
     }
@@ -147,7 +152,8 @@ static int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
     if (n < 0 || r->term[x].function == IGNIS__FORMULA_NUMBER)
         x = ignis__formula_convert(r, 'w', x);
     if (n == 0) /* of NaN, too */
-        return r->term[x].type == 'w' ? ignis__formula_convert(r, 'w', ignis__formula_add_integer(r, 1)) : ignis__formula_add_integer(r, 1);
+        return r->term[x].type == 'w' ? ignis__formula_convert(r, 'w', ignis__formula_add_integer(r, 1))
+                                      : ignis__formula_add_integer(r, 1);
     return ignis__formula_apply(r, IGNIS__FORMULA_POWER, &x, n);
 }
 
@@ -177,7 +183,8 @@ static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, siz
             break;
     }
     if (function == IGNIS__COUNT(ignis__formula_functions))
-        return ignis__formula_syntax_error(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
+        return ignis__formula_syntax_error(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30),
+                                           name);
     ignis__formula_next_token(r);
     if (!ignis__formula_at_token(r, ")")) {
         do {
@@ -189,12 +196,14 @@ static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, siz
     }
     ignis__formula_expect(r, ")");
     if (count != f->count)
-        return ignis__formula_syntax_error(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
+        return ignis__formula_syntax_error(r, start, "%s takes %d value%s, not %d", f->name, f->count,
+                                           f->count == 1 ? "" : "s", count);
     if (*r->fault)
         return 0;
     if (f->body)
         return ignis__formula_apply_body(r, f, args);
-    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__FORMULA_NUMBER && r->term[args[1]].type == 'i')
+    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__FORMULA_NUMBER &&
+        r->term[args[1]].type == 'i')
         return ignis__formula_power(r, args[0], r->term[args[1]].number);
     if (function >= IGNIS__FORMULA_WHOLE && function < IGNIS__FORMULA_WHOLE_QUOTIENT &&
         r->term[args[0]].function == IGNIS__FORMULA_DIVIDE) {
@@ -214,8 +223,8 @@ IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, siz
     ignis__string_begin(&text, names, sizeof names);
     for (i = r->name_first; i < r->name_count; i++)
         ignis__string_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
-    return ignis__formula_syntax_error(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start,
-                                       names);
+    return ignis__formula_syntax_error(r, start, "'%.*s' is not known; the names are %s",
+                                       (int)(length < 30 ? length : 30), r->text + start, names);
 }
 
 /*  A name, a call, a number or an expression in parentheses. */
@@ -231,12 +240,14 @@ static int ignis__formula_parse_primary(ignis__formula_parser *r)
         return i;
     }
     if (kind != 'a' && kind != '0')
-        return ignis__formula_syntax_error(r, start, "%s where a value is expected", ignis__formula_token_text(r, token, sizeof token));
+        return ignis__formula_syntax_error(r, start, "%s where a value is expected",
+                                           ignis__formula_token_text(r, token, sizeof token));
     ignis__formula_next_token(r);
     if (kind == '0' && length > 2 && (text[1] == 'x' || text[1] == 'X')) {
         uint64_t bits = 0;
         for (digit = 2; digit < length; digit++)
-            bits = bits << 4 | (uint64_t)(ignis__formula_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
+            bits = bits << 4 |
+                   (uint64_t)(ignis__formula_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
         return ignis__formula_add_integer(r, (int64_t)bits);
     }
     if (kind == '0') {
@@ -256,7 +267,8 @@ static int ignis__formula_parse_primary(ignis__formula_parser *r)
         if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
             return r->name[i].term;
     for (i = 0; i < IGNIS__COUNT(ignis__formula_constants); i++)
-        if (strlen(ignis__formula_constants[i].name) == length && strncmp(ignis__formula_constants[i].name, text, length) == 0)
+        if (strlen(ignis__formula_constants[i].name) == length &&
+            strncmp(ignis__formula_constants[i].name, text, length) == 0)
             return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, ignis__formula_constants[i].value,
                                            strlen(ignis__formula_constants[i].value));
     return ignis__formula_unknown_name(r, start, length);
@@ -291,7 +303,11 @@ static int ignis__formula_parse_unary(ignis__formula_parser *r)
         if (minus && r->term[x].function == IGNIS__FORMULA_NUMBER && r->term[x].type == 'i')
             x = ignis__formula_add_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
         else if (!*r->fault && (!bits || ignis__formula_check_integer(r, start, "~", x)))
-            x = ignis__formula_apply(r, minus ? IGNIS__FORMULA_NEG : bits ? IGNIS__FORMULA_INVERT : IGNIS__FORMULA_NOT, &x, 0);
+            x = ignis__formula_apply(r,
+                                     minus  ? IGNIS__FORMULA_NEG
+                                     : bits ? IGNIS__FORMULA_INVERT
+                                            : IGNIS__FORMULA_NOT,
+                                     &x, 0);
     }
     r->depth--;
     return x;
@@ -326,7 +342,8 @@ static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
         ignis__formula_next_token(r);
         sides[1] = ignis__formula_parse_binary(r, level + 1);
         if (!*r->fault && ignis__formula_functions[function].type == 'i')
-            (void)(ignis__formula_check_integer(r, start, name, sides[0]) && ignis__formula_check_integer(r, start, name, sides[1]));
+            (void)(ignis__formula_check_integer(r, start, name, sides[0]) &&
+                   ignis__formula_check_integer(r, start, name, sides[1]));
         if (*r->fault)
             return 0;
         sides[0] = ignis__formula_apply(r, function, sides, 0);
@@ -383,7 +400,8 @@ static void ignis__formula_parse_program(ignis__formula_parser *r)
     } while (ignis__formula_accept(r, ","));
     ignis__formula_accept(r, ";");
     if (r->kind)
-        ignis__formula_syntax_error(r, r->start, "%s is not expected here", ignis__formula_token_text(r, token, sizeof token));
+        ignis__formula_syntax_error(r, r->start, "%s is not expected here",
+                                    ignis__formula_token_text(r, token, sizeof token));
 }
 
 /*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.

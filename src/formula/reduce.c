@@ -1,7 +1,8 @@
 /*  Whether others stand between dimensions that are reduced; may: whether that could be so where those of 1 are more. */
 static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)
 {
-    int d, lacking = run->shape.ndim - run->to_shape->ndim, part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
+    int d, lacking = run->shape.ndim - run->to_shape->ndim,
+           part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
     for (d = 0; d < run->shape.ndim; d++) {
         int64_t dim = run->shape.dim[d], to = d < lacking ? 1 : run->to_shape->dim[d - lacking];
         bool reduced = may ? to == 1 : to != dim, stays = to == dim && (may || dim != 1);
@@ -42,8 +43,8 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     ignis__block *memory;
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
-    bool whole =
-        ignis__formula_reductions[run->reduction].place || (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step alone */
+    bool whole = ignis__formula_reductions[run->reduction].place ||
+                 (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step alone */
     if (ignis__requests.path[0] && !whole && ignis__formula_reduces_in_steps(run, true)) {
         first = *run;
         ignis__formula_record_run(work->call, run);
@@ -55,7 +56,8 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     if (!ignis__formula_reduces_in_steps(run, false))
         return ignis__formula_launch(work, run);
     if (whole)
-        return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s needs all dimensions, or such that are neighbours",
+        return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call,
+                                 "%s%s needs all dimensions, or such that are neighbours",
                                  run->kept ? "the gradient of " : "", ignis__formula_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
@@ -68,7 +70,8 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     if (!ignis__formula_reduce_types(work->call, run, &last))
         return false;
     last.shape = shape;
-    memory = ignis__memory_take(work->call, work->device, work->stream, ignis__shape_product(&shape, 0, shape.ndim) * 8);
+    memory =
+        ignis__memory_take(work->call, work->device, work->stream, ignis__shape_product(&shape, 0, shape.ndim) * 8);
     if (!memory)
         return false;
     last.address[0] = run->to[0] = memory->address;
@@ -92,7 +95,8 @@ static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer,
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
         !ignis__formula_reduces_wide((int)reducer))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__formula_reductions[reducer].name);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements",
+                                 ignis__formula_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
                                                  : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
@@ -103,6 +107,6 @@ static bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d", (int)reducer,
-                             (int)IGNIS_REDUCE_COUNT - 1);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _NORM are 1 to %d",
+                             (int)reducer, (int)IGNIS_REDUCE_COUNT - 1);
 }

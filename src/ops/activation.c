@@ -43,7 +43,8 @@ static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor 
 
 static const ignis__activation ignis__act_relu = {"ignis_relu", IGNIS__BUILTIN_RELU, IGNIS__BUILTIN_RELU_BACKWARD};
 static const ignis__activation ignis__act_gelu = {"ignis_gelu", IGNIS__BUILTIN_GELU, IGNIS__BUILTIN_GELU_BACKWARD};
-static const ignis__activation ignis__act_gelu_exact = {"ignis_gelu_exact", IGNIS__BUILTIN_GELU_EXACT, IGNIS__BUILTIN_GELU_EXACT_BACKWARD};
+static const ignis__activation ignis__act_gelu_exact = {"ignis_gelu_exact", IGNIS__BUILTIN_GELU_EXACT,
+                                                        IGNIS__BUILTIN_GELU_EXACT_BACKWARD};
 static const ignis__activation ignis__act_silu = {"ignis_silu", IGNIS__BUILTIN_SILU, IGNIS__BUILTIN_SILU_BACKWARD};
 
 IGNIS_API ignis_tensor ignis_relu(ignis_tensor tensor) { return ignis__activate(&ignis__act_relu, tensor); }

@@ -1,5 +1,6 @@
 /*  The running averages, held. Reports what does not fit. */
-static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels, ignis__array **running)
+static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels,
+                                      ignis__array **running)
 {
     static const char *const names[] = {"running_mean", "running_var"};
     ignis_dtype wide = ignis__wide_dtype(op->in[0]->dtype);
@@ -11,15 +12,18 @@ static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc
             return false;
         if (ignis__op_same_device(op, running[i], names[i]) && running[i]->dtype != wide)
             ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->%s is %s; %s is needed for x of %s", names[i],
-                           ignis__dtypes[running[i]->dtype].name, ignis__dtypes[wide].name, ignis__dtypes[op->in[0]->dtype].name);
+                           ignis__dtypes[running[i]->dtype].name, ignis__dtypes[wide].name,
+                           ignis__dtypes[op->in[0]->dtype].name);
         else if (running[i]->shape.ndim != 1 || running[i]->numel != channels)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "desc->%s is %s; x is %s, and needs [%lld]", names[i],
-                           ignis__shape_write(&running[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)channels);
+                           ignis__shape_write(&running[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text,
+                           (long long)channels);
     }
     return op->ok;
 }
 
-IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc)
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b,
+                                        const ignis_batch_norm_desc *desc)
 {
     static const char call[] = "ignis_batch_norm";
     ignis_tensor inputs[] = {x, w, b}, result;
@@ -40,18 +44,22 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
     p.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
     ignis__op_is_float(&op, 0, "x");
     if (op.ok && has && (d.running_mean.id == 0 || d.running_var.id == 0))
-        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone", d.running_mean.id ? "running_mean" : "running_var");
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone",
+                       d.running_mean.id ? "running_mean" : "running_var");
     else if (op.ok && d.eval && !has)
-        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->running_mean and running_var are not given, and desc->eval is set");
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT,
+                       "desc->running_mean and running_var are not given, and desc->eval is set");
     else if (op.ok && !(d.momentum >= 0 && d.momentum <= 1))
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->momentum is %g, outside of 0 to 1", d.momentum);
     else if (op.ok && !d.eval && p.sizes.rows < 2)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; a channel has %lld elements, and needs 2 for a variance",
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       "x is %s; a channel has %lld elements, and needs 2 for a variance",
                        ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
     has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
     if (!d.eval && ignis__thread_now()->random.again)
         has = false; /* a checkpoint runs its function again, and they have moved the first time */
-    result = ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
+    result =
+        ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
     for (i = 0; i < 2; i++)
         if (running[i])
             ignis__array_drop(call, running[i]);

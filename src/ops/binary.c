@@ -7,7 +7,8 @@ typedef struct ignis__binary_params {
 } ignis__binary_params;
 
 /*  The second operand's gradient: factor * the sum of g, or of g * a, over where it was spread. */
-static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor, const ignis__binary_params *p)
+static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor,
+                                          const ignis__binary_params *p)
 {
     ignis__array *gradient = ignis__op_new(op, &p->shape, g->dtype);
     if (gradient)
@@ -16,8 +17,8 @@ static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis_
 }
 
 /*  A new array of g's shape: an elementwise kernel of two arrays, the second of which may spread. */
-static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a, ignis__array *b,
-                                          const ignis__axis *axis)
+static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a,
+                                          ignis__array *b, const ignis__axis *axis)
 {
     ignis__array *out = ignis__op_new_like(op, a);
     ignis__address from_a = ignis__op_read(op, a), from_b = ignis__op_read(op, b), to = ignis__op_write(op, out);
@@ -69,12 +70,19 @@ static ignis_status ignis__add_sub_backward(const char *call, const ignis_backwa
     }
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
-    gradients[1] = p->axis.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
+    gradients[1] =
+        p->axis.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-static ignis_status ignis__add_backward(const ignis_backward_args *args) { return ignis__add_sub_backward("ignis_add", args, 1); }
-static ignis_status ignis__sub_backward(const ignis_backward_args *args) { return ignis__add_sub_backward("ignis_sub", args, -1); }
+static ignis_status ignis__add_backward(const ignis_backward_args *args)
+{
+    return ignis__add_sub_backward("ignis_add", args, 1);
+}
+static ignis_status ignis__sub_backward(const ignis_backward_args *args)
+{
+    return ignis__add_sub_backward("ignis_sub", args, -1);
+}
 
 static ignis_status ignis__mul_backward(const ignis_backward_args *args)
 {
@@ -85,11 +93,11 @@ static ignis_status ignis__mul_backward(const ignis_backward_args *args)
         return ignis__failed();
     ignis__binary_record(args->grad_output, 1);
     if (args->needed[0])
-        gradients[0] =
-            ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0], op.in[1 + p->saved_b], &p->axis);
+        gradients[0] = ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0],
+                                            op.in[1 + p->saved_b], &p->axis);
     if (args->needed[1] && p->axis.n == 1)
-        gradients[1] =
-            ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0], op.in[1 + p->saved_a], &p->axis);
+        gradients[1] = ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0],
+                                            op.in[1 + p->saved_a], &p->axis);
     else if (args->needed[1])
         gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
     return ignis__op_finish_backward(&op, args, 2, gradients);
@@ -102,7 +110,8 @@ typedef struct ignis__binary_kind {
     bool saves;
 } ignis__binary_kind;
 
-static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b, bool bias)
+static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b,
+                                  bool bias)
 {
     ignis_tensor inputs[] = {a, b};
     const ignis_shape *shape;
@@ -116,8 +125,9 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     shape = &op.in[0]->shape;
     p.shape = op.in[1]->shape;
     if (bias && (p.shape.ndim != 1 || p.shape.dim[0] != shape->dim[shape->ndim - 1]))
-        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s", ignis__shape_write(shape).text,
-                       (long long)shape->dim[shape->ndim - 1], ignis__shape_write(&p.shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s",
+                       ignis__shape_write(shape).text, (long long)shape->dim[shape->ndim - 1],
+                       ignis__shape_write(&p.shape).text);
     if (!ignis__axis_of_broadcast(shape, &p.shape, &p.axis))
         ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "b is %s, which does not broadcast to the shape of a, %s",
                        ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
@@ -134,13 +144,25 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &p, sizeof p);
 }
 
-static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD, IGNIS__BUILTIN_ADD_BROADCAST, false};
-static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB, IGNIS__BUILTIN_SUB_BROADCAST, false};
-static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, true};
+static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD,
+                                                     IGNIS__BUILTIN_ADD_BROADCAST, false};
+static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB,
+                                                     IGNIS__BUILTIN_SUB_BROADCAST, false};
+static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL,
+                                                     IGNIS__BUILTIN_MUL_BROADCAST, true};
 
-IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_add", &ignis__binary_add, a, b, false); }
-IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false); }
-IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_mul", &ignis__binary_mul, a, b, false); }
+IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_add", &ignis__binary_add, a, b, false);
+}
+IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false);
+}
+IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_mul", &ignis__binary_mul, a, b, false);
+}
 IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
 {
     return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);

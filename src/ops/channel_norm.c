@@ -13,8 +13,8 @@ typedef struct ignis__channel_norm {
 } ignis__channel_norm;
 
 /*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
-static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s, unsigned *threads,
-                                 int64_t *blocks)
+static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s,
+                                 unsigned *threads, int64_t *blocks)
 {
     int64_t pack = ignis__pack_elements(dtype), packs, tiles;
     s->packed = s->channels % pack == 0 && addresses % 16 == 0;
@@ -22,18 +22,19 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
     threads[0] = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
     threads[1] = 256 / threads[0];
     tiles = ignis__ceil_div(packs, threads[0]) * s->outer;
-    s->parts =
-        ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1, ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
+    s->parts = ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1,
+                            ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
     s->part_length = ignis__ceil_div(s->rows, s->parts);
     s->parts = ignis__ceil_div(s->rows, s->part_length);
     *blocks = ignis__clamp(tiles * s->parts, 1, INT32_MAX);
 }
 
 /*  Kernels that have a warp for each group. */
-static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__channel_sizes *s,
-                                          void **params)
+static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                          const ignis__channel_sizes *s, void **params)
 {
-    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256, params);
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256,
+                         params);
 }
 
 /*  Saved: x, w, means, rstds. */
@@ -86,13 +87,14 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
         ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &s, averages);
     }
     if (gradients[0])
-        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
+                         backward);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
 /*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
-static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum, double eps,
-                                            ignis__array *const *running)
+static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum,
+                                            double eps, ignis__array *const *running)
 {
     static const char *const names[] = {"x", "w", "b"};
     ignis__channel_sizes s = p->sizes;
@@ -108,7 +110,8 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
         if (ignis__op_same_dtype(op, i, names[i]))
             ignis__op_is_row(op, i, names[i], s.channels);
     if (op->ok && s.channels >= IGNIS__IMAGE_LIMIT)
-        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more", ignis__shape_write(&op->in[0]->shape).text);
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more",
+                       ignis__shape_write(&op->in[0]->shape).text);
     ignis__op_eps(op, &eps);
     out = ignis__op_new_like(op, op->in[0]);
     means = ignis__op_new_rows(op, s.outer, s.groups, wide);
@@ -132,7 +135,8 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
         if (!p->given) {
             part_means = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
             squares = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
-            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, statistics);
+            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1],
+                             0, statistics);
         }
         ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &s, finish);
         ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);

@@ -1,8 +1,8 @@
 IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
     if (op->in[input]->dtype != op->in[0]->dtype)
-        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name, ignis__dtypes[op->in[input]->dtype].name,
-                       ignis__dtypes[op->in[0]->dtype].name);
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name,
+                       ignis__dtypes[op->in[input]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
     return op->ok;
 }
 
@@ -26,8 +26,8 @@ IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
     if (!ignis__shape_same(a, b))
-        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s, the first input is %s", name, ignis__shape_write(b).text,
-                       ignis__shape_write(a).text);
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s, the first input is %s", name,
+                       ignis__shape_write(b).text, ignis__shape_write(a).text);
     return op->ok;
 }
 
@@ -36,8 +36,8 @@ static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t
 {
     const ignis_shape *shape = &op->in[input]->shape;
     if (shape->ndim != 1 || shape->dim[0] != n)
-        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", name, ignis__shape_write(shape).text,
-                       ignis__shape_write(&op->in[0]->shape).text, (long long)n);
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", name,
+                       ignis__shape_write(shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     return op->ok;
 }
 
@@ -79,7 +79,10 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
 
 /*  What ignis_wide is in kernels, in an array. */
-static ignis_dtype ignis__sum_dtype(ignis_dtype dtype) { return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype); }
+static ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
+{
+    return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype);
+}
 
 /*  Elements of 16 bytes, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }

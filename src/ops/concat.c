@@ -1,8 +1,8 @@
 /* >>ops.shape - concat, split, slice ------------------------------------------------------------------------------------------- */
 
 /*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
-static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from, int64_t from_offset,
-                                int64_t from_row, int64_t length, int64_t rows)
+static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from,
+                                int64_t from_offset, int64_t from_row, int64_t length, int64_t rows)
 {
     uint64_t size = (uint64_t)ignis__dtypes[from->dtype].size;
     ignis__address source = ignis__op_read(op, from) + (uint64_t)from_offset * size;
@@ -39,7 +39,8 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
 
 /*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. first: the number that the caller knows the
     first one by, for messages. */
-static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined, int first)
+static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined,
+                                         int first)
 {
     ignis__concat_params p = IGNIS__ZERO;
     ignis__op op;
@@ -51,8 +52,8 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
         return ignis__no_tensor();
     shape = op.in[0]->shape;
     if (joined == 0 && shape.ndim == IGNIS_MAX_DIMS)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "a stack of %s would have more than %d dimensions", ignis__shape_write(&shape).text,
-                       IGNIS_MAX_DIMS);
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "a stack of %s would have more than %d dimensions",
+                       ignis__shape_write(&shape).text, IGNIS_MAX_DIMS);
     if (joined == 0 && dim >= -shape.ndim - 1 && dim <= shape.ndim)
         dim += dim < 0 ? shape.ndim + 1 : 0;
     else
@@ -73,16 +74,19 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
             fits = fits && op.in[i]->shape.ndim < its.ndim;
         if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits && joined < count) {
             memmove(shape.dim + dim, shape.dim + dim + 1, sizeof shape.dim[0] * (size_t)(--shape.ndim - dim));
-            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; those of a stack are of one shape", first + i,
+            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE,
+                           "tensor %d is %s, tensor 0 is %s; those of a stack are of one shape", first + i,
                            ignis__shape_write(&op.in[i]->shape).text, ignis__shape_write(&shape).text);
         }
         if (op.ok && !fits)
-            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", first + i,
+            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE,
+                           "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", first + i,
                            ignis__shape_write(&its).text, ignis__shape_write(&p.shapes[0]).text, dim);
         p.shapes[i] = its;
         if (op.ok && i > 0 && shape.dim[dim] > INT64_MAX - its.dim[dim])
-            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW, "dimension %d of the result is above 2^63 with tensor %d, which is %s", dim,
-                           first + i, ignis__shape_write(&its).text);
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW,
+                           "dimension %d of the result is above 2^63 with tensor %d, which is %s", dim, first + i,
+                           ignis__shape_write(&its).text);
         if (op.ok && i > 0)
             shape.dim[dim] += its.dim[dim];
     }

@@ -1,6 +1,6 @@
 /*  log(sum of exp(x)) of each row in two parts: the maximum and what it lacks, as views, [..., 1]. False: reported. */
-static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_tensor targets, ignis__cross_entropy *entropy,
-                                      ignis_tensor *max, ignis_tensor *rest)
+static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_tensor targets,
+                                      ignis__cross_entropy *entropy, ignis_tensor *max, ignis_tensor *rest)
 {
     ignis__op op;
     ignis_tensor inputs[2];
@@ -31,19 +31,21 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
 
 /*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (m - x + l), whose gradient is exp(x - m - l) - q. So it is
     said, instead of found through m and l, the parts of the logarithms of the rows' sums, from which it would take another walk. */
-static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
+static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets,
+                                              const ignis_cross_entropy_desc *desc)
 {
     ignis__cross_entropy entropy;
     ignis_tensor t = ignis__no_tensor(), m = t, l = t, losses = t;
     if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
         return losses;
     if (ignis__cross_entropy_sums(call, x, targets, &entropy, &m, &l))
-        losses = ignis__loss_rows(call,
-                                  "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
-                                  " : with_grad(q == 0 ? 0 : q*(m - x + l), x*detach(exp(x - m - l) - q))",
-                                  IGNIS_INPUTS(x, t, m, l, IGNIS_VALUE(k, (double)entropy.ignore_index),
-                                               IGNIS_VALUE(n, (double)entropy.classes), IGNIS_VALUE(e, desc->label_smoothing)),
-                                  IGNIS__LOSS);
+        losses = ignis__loss_rows(
+            call,
+            "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
+            " : with_grad(q == 0 ? 0 : q*(m - x + l), x*detach(exp(x - m - l) - q))",
+            IGNIS_INPUTS(x, t, m, l, IGNIS_VALUE(k, (double)entropy.ignore_index),
+                         IGNIS_VALUE(n, (double)entropy.classes), IGNIS_VALUE(e, desc->label_smoothing)),
+            IGNIS__LOSS);
     ignis__tensor_discard(call, t);
     ignis__tensor_discard(call, m);
     ignis__tensor_discard(call, l);
@@ -61,14 +63,17 @@ IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, cons
     }
     if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
         return losses;
-    losses = ignis__loss_rows(call, "t == k ? 0 : t < 0 || t >= n ? nan*x : index(-1) == t ? -x : 0",
-                              IGNIS_INPUTS(x, t, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes)),
-                              IGNIS__LOSS);
+    losses = ignis__loss_rows(
+        call, "t == k ? 0 : t < 0 || t >= n ? nan*x : index(-1) == t ? -x : 0",
+        IGNIS_INPUTS(x, t, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes)),
+        IGNIS__LOSS);
     ignis__tensor_discard(call, t);
-    return ignis__loss_of_rows(call, losses, desc ? desc->reduction : IGNIS_REDUCTION_MEAN, targets, entropy.ignore_index);
+    return ignis__loss_of_rows(call, losses, desc ? desc->reduction : IGNIS_REDUCTION_MEAN, targets,
+                               entropy.ignore_index);
 }
 
-IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
+IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor,
+                                           const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
     ignis__op op;
@@ -102,6 +107,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
         ignis__op_save(&op, found.log_sums);
         ignis__op_save(&op, found.scale);
     }
-    return ignis__op_end_recorded(&op, found.loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
-                                  &entropy, sizeof entropy);
+    return ignis__op_end_recorded(&op, found.loss, "cross_entropy",
+                                  fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward, &entropy,
+                                  sizeof entropy);
 }

@@ -42,9 +42,9 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
 }
 
 /*  The gradient from what forward has found out of the rows. It may take the logits' place. */
-static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address gradient,
-                                                 ignis__address grad, ignis__address logits, ignis__address targets,
-                                                 ignis__address log_sums, ignis__address scale)
+static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype,
+                                                 ignis__address gradient, ignis__address grad, ignis__address logits,
+                                                 ignis__address targets, ignis__address log_sums, ignis__address scale)
 {
     ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
     void *params[] = {&gradient,        &grad,
@@ -93,14 +93,15 @@ static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
 }
 
 /*  The logits are an input, or are to be made of one: so many rows of `columns`. */
-static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows, int64_t columns,
-                                         const ignis__array *targets, ignis__cross_entropy *entropy)
+static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
+                                         int64_t columns, const ignis__array *targets, ignis__cross_entropy *entropy)
 {
     memset(entropy, 0, sizeof *entropy);
     entropy->rows = rows;
     entropy->stride = columns;
     if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64)
-        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed",
+                              ignis__dtypes[targets->dtype].name);
     if (entropy->stride == 0 || targets->numel != entropy->rows)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "%s is %s, targets %s; one target is needed for each of %lld rows of at least one class",
@@ -109,7 +110,8 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
     if (desc && !(desc->label_smoothing >= 0 && desc->label_smoothing <= 1))
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->label_smoothing is %g, outside 0 to 1", desc->label_smoothing);
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->label_smoothing is %g, outside 0 to 1",
+                              desc->label_smoothing);
     if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; there are %lld columns of logits",
                               (long long)desc->classes, (long long)entropy->stride);
@@ -131,32 +133,34 @@ typedef struct ignis__cross_entropy_work {
     bool part;   /* these are some of the rows, whose count is there */
 } ignis__cross_entropy_work;
 
-#define IGNIS__ONE_BLOCK_ROWS 128    /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64       /* and a count of these, and one more number, is what they leave */
-#define IGNIS__ROWS_EXACT 2          /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__ONE_BLOCK_ROWS \
+    128                        /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64 /* and a count of these, and one more number, is what they leave */
+#define IGNIS__ROWS_EXACT 2    /* for packed: all rows are whole packs of 16 bytes */
 #define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
 #define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
-#define IGNIS__ROUND_BLOCKS 7        /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
-#define IGNIS__SHORT_ROW 16          /* elements of a row that a thread has, of few rows */
+#define IGNIS__ROUND_BLOCKS 7 /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
+#define IGNIS__SHORT_ROW 16   /* elements of a row that a thread has, of few rows */
 
-static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
+static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy,
+                                                const ignis__cross_entropy_work *work)
 {
     return work->plan.warp && entropy->rows <= IGNIS__ONE_BLOCK_ROWS && !work->part;
 }
 
 /*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
-static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
-                                      ignis_dtype dtype)
+static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
+                                      ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     ignis__rows *plan = &work->plan;
     int64_t resident;
-    *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
-                             work->gradient ? 1 : 0, 2);
+    *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes,
+                             !work->gradient || work->logits % 16 == work->gradient % 16, work->gradient ? 1 : 0, 2);
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->counts =
-        !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_fits_one_block(entropy, work);
+    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part &&
+                   !ignis__cross_entropy_fits_one_block(entropy, work);
     if (work->counts) {
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
@@ -179,26 +183,31 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
 }
 
-static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
+                                       ignis_dtype dtype)
 {
     void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
     ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
-static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
+                                        ignis_dtype dtype)
 {
     void *rows[] = {&work->loss,       &work->scale,     &work->log_sums,        &work->gradient,
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
     if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it has the first twelve */
-        int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024 : 32 * ignis__ceil_div(entropy->rows, 32);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024), rows);
+        int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024
+                                                              : 32 * ignis__ceil_div(entropy->rows, 32);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024),
+                             rows);
         return;
     }
     if (!work->counts && !work->part)
         ignis__cross_entropy_count(op, entropy, work, dtype);
-    ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
+    ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared,
+                     rows);
 }
 
 /*  What forward gives. The logarithms of the rows' sums of exp(x) have two parts: [2, rows], the maximum and what it lacks. */
@@ -207,8 +216,8 @@ typedef struct ignis__cross_entropy_results {
 } ignis__cross_entropy_results;
 
 /*  Of op->in[0] and the targets op->in[1]; the gradient is written unless null. */
-static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy, const ignis__cross_entropy_results *found,
-                                         ignis__array *gradient)
+static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
+                                         const ignis__cross_entropy_results *found, ignis__array *gradient)
 {
     ignis__cross_entropy_work work = IGNIS__ZERO;
     ignis__array *losses = NULL, *count = NULL;

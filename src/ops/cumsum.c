@@ -1,8 +1,8 @@
 /* >>ops.sum - cumsum ----------------------------------------------------------------------------------------------------------- */
 
 /*  Rows of at least 2^12 elements are shared out in tiles, and read once: kernels/scan.cu. */
-static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__address source, ignis_dtype dtype, int64_t outer, int64_t n,
-                                  int reverse)
+static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__address source, ignis_dtype dtype,
+                                  int64_t outer, int64_t n, int reverse)
 {
     int64_t wide = ignis__dtypes[ignis__sum_dtype(dtype)].size, tile = 256 * 64 / wide, words;
     int packed = n % ignis__pack_elements(dtype) == 0 && (source | target) % 16 == 0, warps = n <= 1024, tiles;
@@ -11,8 +11,8 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
     void *rows[] = {&target, &source, &outer, &n, &reverse, &packed, &warps},
          *each[] = {&target, &said, &next, &source, &outer, &n, &tiles, &reverse, &packed};
     if (n < 4096 || outer * ignis__ceil_div(n, tile) > INT32_MAX) {
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SCAN_ROWS, dtype, ignis__clamp(ignis__ceil_div(outer, warps ? 8 : 1), 1, INT32_MAX), 256,
-                             rows);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SCAN_ROWS, dtype,
+                             ignis__clamp(ignis__ceil_div(outer, warps ? 8 : 1), 1, INT32_MAX), 256, rows);
         return;
     }
     tiles = (int)ignis__ceil_div(n, tile);
@@ -23,8 +23,8 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
     ignis__op_zero(op, zeros);
     said = ignis__op_write(op, zeros);
     next = said + 8 * (uint64_t)words;
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCAN_TILES, dtype, ignis__clamp(3 * op->work.device->info.multiprocessors, 1, outer * tiles),
-                         256, each);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SCAN_TILES, dtype,
+                         ignis__clamp(3 * op->work.device->info.multiprocessors, 1, outer * tiles), 256, each);
 }
 
 /*  out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse */
@@ -59,7 +59,8 @@ static ignis_status ignis__cumsum_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_cumsum", args))
         return ignis__failed();
-    return ignis__op_finish_backward_one(&op, args, ignis__op_cumsum(&op, op.in[0], (const ignis__axis *)args->params, 1));
+    return ignis__op_finish_backward_one(&op, args,
+                                         ignis__op_cumsum(&op, op.in[0], (const ignis__axis *)args->params, 1));
 }
 
 IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
@@ -70,7 +71,8 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
     if (!ignis__op_begin(&op, "ignis_cumsum", 1, &tensor))
         return ignis__no_tensor();
     if (ignis__dtypes[op.in[0]->dtype].size == 1)
-        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "the tensor is %s, whose sums would not fit; ignis_cast makes it %s",
+        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS,
+                       "the tensor is %s, whose sums would not fit; ignis_cast makes it %s",
                        ignis__dtypes[op.in[0]->dtype].name, op.in[0]->dtype == IGNIS_U8 ? "i64" : "f32");
     if (ignis__op_dim(&op, &dim, "dim")) {
         s = ignis__axis_of_dim(&op.in[0]->shape, dim);

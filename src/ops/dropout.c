@@ -21,7 +21,8 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
     ignis__op op;
     if (!ignis__op_begin_backward(&op, "ignis_dropout", args))
         return ignis__failed();
-    return ignis__op_finish_backward_one(&op, args, ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
+    return ignis__op_finish_backward_one(&op, args,
+                                         ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
 }
 
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)

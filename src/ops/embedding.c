@@ -4,7 +4,8 @@
 #define IGNIS__EMBEDDING_CHUNK 64
 
 /*  rows [vocab, n]: at each id the sum of grad [ids, n] over all places of it, in order; adds: to what is there, without which it is 0. */
-static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab, int64_t n, int adds)
+static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab,
+                               int64_t n, int adds)
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
@@ -12,7 +13,8 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     ignis__radix sort;
     ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids);
     unsigned threads;
-    void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab}, *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
+    void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab},
+         *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
     void *whole[] = {&to, &partial, &from, &sort.keys[0], &sort.positions[0], &count, &vocab, &n, &packed, &adds};
     void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed, &adds};
     if (!op->ok || rows->numel == 0)
@@ -20,7 +22,8 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
     bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
-    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0, 0); /* vocab: ids out of range */
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0,
+                     0); /* vocab: ids out of range */
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
     partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
@@ -31,7 +34,8 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     threads = ignis__row_threads(n, share, 256);
     across = ignis__ceil_div(n, threads * share);
     ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
-    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0, finish);
+    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
+                     1, 0, finish);
 }
 
 static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
@@ -57,7 +61,8 @@ static bool ignis__embedding_shape(ignis__op *op, ignis_shape *shape)
     if (!ignis__op_is_index(op, 1, "ids"))
         return false;
     if (table->shape.ndim != 2)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "table is %s; [vocab, n] is needed", ignis__shape_write(&table->shape).text);
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "table is %s; [vocab, n] is needed",
+                              ignis__shape_write(&table->shape).text);
     if (ids->shape.ndim == IGNIS_MAX_DIMS)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_RANK, "ids is %s; the result would have more than %d dimensions",
                               ignis__shape_write(&ids->shape).text, IGNIS_MAX_DIMS);

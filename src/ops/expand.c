@@ -6,7 +6,8 @@ static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis
     int i, lacking = fits ? out->ndim - shape->ndim : 0;
     memset(s, 0, sizeof *s);
     if (out->ndim < 1 || out->ndim > IGNIS_MAX_DIMS)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_RANK, "shape has %d dimensions, not 1 to %d", out->ndim, IGNIS_MAX_DIMS);
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_RANK, "shape has %d dimensions, not 1 to %d", out->ndim,
+                              IGNIS_MAX_DIMS);
     s->rank = out->ndim;
     ignis__shape_strides(shape, strides);
     for (i = 0; fits && i < out->ndim; i++) {
@@ -18,8 +19,8 @@ static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis
         s->size[i] = out->dim[i];
     }
     if (!fits)
-        return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE, "%s does not broadcast to %s", ignis__shape_write(shape).text,
-                              ignis__shape_write(out).text);
+        return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE, "%s does not broadcast to %s",
+                              ignis__shape_write(shape).text, ignis__shape_write(out).text);
     return true;
 }
 
@@ -36,7 +37,8 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
         return ignis__failed();
     from = op.in[0];
     gradient = ignis__op_new(&op, &shapes[0], from->dtype);
-    if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) && ignis__expand_strides(&op, &shapes[0], &out, &s)) {
+    if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) &&
+        ignis__expand_strides(&op, &shapes[0], &out, &s)) {
         /* what is summed lies in several places: it is put in front first, so that there is one sum, rounded once */
         axis.outer = axis.n = axis.inner = 1;
         memset(&moved, 0, sizeof moved);

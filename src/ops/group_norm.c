@@ -15,7 +15,8 @@ IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor
     p.sizes.rows = shape->ndim > 1 ? ignis__shape_product(shape, 1, shape->ndim - 1) : 1;
     ignis__op_is_float(&op, 0, "x");
     if (op.ok && shape->ndim < 2)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, ..., channels] is needed", ignis__shape_write(shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, ..., channels] is needed",
+                       ignis__shape_write(shape).text);
     else if (op.ok && groups < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "groups is %d, below 1", groups);
     else if (op.ok && p.sizes.channels % groups != 0)

@@ -27,14 +27,16 @@ typedef struct ignis__resampling {
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
 
 /*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
-static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size, int64_t *channels)
+static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size,
+                               int64_t *channels)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int i;
     if (!ignis__op_is_float(op, 0, "x"))
         return false;
     if (shape->ndim != 3 && shape->ndim != 4)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, height, width, channels] or [n, length, channels] is needed",
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "x is %s; [n, height, width, channels] or [n, length, channels] is needed",
                               ignis__shape_write(shape).text);
     *n = shape->dim[0];
     size[0] = shape->ndim == 4 ? shape->dim[1] : 1;
@@ -42,12 +44,14 @@ static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int
     *channels = shape->dim[shape->ndim - 1];
     for (i = 1; i < shape->ndim; i++)
         if (shape->dim[i] >= IGNIS__IMAGE_LIMIT)
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, where a size is 2^28 or more", ignis__shape_write(shape).text);
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, where a size is 2^28 or more",
+                                  ignis__shape_write(shape).text);
     for (i = 0; shape->ndim == 3 && i < count; i++)
         if (second_numbers[i])
-            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
-                                  "x is %s, a signal; the second number of each dimension in desc has to be 0, not %lld",
-                                  ignis__shape_write(shape).text, (long long)second_numbers[i]);
+            return ignis__op_fail(
+                op, IGNIS_DIAG_BAD_NUMBER,
+                "x is %s, a signal; the second number of each dimension in desc has to be 0, not %lld",
+                ignis__shape_write(shape).text, (long long)second_numbers[i]);
     return true;
 }
 
@@ -62,8 +66,8 @@ static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *si
 }
 
 /*  dst out of src; addresses: of all arrays, by or. shares: a thread may have more packs, as long as 128 bytes stay side by side. */
-static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst, const int64_t *src,
-                              ignis__address addresses, bool shares)
+static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst,
+                              const int64_t *src, ignis__address addresses, bool shares)
 {
     int64_t pack = ignis__pack_elements(dtype), packs;
     images->packed = channels % pack == 0 && addresses % 16 == 0;
@@ -78,7 +82,9 @@ static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t 
     images->count = n * dst[0] * dst[1] * packs;
 }
 
-static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images, void **params)
+static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images,
+                                 void **params)
 {
-    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256, params);
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256,
+                         params);
 }

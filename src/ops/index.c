@@ -10,7 +10,8 @@ typedef struct ignis__indexing {
 } ignis__indexing;
 
 /*  strides.to is left to the caller. */
-static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim, const ignis_shape *shape)
+static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
+                                 const ignis_shape *shape)
 {
     memset(x, 0, sizeof *x);
     x->call = call;
@@ -26,10 +27,11 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
 
 /*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where
     no two places are the same. */
-static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from, ignis__array *ids,
-                              const ignis__indexing *x, int nan)
+static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
+                              ignis__array *ids, const ignis__indexing *x, int nan)
 {
-    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to);
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
+                   target = ignis__op_write(op, to);
     ignis__strided k;
     int64_t pack, size = x->size, dim_stride = x->dim_stride;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size, packs, last;
@@ -39,13 +41,15 @@ static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__arra
     pack = ignis__pack_elements(to->dtype);
     last = k.rank - 1;
     packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && k.from[last] == 1 && k.to[last] == 0 &&
-            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 && ignis__strides_packed(k.from, k.rank, last, pack);
+            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 &&
+            ignis__strides_packed(k.from, k.rank, last, pack);
     if (packs) {
         k.size[last] /= pack;
         k.from[last] *= pack;
     }
     ignis__strided_finish(&k);
-    ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
+    ignis__op_launch_row(op, builtin, to->dtype,
+                         ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
 /*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
@@ -65,9 +69,11 @@ static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, 
 }
 
 /*  to[place of i] += from[i], in a fixed order */
-static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
+static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
+                                  const ignis__indexing *x)
 {
-    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
+                   target = ignis__op_write(op, to), partial;
     ignis__strided k;
     ignis__radix sort;
     int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
@@ -76,7 +82,8 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     uint32_t none;
     void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
     void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
-    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none}, *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none},
+         *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
     if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
         return;
     dtype = to->dtype;
@@ -88,8 +95,8 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     }
     if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
-        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
-                       (long long)to->numel);
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many",
+                       (long long)from->numel, (long long)to->numel);
         return;
     }
     none = (uint32_t)to->numel;
@@ -199,8 +206,8 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
                                  : "index is %s, the tensor is %s; it may be larger in dimension %d only",
                        ignis__shape_write(&ids).text, ignis__shape_write(&shape).text, dim);
     if (src && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&ids, &op.in[2]->shape))
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(&op.in[2]->shape).text,
-                       ignis__shape_write(&ids).text);
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s",
+                       ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&ids).text);
     if (op.ok) {
         int64_t count = ids.dim[0];
         if (kind->row)
@@ -230,12 +237,14 @@ IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor i
 
 IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index)
 {
-    static const ignis__index_kind kind = {"ignis_index_select", "index_select", ignis__index_select_backward, true, false};
+    static const ignis__index_kind kind = {"ignis_index_select", "index_select", ignis__index_select_backward, true,
+                                           false};
     return ignis__index_op(&kind, tensor, dim, index, NULL);
 }
 
 IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src)
 {
-    static const ignis__index_kind kind = {"ignis_scatter_add", "scatter_add", ignis__scatter_add_backward, false, true};
+    static const ignis__index_kind kind = {"ignis_scatter_add", "scatter_add", ignis__scatter_add_backward, false,
+                                           true};
     return ignis__index_op(&kind, tensor, dim, index, &src);
 }

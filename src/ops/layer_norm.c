@@ -22,7 +22,8 @@ typedef struct ignis__norm_work {
 
 static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
 {
-    return work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
+    return work->n % ignis__pack_elements(dtype) == 0 &&
+           (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
 }
 
 /*  The norm of x, or of sum = x + other, which is made in the same walk where all of them begin at multiples of 16 bytes. */
@@ -59,8 +60,10 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         return;
     }
     anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
-    kernel = (int)(work->sum ? norm->add_warp : norm->warp) + ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
-    ignis__op_launch(op, (ignis__builtin)kernel, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, work->sum ? adding : plain);
+    kernel = (int)(work->sum ? norm->add_warp : norm->warp) +
+             ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
+    ignis__op_launch(op, (ignis__builtin)kernel, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared,
+                     work->sum ? adding : plain);
 }
 
 /*  The tensor of a sum of the operation's first and last input. */
@@ -75,13 +78,14 @@ static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
     rule.saved_count = 0;
     added[0] = op->tensors[0];
     added[1] = op->tensors[last];
-    return ignis__op_result(op, sum, 2, added, NULL,
-                            op->records && (op->tape_state[0].requires_grad || op->tape_state[last].requires_grad) ? &rule : NULL);
+    return ignis__op_result(
+        op, sum, 2, added, NULL,
+        op->records && (op->tape_state[0].requires_grad || op->tape_state[last].requires_grad) ? &rule : NULL);
 }
 
 /*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
-static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
-                                        ignis_tensor *sum_out)
+static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count,
+                                        const ignis_tensor *inputs, double eps, ignis_tensor *sum_out)
 {
     ignis__op op;
     ignis__array *out, *sum = NULL, *means = NULL, *rstds;
@@ -147,8 +151,8 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
 }
 
 /*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
-static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
-                                    ignis_tensor *sum)
+static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs,
+                                    double eps, ignis_tensor *sum)
 {
     ignis_tensor unasked, result = ignis__norm_forward(call, norm, count, inputs, eps, sum ? sum : &unasked);
     if (!sum && unasked.id)
@@ -156,7 +160,8 @@ static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, i
     return result;
 }
 
-IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum)
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps,
+                                            ignis_tensor *sum)
 {
     ignis_tensor inputs[] = {x, w, b, y};
     return ignis__add_norm("ignis_add_layer_norm", &ignis__layer_norm, 4, inputs, eps, sum);

@@ -1,4 +1,5 @@
-static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
+static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide,
+                                 int64_t count)
 {
     ignis__address size = (ignis__address)(count * work->n * ignis__dtypes[wide].size);
     work->partial_w = ignis__op_write(op, ignis__op_new_row(op, (2 + work->sums_dx) * count * work->n, wide));
@@ -9,7 +10,8 @@ static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_w
 /*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
     over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
     every row, then all columns. work->before becomes 0 where it is not in dx, and work->sums_dx false where there are no sums of that. */
-static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
+static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work,
+                                        ignis_dtype dtype)
 {
     int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype),
             turn = ignis__norm_alignment_period(dtype, work->n);
@@ -18,12 +20,14 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis_dtype wide = ignis__wide_dtype(dtype);
     ignis__address average_g, average_gh;
     ignis__norm_plan plan = IGNIS__ZERO;
-    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,     &work->x,         &work->w, &work->mean,
-                    &work->rstd, &work->rows,      &work->n,         &work->before, &work->partial_dx}; /* the last of even rows */
+    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,
+                    &work->x,    &work->w,         &work->mean,      &work->rstd,
+                    &work->rows, &work->n,         &work->before,    &work->partial_dx}; /* the last of even rows */
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
-    void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
-                       &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
+    void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,  &work->x,
+                       &work->w,    &work->mean,      &work->rstd,      &average_g, &average_gh,
+                       &work->rows, &work->n,         &work->packed};
     ignis__request_builtin(norm->rows_backward, dtype); /* what other devices choose */
     ignis__request_builtin(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
@@ -38,7 +42,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     work->before = 0;
     if (!work->packed && (work->dx - work->x) % 16 == 0 && (work->dx - work->dy) % 16 == 0)
         work->packed = IGNIS__NORM_UNALIGNED;
-    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_UNALIGNED ? 2 * pack : 0) : work->n, threads);
+    across = ignis__ceil_div(
+        work->packed ? work->n / pack + (work->packed == IGNIS__NORM_UNALIGNED ? 2 * pack : 0) : work->n, threads);
     count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
     count = work->packed == IGNIS__NORM_UNALIGNED ? ignis__ceil_div(count, turn) * turn : count;
     ignis__norm_partials(op, norm->rms, work, wide, count);
@@ -74,17 +79,19 @@ static bool ignis__gradient_wants_column_sums(void)
     if (!node || node->backward_fn != ignis__add_backward)
         return ignis__tensor_wants_column_sums(tensor);
     for (i = 0; i < 2; i++)
-        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) && ignis__tensor_wants_column_sums(node->inputs[i]))
+        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) &&
+            ignis__tensor_wants_column_sums(node->inputs[i]))
             return true;
     return false;
 }
 
 /*  The sums of the columns of one to three matrices of the wide type, one behind the other, of so many rows each. */
-static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices, ignis__address partial, int rows,
-                                int64_t n)
+static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
+                                ignis__address partial, int rows, int64_t n)
 {
     void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
-    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
+                     params);
 }
 
 /*  Saved: x, w, rstd, and mean of layer_norm. */
@@ -92,7 +99,8 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL, *sums = NULL;
+    ignis__array *gradients[3] = {NULL, NULL, NULL},
+                 *before = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL, *sums = NULL;
     ignis__norm_backward_work work = IGNIS__ZERO;
     ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
     int64_t n;

@@ -4,12 +4,14 @@
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, add_warp, averages, columns, rows, rows_backward; /* but for averages and columns each the first of four */
+    ignis__builtin warp, add_warp, averages, columns, rows,
+        rows_backward; /* but for averages and columns each the first of four */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                              \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+        IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,                            \
+        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 
 /*  The kernels of norm.cu and norm_add.cu, counted from that named _warp. */
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
@@ -19,7 +21,8 @@ static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, 
 
 /*  What the backward kernels work on. The partial sums of dw come first, then those of db, but of rms_norm, and of the columns of dx. */
 typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
+    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd,
+        before; /* before: what is added to dx (0: nothing) */
     bool sums_dx;
     int64_t rows, n;
     int packed;
@@ -39,12 +42,14 @@ typedef struct ignis__norm_plan {
 #define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row that a thread has */
 
 /*  How many blocks a multiprocessor holds at a time, 1 at least. */
-static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads, size_t shared)
+static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
+                                  size_t shared)
 {
     void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
     int resident = 0;
-    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                             (&resident, function, (int)threads, shared));
+    op->ok =
+        function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                        (&resident, function, (int)threads, shared));
     return resident > 1 ? resident : 1;
 }
 
@@ -67,8 +72,8 @@ static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
 /*  builtin: the first of the four kernels; arrays: of rows, which are read. Rows of a team begin at the same
     address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. What a block may have of
     shared memory decides for the most arrays that there can be: the same rows have the same kernel, and its bits. */
-static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
-                                              bool backward)
+static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
+                                              int64_t n, int arrays, bool backward)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
@@ -83,24 +88,30 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         plan.builtin = (ignis__builtin)((int)builtin + count);
         plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
-        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks together, which are to have equally many */
+        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT)
+                    : 1; /* of all blocks together, which are to have equally many */
         plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
-                                   info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+                                   info->multiprocessors *
+                                       ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
         plan.blocks = ignis__ceil_div(turn, ignis__ceil_div(turn, plan.blocks));
         return plan;
     }
     while (i < count && packs > (int64_t)shapes[i].packs * shapes[i].threads)
         i++;
-    plan.threads = i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams : 0;
+    plan.threads =
+        i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams
+                  : 0;
     if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
         plan.threads = 0;
     if (plan.threads == 0)
         return plan;
     plan.builtin = (ignis__builtin)((int)builtin + i);
-    plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
+    plan.shared =
+        (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
     turn = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
-    plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
-                               info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+    plan.blocks =
+        ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
+                     info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
     plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
     return plan;
 }
@@ -112,8 +123,8 @@ static bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, 
 }
 
 /*  Which kernel of norm.cu, or norm_add.cu, and how it is launched. */
-static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, bool anywhere,
-                              ignis__rows *plan)
+static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
+                              bool anywhere, ignis__rows *plan)
 {
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
     int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;

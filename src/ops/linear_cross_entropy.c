@@ -1,7 +1,8 @@
 /* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
 
 #define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
-#define IGNIS__CHUNK_ROWS 4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
+#define IGNIS__CHUNK_ROWS \
+    4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
 
 typedef struct ignis__linear_entropy {
     ignis__cross_entropy entropy; /* of all rows */
@@ -13,7 +14,8 @@ typedef struct ignis__linear_entropy {
 typedef struct ignis__chunks {
     ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
     ignis__array *dhidden, *dw;
-    ignis__array *part, *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
+    ignis__array *part,
+        *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
 } ignis__chunks;
 
 static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
@@ -29,7 +31,8 @@ static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_
 }
 
 /*  The arrays for the gradients that are wanted. */
-static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
+static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w,
+                                           ignis__chunks *c)
 {
     ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
     if (hidden)
@@ -64,7 +67,8 @@ static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, c
 /*  From the gradient of a chunk's logits to its rows of dhidden, and its part of dw: chunks are added up in their order. */
 static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
 {
-    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q), of_hidden = ignis__matmul_product_a(&q);
+    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q),
+                   of_hidden = ignis__matmul_product_a(&q);
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__address dw, sum, part;
     int is_first = first == 0, is_last = first + q.m >= p->entropy.rows;
@@ -93,8 +97,8 @@ static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p,
 }
 
 /*  The loss of a chunk, and the gradient of its logits where there is an array for it. */
-static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, const ignis__cross_entropy_work *all,
-                              int64_t first)
+static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c,
+                              const ignis__cross_entropy_work *all, int64_t first)
 {
     ignis__cross_entropy entropy = p->entropy;
     ignis__cross_entropy_work work = *all;
@@ -139,10 +143,11 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
         entropy.rows = ignis__chunk_product(&p, first).m;
         ignis__chunk_logits(&op, &p, &c, first);
         logits = ignis__op_write(&op, c.logits);
-        ignis__cross_entropy_launch_backward(&op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
-                                             ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
-                                             ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
-                                             ignis__op_read(&op, op.in[SCALE]));
+        ignis__cross_entropy_launch_backward(
+            &op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
+            ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
+            ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
+            ignis__op_read(&op, op.in[SCALE]));
         ignis__chunk_backward(&op, &p, &c, first);
         ignis__op_free_made(&op, kept);
     }
@@ -164,16 +169,19 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
     const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
     int64_t rows, n;
     memset(p, 0, sizeof *p);
-    if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") || !ignis__op_rows(op, op->in[0], &rows, &n))
+    if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") ||
+        !ignis__op_rows(op, op->in[0], &rows, &n))
         return false;
     if (w->ndim != 2 || w->dim[1] != n || w->dim[0] == 0 || n == 0)
         return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
                               "hidden is %s, weight %s; [..., n] and [classes, n] are needed, neither of them 0",
                               ignis__shape_write(hidden).text, ignis__shape_write(w).text);
     if (w->dim[0] >= (int64_t)1 << 30)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more",
+                              ignis__shape_write(w).text);
     if (ignis__cross_entropy_is_soft(desc))
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
     if (desc && desc->chunk < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
     if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
@@ -224,7 +232,8 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__chunks_create_gradients(&op, &p, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad, &c);
     }
     kept = op.made_count;
-    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
+    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows);
+         first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
         ignis__chunk_logits(&op, &p, &c, first);
         ignis__chunk_loss(&op, &p, &c, &work, first);
         if (fused)
@@ -242,6 +251,6 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__op_save(&op, log_sums);
         ignis__op_save(&op, scale);
     }
-    return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,
-                                  &p, sizeof p);
+    return ignis__op_end_recorded(&op, loss, "linear_cross_entropy",
+                                  fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &p, sizeof p);
 }

@@ -6,8 +6,8 @@ static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
         return false;
     if (reduction >= IGNIS_REDUCTION_MEAN && reduction < IGNIS_REDUCTION_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2",
-                             (int)reduction);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
 }
 
 /*  Losses of elements. */
@@ -17,8 +17,8 @@ static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inp
         return ignis__no_tensor();
     if (reduction == IGNIS_REDUCTION_NONE)
         return ignis__formula_tensor(call, formula, &inputs, IGNIS__LOSS_ALIKE);
-    return ignis__formula_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
-                                  IGNIS__LOSS_ALIKE);
+    return ignis__formula_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN,
+                                  formula, &inputs, NULL, IGNIS__LOSS_ALIKE);
 }
 
 IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
@@ -62,8 +62,8 @@ static ignis_tensor ignis__loss_rows(const char *call, const char *formula, igni
 }
 
 /*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
-static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets, const ignis_cross_entropy_desc *desc,
-                              ignis__cross_entropy *entropy, ignis_tensor *column)
+static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
+                              const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy, ignis_tensor *column)
 {
     ignis__op op;
     ignis_tensor inputs[] = {rows, targets};
@@ -82,7 +82,8 @@ static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor 
 }
 
 /*  What a reduction makes of the losses of rows, which it takes over. In the mean, rows with the target k do not count (no targets: all do). */
-static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction, ignis_tensor targets, int64_t k)
+static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
+                                        ignis_tensor targets, int64_t k)
 {
     ignis_tensor sum, count, result = ignis__no_tensor();
     if (!losses.id || reduction == IGNIS_REDUCTION_NONE)
@@ -107,8 +108,8 @@ IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool l
     ignis_tensor t = targets, losses;
     if (!ignis__reduction_valid(call, reduction))
         return ignis__no_tensor();
-    losses = ignis__loss_rows(call, log_targets ? "t == -inf ? 0 : exp(t)*(t - x)" : "t == 0 ? 0 : t*(log(t) - x)", IGNIS_INPUTS(x, t),
-                              IGNIS__LOSS_ALIKE);
+    losses = ignis__loss_rows(call, log_targets ? "t == -inf ? 0 : exp(t)*(t - x)" : "t == 0 ? 0 : t*(log(t) - x)",
+                              IGNIS_INPUTS(x, t), IGNIS__LOSS_ALIKE);
     return ignis__loss_of_rows(call, losses, reduction, ignis__no_tensor(), 0);
 }
 
@@ -120,10 +121,12 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     ignis_inputs of_a = IGNIS_INPUTS(a), of_b = IGNIS_INPUTS(b);
     ignis_tensor m = ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "a*9.5367431640625e-7", &of_a, &last, IGNIS__LOSS),
                  result = ignis__no_tensor();
-    ignis_tensor n = m.id ? ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
-    ignis_tensor c = n.id ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
-                                             IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
-                          : n;
+    ignis_tensor n =
+        m.id ? ignis__formula_reduced(call, IGNIS_REDUCE_NORM, "b*9.5367431640625e-7", &of_b, &last, IGNIS__LOSS) : m;
+    ignis_tensor c = n.id
+                         ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
+                                            IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
+                         : n;
     if (c.id) /* roundings make no angle of it whose cosine is above 1 */
         result = ignis_map("with_grad(min(max(c, -1), 1), c)", IGNIS_INPUTS(c));
     ignis__tensor_discard(call, m);

@@ -23,7 +23,8 @@ IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis
 IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction);
 
 typedef struct ignis_bce_desc {
-    ignis_tensor weight;       /* of each element's loss, spread over the logits; the mean is over all elements all the same (1) */
+    ignis_tensor
+        weight; /* of each element's loss, spread over the logits; the mean is over all elements all the same (1) */
     ignis_tensor pos_weight;   /* of the part of target 1, spread over the logits (1) */
     ignis_reduction reduction; /* IGNIS_REDUCTION_MEAN */
 } ignis_bce_desc;
@@ -62,8 +63,9 @@ typedef struct ignis_cross_entropy_desc {
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     double label_smoothing;    /* what part of the target is spread evenly over all classes, from 0 to 1 (0) */
-    int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
-    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
+    int64_t
+        classes;   /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
+    int64_t chunk; /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
                                   2^27 logits; all, where that takes less memory) */
 } ignis_cross_entropy_desc;
 
@@ -82,7 +84,8 @@ typedef struct ignis_cross_entropy_desc {
     COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets,
+                                           const ignis_cross_entropy_desc *desc);
 
 /*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
     A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in

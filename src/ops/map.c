@@ -24,8 +24,9 @@ static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *r
 }
 
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
-static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
-                                         ignis__formula_run *run, ignis__formula_rule *rule, ignis__loss_kind loss)
+static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
+                                         const ignis_inputs *inputs, int results, ignis__formula_run *run,
+                                         ignis__formula_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -69,7 +70,8 @@ static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const 
 static const char ignis__formula_function_names[] = "map";
 
 /*  A result as a tensor, recorded with what its gradients are computed from. */
-static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
+static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *out, const char *name,
+                                                 ignis__formula_rule *rule)
 {
     ignis__array *launches = NULL;
     ignis_tensor result;
@@ -91,7 +93,8 @@ static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *ou
                 rule->saved[rule->tensor[i].input] = 1 + op->saved_count;
                 ignis__op_save(op, op->in[i]);
             }
-        if (op->ok && rule->formula->randoms && rule->random.launches.id) { /* the gradients make the random numbers again */
+        if (op->ok && rule->formula->randoms &&
+            rule->random.launches.id) { /* the gradients make the random numbers again */
             launches = ignis__array_hold(op->work.call, rule->random.launches);
             op->ok = launches != NULL;
             ignis__op_save(op, launches);
@@ -150,7 +153,8 @@ static ignis_status ignis__formula_tensors(const char *call, const char *formula
 }
 
 /*  One result. */
-static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
+static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
+                                          ignis__loss_kind loss)
 {
     ignis_tensor result;
     (void)ignis__formula_tensors(call, formula, inputs, 1, &result, loss);

@@ -2,8 +2,8 @@
 
 /*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights)) makes them. */
 typedef struct ignis_inputs {
-    const char *names;                     /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
-    int count;                             /* 1 to IGNIS_MAX_INPUTS */
+    const char *names; /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
+    int count;         /* 1 to IGNIS_MAX_INPUTS */
     ignis_tensor tensor[IGNIS_MAX_INPUTS]; /* tensors, and what ignis_value has given */
 } ignis_inputs;
 
@@ -32,7 +32,7 @@ IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, 
 typedef struct ignis_reduce_desc {
     int dims[IGNIS_MAX_DIMS]; /* that are reduced; negative ones count from the last one on */
     int dim_count;            /* (0: all are) */
-    bool keepdim;             /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
+    bool keepdim; /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
 } ignis_reduce_desc;
 
 /*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
@@ -49,7 +49,8 @@ typedef struct ignis_reduce_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
 IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs);
-IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc);
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs,
+                                        const ignis_reduce_desc *desc);
 
 /*  ignis_value - a number as an input of ignis_map; IGNIS_VALUE(name, number) calls it
     Another number needs no other kernel, unlike another one in the text of a formula. It has no gradient.

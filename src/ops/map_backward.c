@@ -21,8 +21,8 @@ typedef struct ignis__formula_rule {
 } ignis__formula_rule;
 
 /*  The sum of an array, of the dtype or W, over where one of a shape was spread over it: by neighbouring dimensions, the last first. */
-static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape, const ignis_shape *shape,
-                                                 ignis_dtype dtype)
+static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape,
+                                                 const ignis_shape *shape, ignis_dtype dtype)
 {
     int64_t stride[1][IGNIS__FORMULA_ANY_RANK], dim[IGNIS_MAX_DIMS];
     ignis__array *out = from;
@@ -41,7 +41,8 @@ static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *fr
         for (rank = 0; rank < d; rank++)
             axis.outer *= dim[rank];
         from = out;
-        out = d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, axis.outer * axis.inner, from->dtype);
+        out =
+            d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, axis.outer * axis.inner, from->dtype);
         if (out)
             ignis__op_sum(op, out, from, NULL, 1, &axis);
     }
@@ -68,16 +69,18 @@ static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32
         if (!first)
             first = shape;
         for (d = 1; d <= p->shape.ndim; d++)
-            if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) != (d <= first->ndim ? first->dim[first->ndim - d] : 1))
+            if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) !=
+                (d <= first->ndim ? first->dim[first->ndim - d] : 1))
                 return false;
     }
-    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__axis_of_broadcast(&p->shape, first, &axis);
+    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 &&
+           ignis__axis_of_broadcast(&p->shape, first, &axis);
 }
 
 /*  What the gradients come as. fused: those of what was spread are summed at once; apart: all are as wide and as long as they can be, and what
     is to become of each comes behind: so they are at any sizes. */
-static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused, bool apart,
-                                            ignis__formula_run *run, int *tensor)
+static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused,
+                                            bool apart, ignis__formula_run *run, int *tensor)
 {
     int i, k;
     run->outs = 0;
@@ -93,24 +96,29 @@ static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32
             run->reduction = IGNIS_REDUCE_SUM;
             run->to_shape = &p->tensor[k].shape;
         }
-        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(p, k)) ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
+        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(p, k)) ? p->tensor[k].dtype
+                                : wide                                                  ? IGNIS_F64
+                                                                                        : IGNIS_F32;
     }
 }
 
 /*  Records what gradients take at other sizes. */
-static void ignis__formula_backward_record(const char *call, const ignis__formula_rule *p, const ignis__formula_run *run)
+static void ignis__formula_backward_record(const char *call, const ignis__formula_rule *p,
+                                           const ignis__formula_run *run)
 {
     int k;
     if (!ignis__requests.path[0])
         return;
-    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
+    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS,
+                           run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
     if (run->outs == 0)
         return;
     ignis__formula_record_run(call, run);
     ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
     for (k = 0; k < p->count; k++)
         if (ignis__dtype_is_float(p->tensor[k].dtype) && p->tensor[k].dtype != run->out[0])
-            ignis__request_builtin((ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
+            ignis__request_builtin(
+                (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
 }
 
 /*  Of a logsumexp: the gradient that comes in over the sum, whose exponentials begin at what is kept, the largest. Null after a failure. */
@@ -177,7 +185,8 @@ static ignis_status ignis__formula_backward(const ignis_backward_args *args)
     }
     run.result = p->result;
     run.random = p->random;
-    op.ok = ignis__formula_needs_get(call, p->formula, p->result, needed ? needed : all, ignis__formula_saves_value(p->kept), &needs);
+    op.ok = ignis__formula_needs_get(call, p->formula, p->result, needed ? needed : all,
+                                     ignis__formula_saves_value(p->kept), &needs);
     run.used = needs.used | (uint32_t)1 << count;
     if (p->kept) {
         run.kept = p->kept;
@@ -200,7 +209,8 @@ static ignis_status ignis__formula_backward(const ignis_backward_args *args)
             ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
     }
     for (i = 0; i < run.outs && op.ok; i++) {
-        made[tensor[i]] = ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
+        made[tensor[i]] =
+            ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
         run.to[i] = ignis__op_write(&op, made[tensor[i]]);
     }
     for (i = 0; i <= count; i++)
@@ -216,8 +226,8 @@ static ignis_status ignis__formula_backward(const ignis_backward_args *args)
         else if (made[i] && (fused || !ignis__formula_is_broadcast(p, i)) && made[i]->dtype == p->tensor[i].dtype)
             gradients[i] = made[i];
         else
-            gradients[i] =
-                ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
+            gradients[i] = ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &p->shape,
+                                                       &p->tensor[i].shape, p->tensor[i].dtype);
     }
     return ignis__op_finish_backward(&op, args, p->count, gradients);
 }

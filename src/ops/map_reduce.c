@@ -1,18 +1,20 @@
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
-static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
-                                         ignis_shape *out)
+static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc,
+                                         ignis_shape *kept, ignis_shape *out)
 {
     uint32_t dims = 0;
     int i, d;
     *kept = *shape;
     memset(out, 0, sizeof *out);
     if (desc && (desc->dim_count < 0 || desc->dim_count > IGNIS_MAX_DIMS))
-        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dim_count is %d, outside 0 to %d", desc->dim_count, IGNIS_MAX_DIMS);
+        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dim_count is %d, outside 0 to %d", desc->dim_count,
+                              IGNIS_MAX_DIMS);
     for (i = 0; desc && i < desc->dim_count; i++) {
         d = desc->dims[i] < 0 ? desc->dims[i] + shape->ndim : desc->dims[i];
         if (d < 0 || d >= shape->ndim || dims >> d & 1)
             return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dims[%d] is %d, %s %s", i, desc->dims[i],
-                                  d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of", ignis__shape_write(shape).text);
+                                  d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of",
+                                  ignis__shape_write(shape).text);
         dims |= (uint32_t)1 << d;
     }
     for (d = 0; d < shape->ndim; d++) {
@@ -29,8 +31,9 @@ static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape
     return true;
 }
 
-static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
-                                           const ignis_reduce_desc *desc, ignis__loss_kind loss)
+static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula,
+                                           const ignis_inputs *inputs, const ignis_reduce_desc *desc,
+                                           ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
     ignis__formula_rule rule;
@@ -53,8 +56,8 @@ static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reduc
                         (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__formula_reduces_wide((int)reducer))
                     ? IGNIS_I64
                 : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__formula_reduces_wide((int)reducer)) ? IGNIS_F32
-                : loss                                                                                       ? ignis__wide_dtype(dtype)
-                                                                                                             : dtype;
+                : loss ? ignis__wide_dtype(dtype)
+                       : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
         run.out[0] = dtype;
@@ -66,8 +69,10 @@ static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reduc
         rule.given = kept;
         rule.factor = 1 / run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
-            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || ignis__formula_reduces_wide((int)reducer))) {
-            aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1, ignis__shape_product(&kept, 0, kept.ndim),
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) ||
+             ignis__formula_reduces_wide((int)reducer))) {
+            aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1,
+                                       ignis__shape_product(&kept, 0, kept.ndim),
                                        ignis__formula_saves_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
             run.kept_to = ignis__op_write(&op, aside);
@@ -95,7 +100,8 @@ IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
     return ignis__formula_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
-IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs,
+                                        const ignis_reduce_desc *desc)
 {
     return ignis__formula_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }

@@ -4,7 +4,8 @@
 
 /*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
+#define IGNIS__OP_INPUTS \
+    (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
 #define IGNIS__OP_MADE 160
 
 typedef struct ignis__op {
@@ -13,7 +14,8 @@ typedef struct ignis__op {
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
-    bool steady;    /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
+    bool
+        steady; /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
     struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else null */
@@ -60,8 +62,8 @@ static bool ignis__op_enter(ignis__op *op)
         if (op->in[i]->storage->device != device)
             break;
     if (i < op->count)
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "input 0 is on device %d, input %d is on device %d", ignis__device_ordinal(device), i,
-                    ignis__device_ordinal(op->in[i]->storage->device));
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "input 0 is on device %d, input %d is on device %d",
+                    ignis__device_ordinal(device), i, ignis__device_ordinal(op->in[i]->storage->device));
     else if (ignis__work_begin(call, device, &op->work))
         return op->ok = true;
     ignis__op_drop_inputs(op);
@@ -151,7 +153,8 @@ static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, 
 }
 
 /*  A new view of an input's elements from `offset` on. Null after a failure. */
-static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel, int64_t offset)
+static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
+                                    int64_t offset)
 {
     ignis__array *view = NULL;
     if (op->ok)
@@ -194,8 +197,9 @@ IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__arra
 }
 
 /*  Launches one of Ignis' kernels, in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; null: none). No blocks: runs nothing. */
-static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define, int64_t grid_x, int64_t grid_y,
-                             int64_t grid_z, unsigned block_x, unsigned block_y, size_t shared_bytes, void **params)
+static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
+                             int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
+                             size_t shared_bytes, void **params)
 {
     unsigned grid[] = {(unsigned)grid_x, (unsigned)grid_y, (unsigned)grid_z}, block[] = {block_x, block_y, 1};
     void *function;
@@ -207,19 +211,20 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
     }
     function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
                       : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
-    op->ok = function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
+    op->ok =
+        function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
 }
 
 /*  A kernel of one row of threads in one row of blocks. */
-IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t blocks, unsigned threads,
-                                                 void **params)
+IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                 int64_t blocks, unsigned threads, void **params)
 {
     ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
 }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */
-IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel,
-                                                         void **params)
+IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                         int64_t numel, void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
@@ -284,8 +289,8 @@ static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
 }
 
 /*  The entry of an operation on tensors, with what it saves. tape_states: as for ignis__node_make. Null after a failure. */
-static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
-                                     const ignis_rule *rule)
+static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs,
+                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     const char *call = op->work.call;
     ignis__node *node = ignis__node_make(call, count, inputs, tape_states, rule);
@@ -330,7 +335,8 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
 /*  Ends an operation with its result, recorded by the rule (null: never) where a gradient is wanted. No handle after a failure. */
 static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
-    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
+    ignis_tensor result =
+        ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -351,8 +357,8 @@ static void ignis__op_save_inputs(ignis__op *op, int first, int last)
 
 /*  A rule whose backward function needs what the operation has saved, and params. */
 IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
-                                                 ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                 size_t params_size)
+                                                 ignis_status (*backward_fn)(const ignis_backward_args *args),
+                                                 const void *params, size_t params_size)
 {
     ignis_rule rule = IGNIS__ZERO;
     rule.name = name;
@@ -365,8 +371,8 @@ IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char
 
 /*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
 IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                           size_t params_size)
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args),
+                                                           const void *params, size_t params_size)
 {
     ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
@@ -403,7 +409,8 @@ static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ign
 }
 
 /*  The same for a single input. */
-static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args, ignis__array *gradient)
+static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
+                                                  ignis__array *gradient)
 {
     return ignis__op_finish_backward(op, args, 1, &gradient);
 }

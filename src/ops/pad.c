@@ -1,4 +1,5 @@
-IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value)
+IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
+                                 double value)
 {
     ignis__strides s;
     ignis_shape shape;
@@ -9,14 +10,17 @@ IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, con
         return ignis__no_tensor();
     shape = op.in[0]->shape;
     if (count != shape.ndim)
-        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "count is %d, the tensor is %s", count, ignis__shape_write(&shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "count is %d, the tensor is %s", count,
+                       ignis__shape_write(&shape).text);
     for (i = 0; op.ok && i < count; i++) {
         int64_t low = before ? before[i] : 0, high = after ? after[i] : 0;
         if (low < 0 || high < 0)
-            ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "dimension %d is padded by %lld and %lld; ignis_slice makes it shorter", i,
-                           (long long)low, (long long)high);
+            ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER,
+                           "dimension %d is padded by %lld and %lld; ignis_slice makes it shorter", i, (long long)low,
+                           (long long)high);
         else if (low > INT64_MAX - shape.dim[i] || high > INT64_MAX - shape.dim[i] - low)
-            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW, "dimension %d of %s, padded by %lld and %lld, is more than 63 bits can count", i,
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW,
+                           "dimension %d of %s, padded by %lld and %lld, is more than 63 bits can count", i,
                            ignis__shape_write(&op.in[0]->shape).text, (long long)low, (long long)high);
         else
             shape.dim[i] += low + high;

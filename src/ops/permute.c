@@ -25,7 +25,8 @@ IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int c
     if (!dims)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "dims is null");
     else if (count != shape.ndim)
-        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "dims has %d dimensions, the tensor is %s", count, ignis__shape_write(&shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "dims has %d dimensions, the tensor is %s", count,
+                       ignis__shape_write(&shape).text);
     for (i = 0; op.ok && i < count && ignis__op_dim_once(&op, dims, i, &dim, &seen); i++) {
         shape.dim[i] = s.size[i] = given.size[dim];
         s.from[i] = given.from[dim];

@@ -28,30 +28,35 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
     dy = ignis__op_read(&op, op.in[0]);
     if (p->is_max)
         index = ignis__op_read(&op, op.in[1]);
-    ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, ignis__pool_addresses(&pooling, dx | dy | index),
-                      false);
-    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD, op.in[0]->dtype,
-                         &pooling.images, p->is_max ? max : average);
+    ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out,
+                      ignis__pool_addresses(&pooling, dx | dy | index), false);
+    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD,
+                         op.in[0]->dtype, &pooling.images, p->is_max ? max : average);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
 /*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */
 static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
 {
-    int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window, padding = desc->padding[given], room;
+    int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window,
+            padding = desc->padding[given], room;
     if (window < 1 || window >= IGNIS__IMAGE_LIMIT)
-        return ignis__op_fail(op, window < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->window[%d] is %lld, %s", given,
-                              (long long)window, window < 1 ? "below 1" : "2^28 or more");
+        return ignis__op_fail(op, window < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED,
+                              "desc->window[%d] is %lld, %s", given, (long long)window,
+                              window < 1 ? "below 1" : "2^28 or more");
     if (stride < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->stride[%d] is %lld, below 0", given, (long long)stride);
     if (padding < 0 || padding > window / 2)
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
+                              "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
                               (long long)padding, (long long)(window / 2));
     room = p->in[dim] + 2 * padding - window;
     if (room < 0 || p->in[dim] == 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, too small for a window of %lld and a padding of %lld",
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "x is %s, too small for a window of %lld and a padding of %lld",
                               ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
-    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
+    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride
+                                             : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
     p->out[dim] = room / stride + 1;
     if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
         p->out[dim]++;
@@ -90,7 +95,8 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
         pooling->stride[0] = ignis__divisor_of(1);
         p.out[0] = 1;
     }
-    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) && ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
+    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) &&
+        ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
         (is_signal || ignis__pool_windows(&op, desc, 0, 0, &p))) {
         pooling->exclude_padding = desc->exclude_padding;
         shape = ignis__image_shape(&p.shape, p.out);
@@ -103,7 +109,8 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
             index = ignis__op_write(&op, places);
             ignis__op_save(&op, places);
         }
-        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in, ignis__pool_addresses(pooling, x | y | index),
+        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in,
+                          ignis__pool_addresses(pooling, x | y | index),
                           !is_max && pooling->window[0] == 2 && pooling->window[1] == 2);
         ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
                              is_max ? max : average);

@@ -5,11 +5,13 @@
     inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
-    int window[2];        /* required: rows and columns that a result is made of */
-    int stride[2];        /* from one window to the next (window) */
-    int padding[2];       /* on both sides, half of the window at most (0) */
-    bool ceil_mode;       /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
-    bool exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
+    int window[2];  /* required: rows and columns that a result is made of */
+    int stride[2];  /* from one window to the next (window) */
+    int padding[2]; /* on both sides, half of the window at most (0) */
+    bool
+        ceil_mode; /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
+    bool
+        exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
 } ignis_pool_desc;
 
 /*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as in PyTorch

@@ -4,9 +4,11 @@
 static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, ignis__array *scale)
 {
     enum { WARP, BLOCK, ALL }; /* in the order of the kernels of a type */
-    int first = out->dtype == IGNIS_F8_E4M3 ? IGNIS__BUILTIN_QUANTIZE_F8_E4M3_WARP : IGNIS__BUILTIN_QUANTIZE_F8_E5M2_WARP;
+    int first =
+        out->dtype == IGNIS_F8_E4M3 ? IGNIS__BUILTIN_QUANTIZE_F8_E4M3_WARP : IGNIS__BUILTIN_QUANTIZE_F8_E5M2_WARP;
     ignis__array *x = op->in[0], *room;
-    ignis__address from = ignis__op_read(op, x), to = ignis__op_write(op, out), scales = ignis__op_write(op, scale), largest;
+    ignis__address from = ignis__op_read(op, x), to = ignis__op_write(op, out), scales = ignis__op_write(op, scale),
+                   largest;
     int64_t rows, n, blocks;
     ignis__rows plan;
     if (!op->ok)
@@ -15,10 +17,12 @@ static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, i
         void *params[] = {&to, &scales, &from, &rows, &n, &plan.packed, &plan.kept};
         ignis__op_rows(op, x, &rows, &n);
         plan = ignis__rows_plan(op, x->dtype, rows, n, from % 16 == 0, 1, 2);
-        ignis__rows_launch(op, &plan, (ignis__builtin)(first + WARP), (ignis__builtin)(first + BLOCK), x->dtype, params);
+        ignis__rows_launch(op, &plan, (ignis__builtin)(first + WARP), (ignis__builtin)(first + BLOCK), x->dtype,
+                           params);
     } else {
         int packed = from % 16 == 0;
-        void *find[] = {&largest, &from, &x->numel, &packed}, *params[] = {&to, &scales, &from, &largest, &x->numel, &packed};
+        void *find[] = {&largest, &from, &x->numel, &packed},
+             *params[] = {&to, &scales, &from, &largest, &x->numel, &packed};
         room = ignis__op_new_row(op, 1, IGNIS_F32);
         if (room)
             ignis__op_fill(op, room, 0);

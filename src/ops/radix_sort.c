@@ -23,10 +23,11 @@ static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dt
 
 /*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
     from == keys[0], all of them are in keys[0] and positions[0] then. */
-static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending, ignis__address values,
-                             ignis__address positions, int64_t k)
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
+                             ignis__address values, ignis__address positions, int64_t k)
 {
-    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass, shift, tiles, parts;
+    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass,
+        shift, tiles, parts;
     int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
     ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
     ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
@@ -58,7 +59,8 @@ static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address f
                           &shift,
                           &descending};
         shift = 8 * pass;
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1, (size_t)tile * (size_t)(size + 4), params);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1,
+                         (size_t)tile * (size_t)(size + 4), params);
         in = &sort->keys[out];
         in_positions = &sort->positions[out];
     }

@@ -71,8 +71,8 @@ static float *ignis__rope_round_frequencies(float *to, const double *frequencies
 }
 
 /*  Turns the heads at the beginning of rows of x into rows of y, perhaps x. own: frequencies on the device; null: those of the parameters. */
-static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
-                               int64_t x_row, ignis__array *own, double direction)
+static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row,
+                               ignis__address x, int64_t x_row, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
@@ -83,7 +83,8 @@ static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dty
                       &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
     if (dtype != IGNIS_F64)
         params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
-    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
+    threads =
+        rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
 }
 
@@ -109,7 +110,8 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
 }
 
 /*  Whether the caller's frequencies on the device fit heads of that many pairs. */
-static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
+static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own,
+                                              int pairs)
 {
     if (desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq%s and desc->inv_freq_array are given",
@@ -117,17 +119,18 @@ static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_de
     if (!ignis__op_same_device(op, own, "inv_freq_array"))
         return false;
     if (own->dtype != IGNIS_F32 && (own->dtype != IGNIS_F64 || op->in[0]->dtype != IGNIS_F64))
-        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed%s", ignis__dtypes[own->dtype].name,
-                              op->in[0]->dtype == IGNIS_F64 ? ", or f64" : "");
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed%s",
+                              ignis__dtypes[own->dtype].name, op->in[0]->dtype == IGNIS_F64 ? ", or f64" : "");
     if (own->numel != pairs)
-        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
+        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH,
+                              "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
                               ignis__shape_write(&own->shape).text, 2 * pairs, pairs);
     return true;
 }
 
 /*  Fills in what the kernel needs, for heads at the beginning of the input's rows. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads, int64_t head_dim,
-                                ignis__rope *rope)
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
+                                int64_t head_dim, ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     double base;
@@ -143,7 +146,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     if (!(base > 0 && base < 1e300))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->base is %g, not a positive number", desc->base);
     if (desc->pos_offset > INT32_MAX || desc->pos_offset < -INT32_MAX)
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->pos_offset is %lld, beyond 2^31", (long long)desc->pos_offset);
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->pos_offset is %lld, beyond 2^31",
+                              (long long)desc->pos_offset);
     rope->heads = heads;
     rope->half = (int)(head_dim / 2);
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
@@ -154,7 +158,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     if (desc->inv_freq && desc->inv_freq_f64)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_f64 are given");
     if ((desc->inv_freq || desc->inv_freq_f64 || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
-        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
+        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH,
+                              "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
                               desc->inv_freq_count, 2 * rope->half, rope->half);
     if (desc->inv_freq_count && !desc->inv_freq && !desc->inv_freq_f64)
         return ignis__op_fail(op, IGNIS_DIAG_NULL_ARGUMENT, "desc->inv_freq is null");
@@ -190,9 +195,10 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     else if (desc->num_heads < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
     else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0))
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
-                       "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
-                       ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
+        ignis__op_fail(
+            &op, IGNIS_DIAG_SHAPE_DIFFERS,
+            "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+            ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
     else
         own = ignis__rope_frequency_array(&op, desc);
     if (op.ok && ignis__rope_prepare(&op, desc, own, desc->num_heads, width / desc->num_heads, &rope)) {

@@ -1,12 +1,14 @@
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_rope_desc {
-    int num_heads;              /* required: a row is num_heads heads of head_dim elements */
-    double base;                /* of the inverse frequencies base^(-2i / head_dim) (10000) */
-    int64_t pos_offset;         /* position of the first row of every sequence (0) */
-    const float *inv_freq;      /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
-    int inv_freq_count;         /* head_dim / 2 */
-    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies on the device, in f32, or for x of f64 also in f64 (none) */
+    int num_heads;      /* required: a row is num_heads heads of head_dim elements */
+    double base;        /* of the inverse frequencies base^(-2i / head_dim) (10000) */
+    int64_t pos_offset; /* position of the first row of every sequence (0) */
+    const float *
+        inv_freq; /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
+    int inv_freq_count; /* head_dim / 2 */
+    ignis_array
+        inv_freq_array; /* instead of them: head_dim / 2 frequencies on the device, in f32, or for x of f64 also in f64 (none) */
     const double *inv_freq_f64; /* instead of inv_freq, on the host: as many (none) */
 } ignis_rope_desc;
 

@@ -35,10 +35,12 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
 }
 
 /*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
+                                    int arrays, int blocks)
 {
     ignis__rows plan = IGNIS__ZERO;
-    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes,
+            room = op->work.device->info.shared_per_block / blocks - 2048;
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
     plan.threads = plan.warp ? 128 : ignis__row_threads(n, share, 512);
@@ -52,8 +54,9 @@ static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int6
     return plan;
 }
 
-static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp, ignis__builtin block, ignis_dtype dtype,
-                               void **params)
+static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp, ignis__builtin block,
+                               ignis_dtype dtype, void **params)
 {
-    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
+    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared,
+                     params);
 }

@@ -81,7 +81,8 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
     CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value);
+IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
+                                 double value);
 
 /*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere, in new memory. Any dtype.
     diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the right of it, -1 that to the

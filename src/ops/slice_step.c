@@ -18,10 +18,13 @@ IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t st
     if (step == 0)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "step is 0");
     if (ignis__op_dim(&op, &dim, "dim")) {
-        room = start < 0 || start >= shape.dim[dim] ? 0 : 1 + (step > 0 ? (shape.dim[dim] - 1 - start) / step : -(start / step));
+        room = start < 0 || start >= shape.dim[dim]
+                   ? 0
+                   : 1 + (step > 0 ? (shape.dim[dim] - 1 - start) / step : -(start / step));
         if (start < 0 || start > shape.dim[dim] || len < 0 || len > room)
-            ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "%lld elements from %lld on in steps of %lld are outside dim %d of shape %s",
-                           (long long)len, (long long)start, (long long)step, dim, ignis__shape_write(&shape).text);
+            ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE,
+                           "%lld elements from %lld on in steps of %lld are outside dim %d of shape %s", (long long)len,
+                           (long long)start, (long long)step, dim, ignis__shape_write(&shape).text);
     }
     if (op.ok) {
         shape.dim[dim] = len;

@@ -2,8 +2,8 @@
 
 /*  As ignis__op_sort_rows, for a k of at most 1024. A block selects from a row; where rows are too few to keep the device busy, blocks select
     from parts of 4096 elements first, and what they leave, a row of k elements for each part, takes the row's place until it is short. */
-static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions, ignis__address from,
-                             int64_t rows, int64_t n, int k, int descending)
+static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions,
+                             ignis__address from, int64_t rows, int64_t n, int k, int descending)
 {
     bool few_rows = rows < op->work.device->info.multiprocessors;
     ignis__builtin builtin = few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT;
@@ -24,14 +24,16 @@ static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address va
 }
 
 /*  values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
-static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from, int64_t rows, int64_t n,
-                                int64_t k, int descending)
+static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from,
+                                int64_t rows, int64_t n, int64_t k, int descending)
 {
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
     size_t item = size == 8 ? 16 : size == 4 ? 8 : 4; /* bytes */
-    int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
-    ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
+    int64_t threads = ignis__ceil_div(n, 256) * 32,
+            most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
+    ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values),
+                   places = ignis__op_write(op, positions);
     ignis__radix sort;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
@@ -47,8 +49,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     } else if (n > 4096 && k <= 1024) {
         ignis__op_select(op, dtype, to, places, source, rows, n, k_int, descending);
     } else if (n <= most) {
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
-                         row);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1,
+                         (size_t)(threads * 8 * (size + 2)), row);
     } else {
         ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
         ignis__radix_run(op, &sort, source, size, descending, to, places, k);
@@ -105,8 +107,8 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
 }
 
 /*  k null: all. */
-static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim, bool descending,
-                                ignis_tensor *indices)
+static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim,
+                                bool descending, ignis_tensor *indices)
 {
     ignis__indexing x = IGNIS__ZERO;
     ignis__op op;
@@ -118,8 +120,9 @@ static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     if (ignis__op_dim(&op, &dim, "dim") && k && (*k < 0 || *k > op.in[0]->shape.dim[dim]))
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "k is %lld, outside 0 to the %lld of dimension %d of %s", (long long)*k,
-                       (long long)op.in[0]->shape.dim[dim], dim, ignis__shape_write(&op.in[0]->shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "k is %lld, outside 0 to the %lld of dimension %d of %s",
+                       (long long)*k, (long long)op.in[0]->shape.dim[dim], dim,
+                       ignis__shape_write(&op.in[0]->shape).text);
     if (op.ok)
         values = ignis__op_sort(&op, dim, k ? *k : op.in[0]->shape.dim[dim], descending, &positions);
     if (values) {

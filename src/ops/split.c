@@ -81,8 +81,8 @@ static ignis_tensor ignis__split_begin(const char *call, ignis_tensor tensor, in
     for (i = 0; sizes && i < count; i++)
         left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i];
     if (op.ok && sizes && left != 0)
-        ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "the sizes do not add up to dimension %d of %s, or one is negative", *dim,
-                       ignis__shape_write(shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "the sizes do not add up to dimension %d of %s, or one is negative",
+                       *dim, ignis__shape_write(shape).text);
     else if (op.ok && !sizes && shape->dim[*dim] % count != 0)
         ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "dimension %d of %s cannot be cut into %d equal parts", *dim,
                        ignis__shape_write(shape).text, count);
@@ -122,7 +122,10 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-static ignis_status ignis__slice_backward(const ignis_backward_args *args) { return ignis__slice_add_gradient("ignis_slice", args, NULL); }
+static ignis_status ignis__slice_backward(const ignis_backward_args *args)
+{
+    return ignis__slice_add_gradient("ignis_slice", args, NULL);
+}
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
@@ -133,9 +136,10 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     if (!ignis__op_begin(&op, "ignis_slice", 1, &tensor))
         return ignis__no_tensor();
     shape = &op.in[0]->shape;
-    if (ignis__op_dim(&op, &dim, "dim") && (start < 0 || len < 0 || start > shape->dim[dim] || len > shape->dim[dim] - start))
-        ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
-                       (long long)start, (long long)len, dim, ignis__shape_write(shape).text);
+    if (ignis__op_dim(&op, &dim, "dim") &&
+        (start < 0 || len < 0 || start > shape->dim[dim] || len > shape->dim[dim] - start))
+        ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s",
+                       (long long)start, (long long)start, (long long)len, dim, ignis__shape_write(shape).text);
     if (op.ok)
         out = ignis__op_slice(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);

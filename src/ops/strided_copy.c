@@ -109,10 +109,12 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
             k.from[0] = k.to[0] = 0;
         ignis__strided_finish(&k);
         blocks = k.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256, tiles);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256,
+                             tiles);
         return;
     }
-    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 && ignis__strides_packed(k.to, k.rank, last, pack);
+    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 &&
+            ignis__strides_packed(k.to, k.rank, last, pack);
     gathers = !packs || k.from[last] != 1 || source % 16 != 0 || !ignis__strides_packed(k.from, k.rank, last, pack);
     if (packs) {
         k.step = k.from[last];
@@ -159,7 +161,8 @@ static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor t
 }
 
 /*  Ends it. Strides of `to` that are 0 become those of the whole output. Where a fill is given, the copy goes into the midst of it. */
-static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s, const double *fill)
+static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s,
+                                       const double *fill)
 {
     ignis__array *out = ignis__op_new(op, shape, op->in[0]->dtype);
     ignis__strided_params p = IGNIS__ZERO;

@@ -10,11 +10,13 @@ static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsi
 }
 
 /*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
-static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__axis *axis)
+static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
+                          const ignis__axis *axis)
 {
     ignis_dtype dtype = out->dtype, wide = ignis__wide_dtype(dtype);
     int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
-    int64_t outer = axis->outer, n = axis->n, inner = axis->inner, count = outer * inner, part_length, parts, packs, grid;
+    int64_t outer = axis->outer, n = axis->n, inner = axis->inner, count = outer * inner, part_length, parts, packs,
+            grid;
     unsigned x, y;
     bool rows = inner == 1;
     ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
@@ -140,5 +142,11 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
 
 IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis_sum", tensor, true, 0, false); }
 IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("ignis_mean", tensor, true, 0, true); }
-IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
-IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
+IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim)
+{
+    return ignis__sum("ignis_sum_dim", tensor, false, dim, false);
+}
+IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim)
+{
+    return ignis__sum("ignis_mean_dim", tensor, false, dim, true);
+}

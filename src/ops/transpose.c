@@ -5,7 +5,8 @@ typedef struct ignis__exchange {
     int64_t a, m, b, n, c;
 } ignis__exchange;
 
-static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape, const ignis__exchange *given)
+static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
+                                        const ignis__exchange *given)
 {
     ignis__exchange e = *given;
     ignis__array *out = ignis__op_new(op, shape, from->dtype);

@@ -52,17 +52,20 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
     else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, which is no mode", (int)desc->mode);
     else if (desc->align_corners && desc->mode != IGNIS_UPSAMPLE_LINEAR)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER,
+                       "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
     else
         ignis__image_check(&op, &desc->size[1], 1, &p.n, p.in, &p.channels);
     for (d = p.shape.ndim == 4 ? 0 : 1, p.out[0] = 1; op.ok && d < 2; d++) {
         int given = p.shape.ndim == 4 ? d : 0;
         p.out[d] = desc->size[given];
         if (p.out[d] < 1 || p.out[d] >= IGNIS__IMAGE_LIMIT)
-            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->size[%d] is %lld, %s", given,
-                           (long long)p.out[d], p.out[d] < 1 ? "below 1" : "2^28 or more");
+            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED,
+                           "desc->size[%d] is %lld, %s", given, (long long)p.out[d],
+                           p.out[d] < 1 ? "below 1" : "2^28 or more");
         else if (p.in[d] == 0)
-            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels", ignis__shape_write(&p.shape).text);
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels",
+                           ignis__shape_write(&p.shape).text);
     }
     if (op.ok) {
         shape = ignis__image_shape(&p.shape, p.out);

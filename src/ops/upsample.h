@@ -1,7 +1,8 @@
 typedef struct ignis_upsample_desc {
     int64_t size[2];          /* required: rows and columns of the result; fewer than before, too */
     ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
-    bool align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
+    bool
+        align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
                                  the borders of the image stay; what would lie outside of all centers is the pixel there) */
 } ignis_upsample_desc;
 

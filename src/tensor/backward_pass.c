@@ -1,7 +1,8 @@
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
 /*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
-static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__array **sum, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__array **sum, ignis__array *gradient,
+                                     bool whole)
 {
     if (whole && *sum) {
         ignis__array_unclaim(pass->call, *sum);
@@ -11,14 +12,16 @@ static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__ar
 }
 
 /*  Gives a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient,
+                                             bool whole)
 {
     ignis__leaf_state *reached = ignis__backward_pass_reach_leaf(pass, leaf);
     if (reached && !(reached->group && reached->group->done))
         return ignis__backward_pass_add(pass, &reached->sum, gradient, whole);
     if (reached)
         ignis__fail(IGNIS_DIAG_GRADIENT_LATE, pass->call,
-                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
+                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose "
+                    "gradient was given to "
                     "the other ranks already; use ignis_checkpoint for it",
                     ignis__shape_write(&leaf->shape).text);
     ignis__array_unclaim(pass->call, gradient);
@@ -26,27 +29,31 @@ static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__
 }
 
 /*  Whether a gradient can still be given to an input of an entry. */
-static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor, const ignis__tape_state *tape_state)
+static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
+                                         const ignis__tape_state *tape_state)
 {
     if (tape_state->node && tape_state->tape != pass->tape)
-        ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call, "a tensor %s on the way was recorded by another thread meanwhile",
+        ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call,
+                    "a tensor %s on the way was recorded by another thread meanwhile",
                     ignis__shape_write(&tensor->shape).text);
     else if (tape_state->node && tape_state->node->running)
         ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, pass->call,
                     "a tensor %s on the way is the result of '%s', whose backward function is running",
                     ignis__shape_write(&tensor->shape).text, tape_state->node->name);
     else if (!tape_state->node && !tape_state->leaf)
-        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, pass->call,
-                    "a tensor %s on the way was made by operations that an earlier backward or ignis_tape_clear has released; "
-                    "run them again",
-                    ignis__shape_write(&tensor->shape).text);
+        ignis__fail(
+            IGNIS_DIAG_BACKWARD_TWICE, pass->call,
+            "a tensor %s on the way was made by operations that an earlier backward or ignis_tape_clear has released; "
+            "run them again",
+            ignis__shape_write(&tensor->shape).text);
     else
         return true;
     return false;
 }
 
 /*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
-static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient, bool whole)
+static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient,
+                                        bool whole)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     if (!ignis__backward_pass_accepts(pass, tensor, &tape_state)) {
@@ -56,7 +63,8 @@ static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tenso
     if (!tape_state.node)
         return ignis__backward_pass_add_to_leaf(pass, tensor, gradient, whole);
     if (!tape_state.node->grad)
-        ignis__tensor_hold_again(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
+        ignis__tensor_hold_again(
+            tensor); /* the output is held until its entry is done: nothing else may keep it alive */
     return ignis__backward_pass_add(pass, &tape_state.node->grad, gradient, whole);
 }
 
@@ -71,7 +79,10 @@ static ignis__array *ignis__backward_pass_input_sum(int input)
 }
 
 /*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__backward_pass_input_sum in it. */
-static void ignis__backward_pass_mark_summed(int input) { ignis__tensor_thread_now()->pass->taken |= (uint64_t)1 << input; }
+static void ignis__backward_pass_mark_summed(int input)
+{
+    ignis__tensor_thread_now()->pass->taken |= (uint64_t)1 << input;
+}
 
 /*  For a backward function that is running: the entry of its pass's tape that made a tensor; null: none did. */
 static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
@@ -117,18 +128,20 @@ static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gra
 static bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
 
 /*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
-static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_pass *pass, const ignis__node *node, int input,
-                                                         ignis_array handle)
+static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_pass *pass, const ignis__node *node,
+                                                         int input, ignis_array handle)
 {
     const ignis__tensor *tensor = node->inputs[input];
     ignis__array *gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (!gradient) {
-        ignis__fail(IGNIS_DIAG_ARRAY_FREED, pass->call, "the backward of '%s' gave a freed array for input %d", node->name, input);
+        ignis__fail(IGNIS_DIAG_ARRAY_FREED, pass->call, "the backward of '%s' gave a freed array for input %d",
+                    node->name, input);
         return NULL;
     }
     ignis__array_claim(gradient);
     ignis__array_drop(pass->call, gradient);
-    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype && gradient->storage->device == tensor->device &&
+    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype &&
+        gradient->storage->device == tensor->device &&
         (gradient->numel == 0 || ignis__storage_readable(gradient->storage)))
         return gradient;
     if (gradient->storage->device != tensor->device)
@@ -136,8 +149,9 @@ static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_p
                     "the backward of '%s' gave a gradient on device %d for input %d, which is on device %d", node->name,
                     ignis__device_ordinal(gradient->storage->device), input, ignis__device_ordinal(tensor->device));
     else if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype)
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, pass->call, "the backward of '%s' gave %s for input %d, which was never written to",
-                    node->name, ignis__array_label(gradient).text, input);
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, pass->call,
+                    "the backward of '%s' gave %s for input %d, which was never written to", node->name,
+                    ignis__array_label(gradient).text, input);
     else
         ignis__fail(gradient->dtype != tensor->dtype ? IGNIS_DIAG_DTYPE_DIFFERS : IGNIS_DIAG_SHAPE_DIFFERS, pass->call,
                     "the backward of '%s' gave a gradient %s of %s for input %d, which is %s of %s", node->name,
@@ -159,18 +173,19 @@ static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, c
             continue;
         if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
             snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
-        return ignis__fail_false(
-            IGNIS_DIAG_SAVED_CHANGED, pass->call,
-            "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it was written to since (version %llu, "
-            "recorded at %llu); write after the backward, or to a copy",
-            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, view_of, (unsigned long long)version,
-            (unsigned long long)node->versions[i]);
+        return ignis__fail_false(IGNIS_DIAG_SAVED_CHANGED, pass->call,
+                                 "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it "
+                                 "was written to since (version %llu, "
+                                 "recorded at %llu); write after the backward, or to a copy",
+                                 node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text,
+                                 view_of, (unsigned long long)version, (unsigned long long)node->versions[i]);
     }
     return true;
 }
 
 /*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
-static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node, const ignis_backward_args *args)
+static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node,
+                                           const ignis_backward_args *args)
 {
     ignis__frame frame;
     ignis_status status;
@@ -184,10 +199,12 @@ static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__no
     if (!ignis__frame_end(&frame) && status == IGNIS_OK)
         status = ignis__failed();
     if (pass->failed && status == IGNIS_OK)
-        status = ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
-                             "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
+        status =
+            ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
+                        "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
     if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' answered %s", node->name,
+                    ignis_status_name(status));
     else if (status != IGNIS_OK)
         ignis__this_thread.latest = status;
     return status == IGNIS_OK;
@@ -271,8 +288,8 @@ static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *ro
     for (; node; node = before) {
         ignis__tensor *output = node->output;
         if (node->grad)
-            ok = ok && ignis__backward_pass_check_saved(pass, node) && ignis__backward_pass_reshape_gradient(pass, node) &&
-                 ignis__backward_pass_run_node(pass, node);
+            ok = ok && ignis__backward_pass_check_saved(pass, node) &&
+                 ignis__backward_pass_reshape_gradient(pass, node) && ignis__backward_pass_run_node(pass, node);
         if (node->counted)
             ok = ignis__groups_pass(pass, node, ok);
         before = ignis__node_before(pass->tape, node, end);
@@ -320,17 +337,18 @@ static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
 }
 
 /*  An array of the caller's that is to be a tensor's gradient, held. Null, and reported, when it does not fit. */
-static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle, const char *name)
+static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
+                                          const char *name)
 {
     ignis__array *gradient = ignis__array_hold(call, handle);
     if (!gradient)
         return NULL;
     if (gradient->numel != ignis__tensor_numel(tensor))
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__shape_write(&gradient->shape).text,
-                    ignis__shape_write(&tensor->shape).text);
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the tensor is %s", name,
+                    ignis__shape_write(&gradient->shape).text, ignis__shape_write(&tensor->shape).text);
     else if (gradient->dtype != tensor->dtype)
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__dtypes[gradient->dtype].name,
-                    ignis__dtypes[tensor->dtype].name);
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, the tensor is %s", name,
+                    ignis__dtypes[gradient->dtype].name, ignis__dtypes[tensor->dtype].name);
     else if (gradient->storage->device != tensor->device)
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the tensor on device %d", name,
                     ignis__device_ordinal(gradient->storage->device), ignis__device_ordinal(tensor->device));
@@ -341,7 +359,8 @@ static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor 
 }
 
 /*  The gradient that a backward starts from, claimed: the caller's, or 1, unwritten where the entry knows it. Null, reported: it does not fit. */
-static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output, bool known)
+static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output,
+                                           bool known)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     ignis_array made;
@@ -356,7 +375,8 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
         return ignis__array_adopt(call, made);
     }
     if (ignis__tensor_numel(tensor) != 1) {
-        ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call, "a tensor of shape %s needs grad_output; without it there has to be one element",
+        ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call,
+                    "a tensor of shape %s needs grad_output; without it there has to be one element",
                     ignis__shape_write(&tensor->shape).text);
         return NULL;
     }
@@ -377,16 +397,19 @@ static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor
     ignis__array *gradient;
     bool ok, runs, known;
     if (tape_state.consumed)
-        return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
-                           "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
-                           "run them again, or keep them with ignis_backward_retain");
+        return ignis__fail(
+            IGNIS_DIAG_BACKWARD_TWICE, call,
+            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
+            "run them again, or keep them with ignis_backward_retain");
     if (!tape_state.requires_grad)
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
     if (tape_state.node && tape_state.tape != thread->tape)
-        return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+        return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                           "the tensor was recorded by another thread, whose tape it belongs to");
     if (thread->pass && !thread->pass->at)
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "a backward of this thread is under way, outside of its backward functions");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
+                           "a backward of this thread is under way, outside of its backward functions");
     /* inside a backward function, what is older than its entry waits for the enclosing pass */
     runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->at->serial);
     known = runs && !grad_output.id && tape_state.node->knows_one;
@@ -402,7 +425,8 @@ static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor
     pass.one = known ? gradient->slot.handle : 0;
     thread->pass = &pass;
     thread->pass_serial = pass.serial;
-    ok = runs ? ignis__backward_pass_run(&pass, tape_state.node, gradient) : ignis__backward_pass_add_to(&pass, tensor, gradient, false);
+    ok = runs ? ignis__backward_pass_run(&pass, tape_state.node, gradient)
+              : ignis__backward_pass_add_to(&pass, tensor, gradient, false);
     ok = ignis__backward_pass_end(&pass, ok);
     thread->pass = pass.outer;
     thread->pass_serial = pass.outer ? pass.outer->serial : 0;

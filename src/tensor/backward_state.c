@@ -22,14 +22,15 @@ typedef struct ignis__backward_pass {
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
     uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
-    uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
-    bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
+    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
+    bool failed;  /* one inside of it has failed, and may have given only a part of its gradients */
     /* what ignis__backward_pass_offer_column_sums has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
     ignis__array *summed, *sums;
     int64_t nests; /* entries that it has not passed yet and that run a backward of their own */
     ignis__group_state *groups;
     ignis__leaf_state *leaves; /* those that are in no group */
-    ignis__leaf_state **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
+    ignis__leaf_state *
+        *table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
     uint32_t count, capacity;
 } ignis__backward_pass;
 
@@ -187,7 +188,8 @@ static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bo
     node->counted = false;
     pass->nests -= node->nests;
     for (i = 0; i < node->input_count; i++) {
-        ignis__leaf_state *reached = pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
+        ignis__leaf_state *reached =
+            pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
         met = reached ? reached->group : NULL;
         if (met && --met->uses == 0 && !pass->nests && !met->done)
             ok = ok && ignis__group_ready(pass->call, met);

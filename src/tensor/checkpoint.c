@@ -1,6 +1,6 @@
 /*  Calls a function of the caller's for a call. No handle: it has failed, or did not end what it began. */
-static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs, int count,
-                                          void *user_data)
+static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs,
+                                          int count, void *user_data)
 {
     const uint64_t failures = ignis__failures();
     ignis__frame frame;
@@ -10,7 +10,8 @@ static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_t
     if (!ignis__frame_end(&frame))
         return ignis__no_tensor();
     if (!output.id && ignis__failures() == failures)
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "the function returned no tensor, and says no reason; it has to return one");
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
+                    "the function returned no tensor, and says no reason; it has to return one");
     return output;
 }
 
@@ -63,7 +64,8 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
         if (!args->needed[i] || !handle.id) /* fn did not use the input */
             continue;
         grad = ignis__array_hold(call, handle);
-        args->grad_inputs[i] = ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* which outlives the leaf */
+        args->grad_inputs[i] =
+            ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* which outlives the leaf */
         ignis__array_drop(call, grad);
         if (!args->grad_inputs[i].id)
             status = ignis__failed();
@@ -73,8 +75,8 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
 }
 
 /*  Runs the function of a checkpoint unrecorded, in a scope of its own. Returns a tensor over what it gave, which may be an input. */
-IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs,
-                                                      int count)
+IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint,
+                                                      const ignis_tensor *inputs, int count)
 {
     ignis_tensor output, result = IGNIS__ZERO;
     ignis__tensor *tensor = NULL;
@@ -82,7 +84,8 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
     ignis_scope scope = ignis_scope_begin();
     if (!scope.id)
         return result;
-    output = ignis__tensor_fn_call(call, ignis__tensor_thread_now()->no_grad + 1, checkpoint->fn, inputs, count, checkpoint->user_data);
+    output = ignis__tensor_fn_call(call, ignis__tensor_thread_now()->no_grad + 1, checkpoint->fn, inputs, count,
+                                   checkpoint->user_data);
     if (output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
         array = ignis__tensor_array(call, tensor);
         ignis__tensor_drop(call, tensor);
@@ -97,7 +100,8 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
 IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
-                                                 ignis__tensor *const *inputs, int count, ignis__checkpoint_inputs *reads)
+                                                 ignis__tensor *const *inputs, int count,
+                                                 ignis__checkpoint_inputs *reads)
 {
     ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
@@ -136,11 +140,13 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     return node != NULL;
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs,
+                                                    int count)
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
-    ignis__checkpoint_inputs reads, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
+    ignis__checkpoint_inputs reads,
+        *before; /* of the inputs first: a function that writes to them would not do the same the second time */
     ignis__checkpoint checkpoint = IGNIS__ZERO;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -184,7 +190,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     thread->checkpoint_inputs = before;
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))
+    if (result.id && wanted && ignis__recording() &&
+        !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))
         result.id = 0;
     ignis__free(reads.arrays);
     while (i > 0)

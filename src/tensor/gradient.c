@@ -13,8 +13,9 @@ static bool ignis__array_is_private(ignis__array *array)
 {
     bool is_private;
     ignis__mutex_lock(&array->slot.lock);
-    is_private = (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ && array->ref_count == 1 &&
-                 !array->view && ignis__atomic_load(&array->storage->users) == 1 && !array->storage->wrapped;
+    is_private = (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ &&
+                 array->ref_count == 1 && !array->view && ignis__atomic_load(&array->storage->users) == 1 &&
+                 !array->storage->wrapped;
     ignis__array_unlock(array);
     return is_private;
 }

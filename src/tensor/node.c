@@ -6,9 +6,11 @@
     backward knows of a group belongs to the backward (ignis__group_state). */
 typedef struct ignis__grad_group {
     ignis__slot *owner; /* each backward that has met the group holds it, until end_fn gives that hold back */
-    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool *joins); /* false, reported: not now */
-    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);                               /* the gradients are there */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok);      /* that backward is over */
+    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *pass,
+                    bool *joins);                                        /* false, reported: not now */
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are there */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass,
+                   bool ok); /* that backward is over */
 } ignis__grad_group;
 
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
@@ -20,8 +22,9 @@ typedef struct ignis__tensor {
     bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
     struct ignis__node *node; /* the entry of the tape that made it */
     bool requires_grad, leaf;
-    bool consumed;     /* its entry was used up by a backward, or cleared */
-    uint64_t read;     /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
+    bool consumed; /* its entry was used up by a backward, or cleared */
+    uint64_t
+        read; /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
     ignis_shape shape; /* of data, also when that is gone */
     ignis_dtype dtype;
     ignis__device *device;
@@ -58,8 +61,9 @@ typedef struct ignis__node {
     ignis__array **saved;   /* each claimed */
     uint64_t *versions;     /* of what is saved, when it was recorded; IGNIS__UNWRITTEN for what may be written later */
     void *params;
-    bool *needed;       /* for each input, whether it required a gradient when this was recorded */
-    ignis__array *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
+    bool *needed; /* for each input, whether it required a gradient when this was recorded */
+    ignis__array
+        *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
 } ignis__node;
 
 typedef struct ignis__tape {

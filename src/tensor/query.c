@@ -15,9 +15,15 @@ static ignis_array ignis__tensor_array_handle(const char *call, ignis_tensor han
     return result;
 }
 
-IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor) { return ignis__tensor_array_handle("ignis_tensor_data", tensor, false); }
+IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor)
+{
+    return ignis__tensor_array_handle("ignis_tensor_data", tensor, false);
+}
 
-IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor) { return ignis__tensor_array_handle("ignis_tensor_grad", tensor, true); }
+IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor)
+{
+    return ignis__tensor_array_handle("ignis_tensor_grad", tensor, true);
+}
 
 IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info *info)
 {
@@ -45,7 +51,8 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info
     return status;
 }
 
-IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out,
+                                                   ignis_dtype dtype, int64_t count)
 {
     ignis__array *array = ignis__tensor_array(call, tensor);
     ignis_status status;
@@ -53,7 +60,8 @@ IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tens
         return ignis__failed();
     if (dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements"))
+    if (ignis__dtype_valid(call, dtype) &&
+        ignis__transfer_check(call, array, out, "out", count, array->numel, "elements"))
         status = ignis__array_to_host(call, array, out, dtype);
     else
         status = ignis__failed();
@@ -61,7 +69,8 @@ IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tens
     return status;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype,
+                                                        int64_t count)
 {
     static const char call[] = "ignis_tensor_to_host";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -118,8 +127,8 @@ IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out,
     tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
     if (tensor) {
         ignis__mutex_lock(&tensor->slot.lock);
-        ignis__string_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name,
-                          ignis__device_ordinal(tensor->device));
+        ignis__string_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text,
+                          ignis__dtypes[tensor->dtype].name, ignis__device_ordinal(tensor->device));
         if (tensor->node)
             ignis__string_add(&text, ", result of %s", tensor->node->name);
         else
@@ -147,7 +156,8 @@ IGNIS__COLD static int64_t ignis__tensor_item(const char *call, ignis_tensor han
     if (ignis__tensor_numel(tensor) != 1)
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "a tensor of one element is needed, this one is %s",
                     ignis__shape_write(&tensor->shape).text);
-    else if (ignis__tensor_read(call, tensor, &bits, ignis__dtype_is_int(tensor->dtype) ? IGNIS_I64 : IGNIS_F64, 1) == IGNIS_OK)
+    else if (ignis__tensor_read(call, tensor, &bits, ignis__dtype_is_int(tensor->dtype) ? IGNIS_I64 : IGNIS_F64, 1) ==
+             IGNIS_OK)
         *dtype = tensor->dtype;
     ignis__tensor_drop(call, tensor);
     return bits;
@@ -166,7 +176,8 @@ IGNIS__COLD IGNIS_API double ignis_item(ignis_tensor tensor)
         return value;
     if ((double)bits < 9223372036854775808.0 && (int64_t)(double)bits == bits)
         return (double)bits;
-    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the value is %lld, which no double is equal to; ignis_item_i64 returns it", (long long)bits);
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                "the value is %lld, which no double is equal to; ignis_item_i64 returns it", (long long)bits);
     return ignis__nan();
 }
 
@@ -177,7 +188,8 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
     int64_t value = ignis__tensor_item(call, tensor, &dtype);
     if (dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_int(dtype))
         return dtype ? value : INT64_MIN;
-    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; i32, i64 or u8 is needed", ignis__dtypes[dtype].name);
+    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; i32, i64 or u8 is needed",
+                ignis__dtypes[dtype].name);
     return INT64_MIN;
 }
 

@@ -46,7 +46,8 @@ static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
         return false;
     thread = ignis__tensor_thread_now();
     if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id)
-        return ignis__fail_false(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
+        return ignis__fail_false(IGNIS_DIAG_SCOPE_ORDER, call,
+                                 "this is not the innermost open scope of this thread, which has %d open",
                                  thread->scope_count);
     if (thread->scope_count == thread->scope_floor) {
         thread->unbalanced = true;
@@ -95,11 +96,13 @@ static bool ignis__frame_end(const ignis__frame *frame)
     const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     int scopes = thread->scope_count - thread->scope_floor, sections = thread->no_grad - thread->no_grad_floor;
-    bool balanced = !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
+    bool balanced =
+        !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
     ignis__outer_call_end(&frame->outer);
     if (scopes || sections)
         ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call,
-                    "the function of '%s' has returned with %d scopes and %d no-grad sections that it did not end", what, scopes, sections);
+                    "the function of '%s' has returned with %d scopes and %d no-grad sections that it did not end",
+                    what, scopes, sections);
     while (thread->scope_count > thread->scope_floor)
         ignis__scope_pop(call, 0);
     thread->no_grad = frame->no_grad;

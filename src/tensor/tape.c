@@ -54,12 +54,13 @@ IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 
 /*  An entry for an operation on held inputs, whose tape_states may be null: to be asked for. It is on no tape yet, and has room for what the rule
     saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
-static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
-                                     const ignis_rule *rule)
+static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
+                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
     size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
-    size_t size = sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
+    size_t size =
+        sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
     ignis__node *node = tape ? (ignis__node *)ignis__alloc_for(call, size) : NULL;
     int i;
     if (!node)
@@ -141,9 +142,11 @@ static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ig
     ignis__mutex_unlock(&output->slot.lock);
     if (what)
         ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
-                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
+                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor",
+                    what);
     else if (read)
-        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call, "output is an input of an operation that is recorded; record a new tensor");
+        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                    "output is an input of an operation that is recorded; record a new tensor");
     else
         ignis__tape_append(node);
     return !what && !read;
@@ -217,7 +220,8 @@ static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *
 
 #define IGNIS__MAX_INPUTS 64
 
-IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
+IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count,
+                                         const ignis_rule *rule)
 {
     static const char call[] = "ignis_tape_record";
     ignis__tensor *output, *inputs[IGNIS__MAX_INPUTS];
@@ -241,7 +245,8 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
         inputs[held] = ignis__tensor_hold(call, handles[held]);
         ok = inputs[held] != NULL;
         if (ok && inputs[held] == output) {
-            ok = ignis__fail_false(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor", held);
+            ok = ignis__fail_false(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor",
+                                   held);
             ignis__tensor_drop(call, inputs[held]);
         }
         wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));

@@ -2,16 +2,18 @@
 
 /*  What a backward function is given, and what it fills. */
 typedef struct ignis_backward_args {
-    ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
-    const ignis_array *saved; /* the memory of ignis_rule.saved, in order, by handles that are good until the function returns; not to be
+    ignis_array grad_output; /* gradient of the output, in its shape and dtype; not to be written to */
+    const ignis_array *
+        saved; /* the memory of ignis_rule.saved, in order, by handles that are good until the function returns; not to be
                                  written to */
     int saved_count;
     const void *params; /* the copy of ignis_rule.params */
     int input_count;
-    const bool *needed;       /* for each input, whether its gradient is wanted */
-    ignis_array *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
+    const bool *needed; /* for each input, whether its gradient is wanted */
+    ignis_array
+        *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
                                   over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
-    void *user_data;          /* ignis_rule.user_data */
+    void *user_data;  /* ignis_rule.user_data */
 } ignis_backward_args;
 
 /*  How the gradient of an operation is computed. */
@@ -94,7 +96,8 @@ IGNIS_API ignis_status ignis_no_grad_end(void);
     Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their memory, and they may be freed at once, used
     for ever, or saved again.
     Threads: any; the entry belongs to the calling thread's tape. */
-IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count, const ignis_rule *rule);
+IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count,
+                                         const ignis_rule *rule);
 
 /*  ignis_tape_clear - free all entries of the calling thread's tape
     Returns: IGNIS_OK, or the reason.

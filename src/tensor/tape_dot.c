@@ -43,7 +43,8 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     tape_state = ignis__tensor_tape_state(tensor);
     ok = !capacity || ignis__check_not_null(call, "out", out);
     if (ok && tape_state.node && tape_state.tape != ignis__tensor_thread_now()->tape)
-        ok = ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+        ok = ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                               "the tensor was recorded by another thread, whose tape it belongs to");
     if (!ok) {
         ignis__tensor_drop(call, tensor);
         return -1;

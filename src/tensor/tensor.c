@@ -70,10 +70,14 @@ IGNIS__ONE_COPY static ignis__tape_state ignis__tensor_tape_state(ignis__tensor 
     return tape_state;
 }
 
-static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_tape_state(tensor).requires_grad; }
+static bool ignis__tensor_requires_grad(ignis__tensor *tensor)
+{
+    return ignis__tensor_tape_state(tensor).requires_grad;
+}
 
 /*  The array of a held tensor, held itself, and how the tensor stands; null, and reported, when another thread has released the tensor. */
-IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor, ignis__tape_state *tape_state)
+IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
+                                                         ignis__tape_state *tape_state)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -97,7 +101,8 @@ static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, 
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tensor *tensor;
-    if (thread->scope_count && !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
+    if (thread->scope_count &&
+        !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
         return NULL;
     tensor = (ignis__tensor *)ignis__pool_take_zeroed(call, &ignis__tensors);
     if (!tensor)
@@ -131,7 +136,8 @@ static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool
     if (!array)
         return ignis__no_tensor();
     if (requires_grad && !ignis__dtype_is_float(array->dtype))
-        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[array->dtype].name);
+        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
+                    ignis__dtypes[array->dtype].name);
     else
         tensor = ignis__tensor_make(call, array, requires_grad);
     if (tensor)
@@ -140,7 +146,8 @@ static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool
     return ignis__no_tensor();
 }
 
-IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape,
+                                                          const ignis_tensor_desc *desc)
 {
     ignis_array_desc array = IGNIS__ZERO;
     array.shape = shape;
@@ -152,7 +159,8 @@ IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, igni
     return ignis__array_create(call, &array);
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape,
+                                                          const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_from_host";
     ignis_tensor none = IGNIS__ZERO;
@@ -167,8 +175,11 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, igni
         return none;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     count = desc && desc->host_count ? desc->host_count : array->numel;
-    host = desc && desc->host_dtype ? desc->host_dtype : array->dtype == IGNIS_F16 || array->dtype == IGNIS_BF16 ? IGNIS_F32 : array->dtype;
-    if (!ignis__dtype_valid(call, host) || !ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") ||
+    host = desc && desc->host_dtype                                  ? desc->host_dtype
+           : array->dtype == IGNIS_F16 || array->dtype == IGNIS_BF16 ? IGNIS_F32
+                                                                     : array->dtype;
+    if (!ignis__dtype_valid(call, host) ||
+        !ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") ||
         ignis__array_from_host(call, array, data, host) != IGNIS_OK)
         ignis__array_discard(call, &made);
     ignis__array_drop(call, array);
@@ -193,7 +204,8 @@ IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array handle, bool requires
     return tensor;
 }
 
-IGNIS__COLD static ignis_tensor ignis__tensor_filled(const char *call, ignis_shape shape, const ignis_tensor_desc *desc, double value)
+IGNIS__COLD static ignis_tensor ignis__tensor_filled(const char *call, ignis_shape shape, const ignis_tensor_desc *desc,
+                                                     double value)
 {
     ignis_array made;
     if (!ignis__enter(call))

@@ -16,7 +16,8 @@ typedef struct ignis_tensor_desc {
     bool requires_grad;     /* whether ignis_backward computes a gradient for it (false) */
     ignis_dtype host_dtype; /* of the data given to ignis_tensor_from_host (dtype, but f32 for f16 and bf16) */
     const char *tag;        /* as in ignis_array_desc */
-    int64_t host_count;     /* elements that the data given to ignis_tensor_from_host has, which must be the shape's (0: not checked) */
+    int64_t
+        host_count; /* elements that the data given to ignis_tensor_from_host has, which must be the shape's (0: not checked) */
 } ignis_tensor_desc;
 
 typedef struct ignis_tensor_info {

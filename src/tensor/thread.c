@@ -11,10 +11,12 @@ typedef struct ignis__tensor_thread {
     struct ignis__tape *tape;
     struct ignis__backward_pass *pass; /* the innermost backward; null: none */
     uint64_t pass_serial;              /* its serial, or 0 */
-    int scope_floor, no_grad_floor;    /* what was open before a function of the caller's was called, which may not end it */
-    bool unbalanced;                   /* the function has tried to */
-    bool saw_trainable;                /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__checkpoint_inputs *checkpoint_inputs; /* of the checkpoint whose function runs for the first time; null: none */
+    int scope_floor,
+        no_grad_floor;  /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;    /* the function has tried to */
+    bool saw_trainable; /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__checkpoint_inputs
+        *checkpoint_inputs; /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
 IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)

@@ -81,13 +81,15 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
         return ignis__failed();
     ok = ignis__tensor_requires_grad(tensor);
     if (!ok)
-        ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
+        ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient",
+                    ignis__dtypes[tensor->dtype].name);
     if (ok && grad.id)
         ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
     if (ok && values)
         ok = ignis__gradient_set(call, tensor, values);
     else if (ok && !(ok = ignis__gradient_drop(call, tensor)))
-        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call,
+                    "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
                     ignis__shape_write(&tensor->shape).text);
     if (values)
         ignis__array_drop(call, values);
@@ -98,7 +100,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
 IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
     ignis__node *node;
-    while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) { /* an output without handle goes with its entry, hence the hold */
+    while (tape && (node = ignis__node_before(tape, NULL, 0)) !=
+                       NULL) { /* an output without handle goes with its entry, hence the hold */
         ignis__tensor *output = node->output;
         ignis__node_consume(call, node);
         ignis__tensor_drop(call, output);
@@ -114,7 +117,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
         return IGNIS_ERROR_NOT_SETUP;
     thread = ignis__tensor_thread_now();
     if (thread->pass)
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
+                           "this is inside an ignis_backward, which needs the tape still");
     ignis__tape_clear(call, thread->tape);
     return ignis__ended(failures, true);
 }

@@ -73,7 +73,8 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
         ok = numbers && weights.id;
         for (i = 0; ok && i < numel; i++)
             numbers[i] = ignis__gradcheck_weight(i);
-        ok = ok && ignis_array_from_host(weights, numbers, IGNIS_F64, numel) == IGNIS_OK && ignis_backward(output, weights) == IGNIS_OK;
+        ok = ok && ignis_array_from_host(weights, numbers, IGNIS_F64, numel) == IGNIS_OK &&
+             ignis_backward(output, weights) == IGNIS_OK;
         ignis__free(numbers);
         if (weights.id)
             ignis_array_free(weights);
@@ -84,7 +85,8 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
 }
 
 /*  Compares the gradient of one input; *worst is the largest error so far, *where says it for the message. */
-static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, double step, double *worst, char *where, size_t where_size)
+static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, double step, double *worst, char *where,
+                                   size_t where_size)
 {
     ignis_tensor_info info;
     double *values = NULL, *grads = NULL;
@@ -98,11 +100,14 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     ok = grads && ignis_array_to_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK &&
          ignis_array_to_host(ignis_tensor_grad(check->inputs[input]), grads, IGNIS_F64, numel) == IGNIS_OK;
     for (i = 0; ok && i < numel; i++) {
-        double x = values[i], size = x < 0 ? -x : x, h = step * (size > 1 ? size : 1), high = 0, low = 0, slope, error, scale;
+        double x = values[i], size = x < 0 ? -x : x, h = step * (size > 1 ? size : 1), high = 0, low = 0, slope, error,
+               scale;
         values[i] = x + h;
-        ok = ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ignis__gradcheck_value(check, &high);
+        ok = ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK &&
+             ignis__gradcheck_value(check, &high);
         values[i] = x - h;
-        ok = ok && ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ignis__gradcheck_value(check, &low);
+        ok = ok && ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK &&
+             ignis__gradcheck_value(check, &low);
         values[i] = x;
         ok = ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ok;
         slope = (high - low) / (2 * h);
@@ -111,8 +116,8 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
         error = (slope > grads[i] ? slope - grads[i] : grads[i] - slope) / (scale > 1 ? scale : 1);
         if (!(error <= *worst)) { /* NaN counts as worse than everything */
             *worst = error;
-            snprintf(where, where_size, "input %d, element %lld: the tape says %.17g, finite differences say %.17g", input, (long long)i,
-                     grads[i], slope);
+            snprintf(where, where_size, "input %d, element %lld: the tape says %.17g, finite differences say %.17g",
+                     input, (long long)i, grads[i], slope);
         }
     }
     ignis__free(values);
@@ -148,10 +153,12 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
             ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, check->call, "input %d is %s; finite differences need f64", i,
                         ignis__dtypes[info.dtype].name);
         else if (!info.is_leaf)
-            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
+                        "input %d is the result of an operation; use a leaf with its values", i);
         else if (pass && ignis__tensor_creator_pass(check->inputs[i]) != pass)
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
-                        "input %d is older than the backward function that this is called in, and gets its gradient when that is over; use "
+                        "input %d is older than the backward function that this is called in, and gets its gradient "
+                        "when that is over; use "
                         "a leaf made here with its values",
                         i);
         else
@@ -167,7 +174,8 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
     if (!ok)
         return ignis__nan();
     if (!(worst <= tolerance))
-        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, check->call, "relative error %.3g is above %.3g at %s", worst, tolerance, where);
+        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, check->call, "relative error %.3g is above %.3g at %s", worst, tolerance,
+                    where);
     return worst;
 }
 
@@ -191,7 +199,8 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
     check.count = count;
     check.random = ignis__thread_now()->random;
     ignis__outer_call_begin(&outer, call, NULL);
-    worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
+    worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5,
+                                 desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
     ignis__outer_call_end(&outer);
     return worst;
 }

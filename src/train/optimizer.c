@@ -51,15 +51,16 @@ typedef struct ignis__optimizer {
     ignis__array *state;      /* f64; claimed */
     ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
     ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
-    ignis__optim_row
-        *rows;       /* what the table holds, in the order of element types; with has_missed those without a gradient, too, behind them */
+    ignis__optim_row *
+        rows; /* what the table holds, in the order of element types; with has_missed those without a gradient, too, behind them */
     int row_count;   /* 0: no gradients */
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
 } ignis__optimizer;
 
-static ignis__pool ignis__optimizers = IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
+static ignis__pool ignis__optimizers =
+    IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
 
 IGNIS__ONE_COPY static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
 {
@@ -100,7 +101,8 @@ static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer
 }
 
 /*  A new array of the optimizer, zeros like another one, of another dtype. On failure it may be there, for the caller to end. */
-static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
+static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
+                                   ignis__array **claimed)
 {
     ignis_array made = ignis__array_create_like(call, like, dtype);
     *claimed = ignis__array_adopt(call, made);
@@ -150,7 +152,8 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     return false;
 }
 
-IGNIS__ONE_COPY static bool ignis__optimizer_check_number(const char *call, const char *name, double value, double low, double below)
+IGNIS__ONE_COPY static bool ignis__optimizer_check_number(const char *call, const char *name, double value, double low,
+                                                          double below)
 {
     if (ignis__is_finite(value) && value >= low && value < below)
         return true;
@@ -166,7 +169,8 @@ static double ignis__number_or_default(double value, double otherwise)
 }
 
 /*  Checks what all optimizers have in common, and makes one from a filled template. */
-IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis__optimizer *given, const char *beta1, const char *beta2)
+IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis__optimizer *given, const char *beta1,
+                                                         const char *beta2)
 {
     ignis_optimizer handle = IGNIS__ZERO;
     const ignis_schedule_desc *schedule = &given->schedule;
@@ -195,8 +199,8 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         !ignis__optimizer_check_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
         return handle;
     if (scale->lowest > scale->initial) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "loss_scale.lowest is %g, which is above loss_scale.initial, %g", scale->lowest,
-                    scale->initial);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "loss_scale.lowest is %g, which is above loss_scale.initial, %g",
+                    scale->lowest, scale->initial);
         return handle;
     }
     if ((int)schedule->kind < IGNIS_SCHEDULE_CONSTANT || schedule->kind > IGNIS_SCHEDULE_LINEAR) {
@@ -307,7 +311,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
         return ignis__failed();
     live = ignis__handle_kill(optimizer);
     ignis__optimizer_drop(call, optimizer);
-    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
+    return live ? ignis__ended(failures, true)
+                : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
 }
 
 /*  Ends every optimizer; for ignis_shutdown, before tensors end. */
@@ -316,8 +321,9 @@ static void ignis__optimizers_close(const char *call)
     ignis__optimizer *optimizer;
     uint64_t index = 0;
     while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d", optimizer->name,
-                           optimizer->count, optimizer->count == 1 ? "" : "s", ignis__device_ordinal(optimizer->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d",
+                           optimizer->name, optimizer->count, optimizer->count == 1 ? "" : "s",
+                           ignis__device_ordinal(optimizer->device));
         ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }

@@ -41,7 +41,7 @@ typedef struct ignis_adamw_desc {
     bool
         drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
                        Those of data-parallel training stay where they are, and become zero (false) */
-    bool coupled; /* Adam: weight decay is part of the gradient (false) */
+    bool coupled;  /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
 
@@ -86,17 +86,19 @@ typedef struct ignis_muon_desc {
     double momentum;     /* 0.95 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
-    bool no_master;  /* these as in ignis_adamw_desc */
+    bool
+        like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
+    bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
 } ignis_muon_desc;
 
 typedef struct ignis_optimizer_info {
-    int64_t step;     /* steps so far */
-    double lr;        /* of the last step */
-    double grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
+    int64_t step; /* steps so far */
+    double lr;    /* of the last step */
+    double
+        grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
     int parameters;
     double loss_scale; /* 1 where losses are not scaled */
     int64_t skipped;   /* steps, which step does not count */

@@ -52,7 +52,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle,
     return status;
 }
 
-IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter, ignis_optimizer_part part)
+IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter,
+                                                        ignis_optimizer_part part)
 {
     static const char call[] = "ignis_optimizer_state";
     ignis_array none = IGNIS__ZERO;
@@ -63,7 +64,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
         return none;
     ignis__mutex_lock(&optimizer->slot.lock);
     if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_MISSED) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MISSED are 0 to 4", (int)part);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MISSED are 0 to 4",
+                    (int)part);
     } else if (part == IGNIS_OPTIMIZER_SELF) {
         array = optimizer->state;
     } else if (parameter < 0 || parameter >= optimizer->count) {

@@ -1,21 +1,26 @@
 /* --- parameters ------------------------------------------------------------------------------------------------------ */
 
-IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
+IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer,
+                                               ignis__tensor *tensor)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     int i;
     if (!tape_state.leaf || !tape_state.requires_grad)
-        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
+        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s",
+                                 ignis__shape_write(&tensor->shape).text,
                                  tape_state.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != optimizer->device)
-        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "the tensor is on device %d, the optimizer is on device %d",
                                  ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
     if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2)
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call,
+                                 "the tensor is %s; parameters of Muon have two dimensions",
                                  ignis__shape_write(&tensor->shape).text);
     for (i = 0; i < optimizer->count; i++)
         if (optimizer->parameters[i].tensor == tensor)
-            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, was added already, as parameter %d",
+            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
+                                     "the tensor, %s, was added already, as parameter %d",
                                      ignis__shape_write(&tensor->shape).text, i);
     return true;
 }
@@ -64,7 +69,8 @@ static bool ignis__parameter_missed(const char *call, const ignis__optimizer *op
     parameter->missed = ignis__array_adopt(call, ignis__array_create(call, &desc));
     if (!parameter->missed)
         return false;
-    step = ignis__array_adopt(call, ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_STEP * (int64_t)sizeof(double)));
+    step = ignis__array_adopt(
+        call, ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_STEP * (int64_t)sizeof(double)));
     ok = step && ignis__array_convert(call, parameter->missed, step);
     ignis__optimizer_unclaim(call, &step);
     return ok;
@@ -85,7 +91,8 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     ok = ok && (!optimizer->has_missed || ignis__parameter_missed(call, optimizer, parameter));
     if (ok && dtype != wide && !optimizer->no_master)
-        ok = ignis__optimizer_array(call, data, wide, &parameter->master) && ignis__array_convert(call, parameter->master, data);
+        ok = ignis__optimizer_array(call, data, wide, &parameter->master) &&
+             ignis__array_convert(call, parameter->master, data);
     return ok;
 }
 

@@ -5,7 +5,8 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
     unsigned one[3] = {1, 1, 1}, block[3] = {32, 1, 1};
     int schedule = (int)optimizer->schedule.kind, rows = optimizer->has_missed ? optimizer->row_count : 0;
     ignis__address table;
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
+    void *function =
+        ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
     void *params[] = {state,
                       &table,
                       &rows,
@@ -45,11 +46,13 @@ static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *opt
     if (!storage)
         return false;
     ignis__atomic_add(&storage->users, 1); /* this call */
-    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) && ignis__work_write(work, optimizer->state, &state)) {
+    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) &&
+        ignis__work_write(work, optimizer->state, &state)) {
         squares = at = base;
         checked = max_norm == 0 ? state : 0;
         function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at)
-                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer))
+                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP,
+                                            ignis__optimizer_dtype(optimizer))
                        : NULL;
         ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN_GRAD_CLIP, function, one, block, 0, clip);
     }
@@ -71,8 +74,10 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     second.id = parameter->second->slot.handle;
     u = ignis_tensor_from_array(second, false);
     norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
-    x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)), parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
-    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)),
+                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS,
+                           parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     for (i = 0; i < 5; i++) {
@@ -85,7 +90,8 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     ok = x.id &&
-         ignis_array_map(second, "sqrt(k)*x", IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(x)), IGNIS_ARRAY_VALUE(k, k))) == IGNIS_OK;
+         ignis_array_map(second, "sqrt(k)*x",
+                         IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(x)), IGNIS_ARRAY_VALUE(k, k))) == IGNIS_OK;
     return ignis_scope_end(scope) == IGNIS_OK && ok;
 }
 
@@ -137,11 +143,13 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
 {
     ignis__work work;
-    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
+    ignis__optimizer *optimizer =
+        ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
     void *params[2];
     if (!optimizer)
         return ignis__failed();
-    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_ZERO, 0, params, NULL));
+    return ignis__optimizer_end(optimizer, &work,
+                                ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_ZERO, 0, params, NULL));
 }
 
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)

@@ -4,7 +4,8 @@
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
 /*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
-static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes, ignis__optim_row *row, bool *ok)
+static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes,
+                                 ignis__optim_row *row, bool *ok)
 {
     ignis__array *grad = NULL;
     memset(row, 0, sizeof *row);
@@ -105,7 +106,8 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             optimizer->parameters[i].has_row = ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok);
             if (!optimizer->parameters[i].has_row)
                 continue;
-            row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
+            row.chunk =
+                row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
             row.first_step = optimizer->steps_of[dtype];
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
@@ -137,7 +139,8 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
         const ignis__parameter *p = &optimizer->parameters[i];
         double data = (double)ignis__array_bytes(p->data);
         if (p->data->dtype == dtype)
-            bytes += data * (optimizer->zero_grad ? 3 : 2) + (p->master ? 2 * (double)ignis__array_bytes(p->master) : data) +
+            bytes += data * (optimizer->zero_grad ? 3 : 2) +
+                     (p->master ? 2 * (double)ignis__array_bytes(p->master) : data) +
                      (p->first ? 2 * (double)ignis__array_bytes(p->first) : 0) +
                      (p->second ? 2 * (double)ignis__array_bytes(p->second) : 0);
     }
@@ -146,8 +149,8 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
 
 /*  Launches a kernel for the rows of every element type: params at table_at and behind become the rows and their count, *squares that of its
     first block. */
-static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin, int table_at,
-                                    void **params, ignis__address *squares)
+static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin,
+                                    int table_at, void **params, ignis__address *squares)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {256, 1, 1};
     ignis__address table;
@@ -181,14 +184,16 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
 }
 
 /*  Holds and locks an optimizer, enters its device and gathers the table. On failure nothing is held. */
-static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes, ignis__work *work)
+static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes,
+                                                ignis__work *work)
 {
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
     if (!optimizer)
         return NULL;
     ignis__mutex_lock(&optimizer->slot.lock);
     if (optimizer->count == 0) {
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                    "the optimizer has no parameters; ignis_optimizer_add gives it some");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
         if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
             writes |= IGNIS__WRITES_GRADS;

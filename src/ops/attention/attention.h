@@ -1,19 +1,21 @@
 /* >>ops.attention ----------------------------------------------------------------------------------------------- */
 
 typedef enum ignis_mask {
-    IGNIS_MASK_CAUSAL = 0, /* of sq queries and sk keys, query i sees the keys before i + sk - sq + 1: the last query sees all */
-    IGNIS_MASK_NONE,       /* every query sees all keys */
+    IGNIS_MASK_CAUSAL =
+        0, /* of sq queries and sk keys, query i sees the keys before i + sk - sq + 1: the last query sees all */
+    IGNIS_MASK_NONE, /* every query sees all keys */
     IGNIS_MASK_COUNT
 } ignis_mask;
 
 typedef struct ignis_sdpa_desc {
-    int num_heads;        /* a row of q is num_heads heads of head_dim elements (1) */
-    int num_kv_heads;     /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
-    ignis_mask mask;      /* IGNIS_MASK_CAUSAL */
-    double scale;         /* of the scores, positive (1 / sqrt(head_dim)) */
-    int window;           /* a query sees keys that are less than so many places from its own (all) */
-    double softcap;       /* scores become softcap * tanh(score / softcap) (they stay as they are) */
-    ignis_tensor bias;    /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, behind the softcap (none) */
+    int num_heads; /* a row of q is num_heads heads of head_dim elements (1) */
+    int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
+    ignis_mask mask; /* IGNIS_MASK_CAUSAL */
+    double scale;    /* of the scores, positive (1 / sqrt(head_dim)) */
+    int window;      /* a query sees keys that are less than so many places from its own (all) */
+    double softcap;  /* scores become softcap * tanh(score / softcap) (they stay as they are) */
+    ignis_tensor
+        bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, behind the softcap (none) */
     ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
 } ignis_sdpa_desc;
 
@@ -75,4 +77,5 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     Errors: those of ignis_sdpa and ignis_decode_sdpa.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                              const ignis_sdpa_desc *desc);

@@ -1,8 +1,8 @@
 static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
-    int64_t blocks =
-        ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
+    int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0,
+                                  16 * op->work.device->info.multiprocessors);
     void *params[] = {p};
     p->delta = ignis__op_write(op, ignis__attention_new_statistics(op, p, dtype, 1));
     if (!op->ok)
@@ -19,10 +19,11 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
         ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
     }
     if (p->grad_bias.data) {
-        blocks = ignis__ceil_div(p->sk, variant.bias.walk) * (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) *
-                 (p->bias.head ? p->heads : 1) * (p->bias.batch ? p->batches : 1);
-        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads, 1,
-                         (size_t)variant.bias.shared, params);
+        blocks = ignis__ceil_div(p->sk, variant.bias.walk) *
+                 (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) * (p->bias.head ? p->heads : 1) *
+                 (p->bias.batch ? p->batches : 1);
+        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads,
+                         1, (size_t)variant.bias.shared, params);
     }
 }
 
@@ -54,7 +55,8 @@ typedef struct ignis__rotation {
     has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
 static bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
-    return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads && (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
+    return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads &&
+           (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
 }
 
 /*  Tiles of the kernels: keys that a block has, queries that it walks over at a time; or the other way round. */
@@ -86,8 +88,9 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
         return false;
     clustered = ignis__attention_backward_cluster(p) == 1 || op->work.device->clusters;
     if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
-        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
-                   op->work.call, least);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
+                   "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries", op->work.call,
+                   least);
     else if (!clustered && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
@@ -98,7 +101,8 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
     other block, statistics, barriers. */
 static int ignis__attention_backward_shared(const ignis__attention *p)
 {
-    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p),
+        wide = p->head_dim > 128;
     int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
     if (ignis__attention_has_one_query_tile(p)) {
         stages = slabs == 1 ? 4 : slabs == 4 ? 1 : 2; /* of keys and values */
@@ -120,7 +124,8 @@ static int ignis__attention_backward_key_tiles(const ignis__attention *p)
     a causal mask two sections at least: the last goes the other way. */
 static int ignis__attention_backward_section_heads(const ignis__attention *p)
 {
-    int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
+    int64_t pairs = (int64_t)p->batches * p->kv_heads,
+            bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
     while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
         section *= 2;
     return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
@@ -166,15 +171,16 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
              ignis__attention_backward_forms[few + 2 * direct]); /* one at most */
     ignis__attention_options(define, sizeof define, p, ignis__attention_has_range(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0,
-                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define,
+                     ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
     ignis__attention_cost(p, dtype, 2, 4, 5);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
                      (size_t)ignis__attention_backward_shared(p), maps);
     if (rotation)
         finish += finish / p->heads * p->kv_heads;
-    ignis__op_launch(op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_TURNED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define,
-                     finish, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op,
+                     rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_TURNED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH,
+                     dtype, define, finish, 1, 1, 256, 1, 0, params);
 }
 
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
@@ -192,7 +198,8 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     p.k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_read(&op, op.in[2]));
     p.v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_read(&op, op.in[3]));
     p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
-    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim,
+                                          ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
     ignis__attention_read_bias_and_lengths(&op, 6, &p);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);

@@ -63,17 +63,20 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
     int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
     int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
-    int splits = (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
+    int splits =
+        (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
     int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
     ignis__decode_request(op, dtype, p);
-    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches, (unsigned)variant.threads, 1,
-                     (size_t)variant.shared, parts);
-    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, combine);
+    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches,
+                     (unsigned)variant.threads, 1, (size_t)variant.shared, parts);
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0,
+                     combine);
 }
 
-static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                       const ignis_sdpa_desc *desc)
 {
     ignis_tensor inputs[5] = {q, k, v};
     ignis__attention p;
@@ -103,7 +106,8 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     return ignis__no_tensor();
 }
 
-IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                              const ignis_sdpa_desc *desc)
 {
     return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
 }

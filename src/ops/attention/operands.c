@@ -1,5 +1,6 @@
 /*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
-IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim, ignis__address address)
+IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
+                                                                      ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
@@ -52,20 +53,23 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
 {
     if (heads % kv_heads != 0)
-        ignis__op_fail(op, IGNIS_DIAG_SDPA_HEADS, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads, (long long)kv_heads);
+        ignis__op_fail(op, IGNIS_DIAG_SDPA_HEADS, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads,
+                       (long long)kv_heads);
     return op->ok;
 }
 
 /*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
-static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
-                                       int most, ignis__attention *p)
+static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads,
+                                       int kv_heads, int64_t head_dim, int most, ignis__attention *p)
 {
-    int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1, limit = (int64_t)1 << 30;
+    int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1,
+            limit = (int64_t)1 << 30;
     if (head_dim > most)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim,
+                              most);
     if (sq >= limit || sk >= limit || batches >= limit)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many", ignis__shape_write(q).text,
-                              ignis__shape_write(k).text);
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many",
+                              ignis__shape_write(q).text, ignis__shape_write(k).text);
     p->batches = (int)batches;
     p->heads = heads;
     p->kv_heads = kv_heads;
@@ -88,21 +92,25 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
         return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q is %s; it has to be [rows, width] or [batch, rows, width]",
                               ignis__shape_write(q).text);
     if (k->ndim != q->ndim || (q->ndim == 3 && k->dim[0] != q->dim[0]))
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not go with q %s", ignis__shape_write(k).text,
-                              ignis__shape_write(q).text);
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not go with q %s",
+                              ignis__shape_write(k).text, ignis__shape_write(q).text);
     if (!ignis__shape_same(v, k))
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "v is %s, k is %s", ignis__shape_write(v).text, ignis__shape_write(k).text);
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "v is %s, k is %s", ignis__shape_write(v).text,
+                              ignis__shape_write(k).text);
     width = q->dim[last];
     kv_width = k->dim[last];
     if (width == 0 || width % heads != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q is %s; its last dimension has to be num_heads (%d) heads of equal size",
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "q is %s; its last dimension has to be num_heads (%d) heads of equal size",
                               ignis__shape_write(q).text, heads);
     head_dim = width / heads;
     if (kv_heads == 0 && (kv_width == 0 || kv_width % head_dim != 0 || kv_width > width))
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s; its last dimension has to be 1 to %d heads of %lld elements",
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "k is %s; its last dimension has to be 1 to %d heads of %lld elements",
                               ignis__shape_write(k).text, heads, (long long)head_dim);
     if (kv_heads != 0 && kv_width != kv_heads * head_dim)
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s; its last dimension has to be num_kv_heads (%d) heads of %lld elements",
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "k is %s; its last dimension has to be num_kv_heads (%d) heads of %lld elements",
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
@@ -117,17 +125,20 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
     if (!ignis__op_is_float(op, 0, "qkv"))
         return false;
     if (shape->ndim < 2 || shape->ndim > 3)
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "qkv is %s; it has to be [rows, width] or [batch, rows, width]",
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "qkv is %s; it has to be [rows, width] or [batch, rows, width]",
                               ignis__shape_write(shape).text);
     if (width == 0 || width % all != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
-                              "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
-                              ignis__shape_write(shape).text, heads, kv_heads);
+        return ignis__op_fail(
+            op, IGNIS_DIAG_SDPA_SHAPE,
+            "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
+            ignis__shape_write(shape).text, heads, kv_heads);
     return ignis__attention_set_sizes(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
 /*  Room for so many numbers for each query head of each row. */
-static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype, int count)
+static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype,
+                                                     int count)
 {
     return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }

@@ -21,14 +21,15 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     p->window = p->sq > p->sk ? p->sq : p->sk;
     p->windowed = desc->window > 0;
     if (desc->window && desc->window < p->window)
-        p->window = p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
+        p->window =
+            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
     p->softcap = desc->softcap;
     if (desc->bias.id) {
         shape = &op->in[input]->shape;
         p->bias_dtype = (int)op->in[input]->dtype;
         if (p->bias_dtype != (int)op->in[0]->dtype && (p->bias_dtype != IGNIS_F32 || op->in[0]->dtype == IGNIS_F64))
-            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s", ignis__dtypes[p->bias_dtype].name,
-                           ignis__dtypes[op->in[0]->dtype].name);
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s",
+                           ignis__dtypes[p->bias_dtype].name, ignis__dtypes[op->in[0]->dtype].name);
         sizes[0] = p->batches, sizes[1] = p->heads, sizes[2] = p->sq, sizes[3] = p->sk;
         for (i = 0; i < shape->ndim && i < 4; i++)
             if (shape->dim[shape->ndim - 1 - i] != sizes[3 - i] && (i == 0 || shape->dim[shape->ndim - 1 - i] != 1))
@@ -43,10 +44,11 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         shape = &op->in[input]->shape;
         p->has_lengths = 1;
         if (op->in[input]->dtype != IGNIS_I32)
-            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed", ignis__dtypes[op->in[input]->dtype].name);
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed",
+                           ignis__dtypes[op->in[input]->dtype].name);
         if (shape->ndim != 1 || shape->dim[0] != p->batches)
-            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences", ignis__shape_write(shape).text,
-                           p->batches);
+            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences",
+                           ignis__shape_write(shape).text, p->batches);
     }
     return op->ok;
 }
@@ -71,8 +73,9 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
     if ((kv_heads && !ignis__attention_heads(op, heads, kv_heads)) ||
-        !(kind == IGNIS__SDPA_PACKED ? ignis__attention_packed_sizes(op, heads, kv_heads, p)
-                                     : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, p)))
+        !(kind == IGNIS__SDPA_PACKED
+              ? ignis__attention_packed_sizes(op, heads, kv_heads, p)
+              : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, p)))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -116,18 +119,21 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     wanted = op->steady ? 1 : ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
-    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
+    plan.section = (int)ignis__clamp(
+        ((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
     plan.counter = ignis__op_zeroed(op);
     if (plan.splits > 1)
-        plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
+        plan.parts =
+            ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
     shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(p, dtype, 2, 2, 2);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define,
+                     ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
-                         combine);
+        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1,
+                         256, 1, 0, combine);
 }
 
 /*  Forward by the kernels that are the best for the operands. */

@@ -5,8 +5,8 @@ typedef struct ignis__sdpa_packed {
 } ignis__sdpa_packed;
 
 /*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
-static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
-                                    ignis__attention_rows *k, ignis__attention_rows *v)
+static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address,
+                                    ignis__attention_rows *q, ignis__attention_rows *k, ignis__attention_rows *v)
 {
     ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
     *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
@@ -25,7 +25,8 @@ static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis_
 
 /*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
     Returns those sums, or null. */
-static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed, ignis__rotation *rotation)
+static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed,
+                                              ignis__rotation *rotation)
 {
     int parts = (int)(ignis__ceil_div(p->sk, 64) * p->batches);
     int64_t n = (int64_t)(p->heads + 2 * p->kv_heads) * p->head_dim;
@@ -57,7 +58,8 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     next = ignis__attention_read_bias_and_lengths(&op, 4, p);
     ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
     p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
-    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim,
+                                           ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p->lse = ignis__op_read(&op, op.in[3]);
     gradients[0] = ignis__op_new_like(&op, op.in[1]);
     gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
@@ -71,9 +73,9 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
     turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(p);
     if (wgmma)
-        sums =
-            ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p, args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
-                                     turns_alone || !packed.rope.heads ? NULL : &rotation);
+        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p,
+                                        args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
+                                        turns_alone || !packed.rope.heads ? NULL : &rotation);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
     if (packed.rope.heads && turns_alone) /* back, where they are */
@@ -90,14 +92,16 @@ static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__at
 }
 
 /*  Turns q and k into an array of their own. */
-static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
+static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own,
+                                               ignis__sdpa_packed *packed)
 {
     const ignis__attention *p = &packed->attention;
     int heads = p->heads + p->kv_heads;
     ignis__array *turned;
     ignis__address from, to;
     if (desc->num_heads != 0 && desc->num_heads != heads)
-        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads, heads);
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads,
+                       heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
         return NULL;
     turned = ignis__sdpa_packed_new_heads(op, p, heads);

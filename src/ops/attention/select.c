@@ -48,7 +48,10 @@ typedef struct ignis__attention_variant {
 } ignis__attention_variant;
 
 /*  Whether there is a window, or lengths of sequences. */
-static bool ignis__attention_has_range(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
+static bool ignis__attention_has_range(const ignis__attention *p)
+{
+    return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk);
+}
 
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
 static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
@@ -67,12 +70,18 @@ static const struct {
     int head_dim;
     ignis__attention_shape forward, kv, q;
 } ignis__attention_mma[] = {
-    {32, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}}, {64, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}},
-    {96, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},  {128, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},
-    {192, {64, 32, 128, 0}, {32, 32, 192, 0}, {64, 16, 128, 0}},   {256, {64, 32, 128, 0}, {32, 32, 128, 0}, {64, 16, 128, 0}},
+    {32, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}},
+    {64, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}},
+    {96, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},
+    {128, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},
+    {192, {64, 32, 128, 0}, {32, 32, 192, 0}, {64, 16, 128, 0}},
+    {256, {64, 32, 128, 0}, {32, 32, 128, 0}, {64, 16, 128, 0}},
 };
 
-static int ignis__op_major(const ignis__op *op) { return op->as_major ? op->as_major : op->work.device->info.compute_major; }
+static int ignis__op_major(const ignis__op *op)
+{
+    return op->as_major ? op->as_major : op->work.device->info.compute_major;
+}
 
 /*  The one place that chooses tensor cores or plain CUDA C: f16 and bf16 with mma.m16n8k16, where rows are packs of 16 bytes. */
 static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -91,31 +100,36 @@ typedef struct ignis__attention_hopper_shape {
     int head_dim, teams, groups, keys, stages;
 } ignis__attention_hopper_shape;
 
-static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 2, 2, 64, 4},  {64, 1, 3, 128, 4},  {128, 1, 2, 64, 4},
-                                                                        {128, 1, 3, 80, 2}, {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2},
-                                                                        {256, 1, 2, 80, 2}};
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {
+    {64, 2, 2, 64, 4},   {64, 1, 3, 128, 4}, {128, 1, 2, 64, 4}, {128, 1, 3, 80, 2},
+    {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2}, {256, 1, 2, 80, 2}};
 
 /*  The fastest shape, as measured on an H200. ranged: with a variant of the program, which three groups have no registers for, or do not pay for
     where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times.
     Steady: the same one for any number of queries and keys. */
-static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op, const ignis__attention *p, bool ranged)
+static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
+                                                                           const ignis__attention *p, bool ranged)
 {
     const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
-    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads, multiprocessors = op->work.device->info.multiprocessors;
+    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads,
+            multiprocessors = op->work.device->info.multiprocessors;
     if (p->head_dim <= 64)
         return ranged || op->steady || p->sq <= (p->causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
     if (p->head_dim <= 128 && op->steady)
         return &shapes[4];
     if (p->head_dim <= 128)
-        return p->sk <= 256 ? &shapes[2] : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3] : &shapes[4];
+        return p->sk <= 256                                             ? &shapes[2]
+               : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3]
+                                                                        : &shapes[4];
     return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
 }
 
 /*  The options of its program, but for those of a variant. */
-static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p, const ignis__attention_hopper_shape *shape)
+static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
+                                           const ignis__attention_hopper_shape *shape)
 {
-    snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d", p->head_dim,
-             p->causal, shape->groups, shape->keys);
+    snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d",
+             p->head_dim, p->causal, shape->groups, shape->keys);
 }
 
 /*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
@@ -144,14 +158,16 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
     if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
-        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
+        ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call,
+                   why);
     return !why;
 }
 
 /*  The map of a tensor, for tiles of so many of its `length` rows, which lie in shared memory as slabs of 64 columns one behind the other. Heads of
     whole slabs are copied so many slabs at a time, others slab by slab: what the last one lacks is zeros. */
-static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
-                                     const ignis__attention_rows *tensor, int heads, int length, int rows, int slabs)
+static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                     const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
+                                     int length, int rows, int slabs)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
@@ -165,13 +181,15 @@ static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, igni
         strides[2] = strides[3];
         box[2] = 1;
     }
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
 }
 
 /*  How many numbers for each query forward leaves for backward in lse: with a bias a bound and a sum. */
 static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
-static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
+                                                        const ignis__attention *p)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
@@ -207,9 +225,10 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         lines = variant.forward.threads / 8;
         variant.forward.rows = lines * (2048 / bytes < pack ? 2048 / bytes : pack);
         variant.kv.rows = lines * (bytes > 1024 ? 1 : 1024 / bytes < pack ? 1024 / bytes : pack);
-        variant.forward.shared =
-            (variant.forward.rows + variant.forward.walk) * (bytes + 16) + variant.forward.rows * (variant.forward.walk * size + 16);
-        variant.kv.shared = (2 * variant.kv.rows + variant.kv.walk) * (bytes + 16) + 2 * variant.kv.rows * (variant.kv.walk * size + 16);
+        variant.forward.shared = (variant.forward.rows + variant.forward.walk) * (bytes + 16) +
+                                 variant.forward.rows * (variant.forward.walk * size + 16);
+        variant.kv.shared = (2 * variant.kv.rows + variant.kv.walk) * (bytes + 16) +
+                            2 * variant.kv.rows * (variant.kv.walk * size + 16);
         variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
@@ -221,7 +240,8 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
 static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
 /*  While programs are recorded: those that devices of every kind choose, of one of the two variants. */
-IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p, bool backward)
+IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p,
+                                                         bool backward)
 {
     static const struct {
         int major, first;
@@ -233,8 +253,8 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
         variant = ignis__attention_choose(op, dtype, p);
-        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define, kinds[i].first,
-                           IGNIS__EVERY_ARCH);
+        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define,
+                           kinds[i].first, IGNIS__EVERY_ARCH);
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
@@ -247,8 +267,10 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
-        for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper); i++) { /* all shapes of the smallest head_dim that holds it */
-            if (ignis__attention_hopper[i].head_dim < p->head_dim || (most && ignis__attention_hopper[i].head_dim > most))
+        for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
+             i++) { /* all shapes of the smallest head_dim that holds it */
+            if (ignis__attention_hopper[i].head_dim < p->head_dim ||
+                (most && ignis__attention_hopper[i].head_dim > most))
                 continue;
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
@@ -260,7 +282,8 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
 }
 
 /*  Those for rows as many as these or others, which a window may show whole, or not. */
-IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given, bool backward)
+IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given,
+                                                 bool backward)
 {
     ignis__attention p = *given;
     if (!op->ok || !ignis__requests.path[0])
@@ -272,9 +295,11 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
 }
 
 static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
-                                    const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads, ignis__attention *p)
+                                    const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads,
+                                    ignis__attention *p)
 {
     int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->batches;
     void *params[] = {p};
-    ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1, (size_t)shape->shared, params);
+    ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1,
+                     (size_t)shape->shared, params);
 }

@@ -13,7 +13,8 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
     if (args->needed[0])
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
     if (ignis__conv_is_product(c, &product)) {
-        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1], gradients[2]);
+        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1],
+                                gradients[2]);
         return ignis__op_finish_backward(&op, args, args->input_count, gradients);
     }
     if (op.ok && gradients[0])
@@ -24,7 +25,8 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 }
 
 /*  Takes one number of the desc: of rows and columns, or of the one side that there is. */
-static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least, int standard, int64_t to[2])
+static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
+                                    int standard, int64_t to[2])
 {
     int i;
     to[0] = standard;
@@ -37,10 +39,12 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
 }
 
 /*  Checks shapes and numbers, describes the convolution, and gives the shape of its result. */
-static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c, ignis_shape *out)
+static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c,
+                                 ignis_shape *out)
 {
-    static const char *const needs[] = {"[images, length, channels] and [outs, length, channels / groups]",
-                                        "[images, height, width, channels] and [outs, height, width, channels / groups]"};
+    static const char *const needs[] = {
+        "[images, length, channels] and [outs, length, channels / groups]",
+        "[images, height, width, channels] and [outs, height, width, channels / groups]"};
     const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
     int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
     int64_t stride[2], padding[2], dilation[2];
@@ -56,10 +60,11 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
                               ignis__shape_write(w).text, needs[sides - 1]);
     outs = w->dim[0];
     if (x->dim[sides + 1] % groups || x->dim[sides + 1] / groups != w->dim[sides + 1] || outs % groups)
-        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
-                              "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
-                              "the result come in as many groups",
-                              ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)groups, (long long)outs);
+        return ignis__op_fail(
+            op, IGNIS_DIAG_CONV_SHAPE,
+            "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
+            "the result come in as many groups",
+            ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)groups, (long long)outs);
     memset(c, 0, sizeof *c);
     c->images = x->dim[0];
     c->channels = w->dim[sides + 1];
@@ -86,11 +91,11 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
                                   ignis__shape_write(x).text, ignis__shape_write(w).text);
         reach = (side->kernel - 1) * side->dilation + 1;
         if (side->in + 2 * side->padding < reach)
-            return ignis__op_fail(
-                op, IGNIS_DIAG_CONV_SHAPE,
-                "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld of w %s with a dilation of %lld", at,
-                ignis__shape_write(x).text, (long long)side->padding, (long long)reach, ignis__shape_write(w).text,
-                (long long)side->dilation);
+            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                                  "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld "
+                                  "of w %s with a dilation of %lld",
+                                  at, ignis__shape_write(x).text, (long long)side->padding, (long long)reach,
+                                  ignis__shape_write(w).text, (long long)side->dilation);
         if (side->in + 2 * side->padding > most)
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                                   "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
@@ -105,7 +110,8 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         (double)c->images * (double)c->side[0].out * (double)c->side[1].out > (double)most ||
         (double)ignis__conv_taps(c) * (double)(c->channels + 8) > (double)most ||
         (double)ignis__conv_taps(c) * (double)(c->outs + 8) > (double)most)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x, the result or a patch has more than 2^30 pixels or elements");
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "x, the result or a patch has more than 2^30 pixels or elements");
     return true;
 }
 
@@ -120,11 +126,12 @@ static ignis_tensor ignis__conv_op(const char *call, int sides, ignis_tensor x, 
     int count = bias.id ? 3 : 2;
     if (!ignis__op_begin(&op, call, count, inputs))
         return ignis__no_tensor();
-    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") && (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) &&
-        ignis__conv_describe(&op, sides, desc, &conv, &shape)) {
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") &&
+        (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) && ignis__conv_describe(&op, sides, desc, &conv, &shape)) {
         if (count == 3 && (op.in[2]->shape.ndim != 1 || op.in[2]->numel != conv.groups * conv.outs))
-            ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
-                           ignis__shape_write(&op.in[1]->shape).text, (long long)(conv.groups * conv.outs));
+            ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
+                           ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
+                           (long long)(conv.groups * conv.outs));
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         if (out)
             ignis__conv_forward(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);

@@ -113,11 +113,12 @@ typedef struct ignis__conv_operand {
 } ignis__conv_operand;
 
 /*  Reads two operands. For tensor cores, channels that are no packs are copied to where they are; packs of few channels are half as large. */
-static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2], ignis__array *const arrays[2],
-                                 const int64_t channels[2])
+static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2],
+                                 ignis__array *const arrays[2], const int64_t channels[2])
 {
-    bool tensor_cores = op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
-                        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
+    bool tensor_cores =
+        op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
+        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
     ignis__gemm_copy copies[2] = IGNIS__ZERO;
     int64_t none = 0;
     int i;
@@ -130,16 +131,16 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__con
         else
             operand[i].packed = 0;
         if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
-            ignis__gemm_plan_copy(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
-                                  &operand[i].packed, pack);
+            ignis__gemm_plan_copy(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels,
+                                  arrays[i]->numel / channels[i], 1, &none, &operand[i].packed, pack);
     }
     if (op->ok && (copies[0].to || copies[1].to))
         ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
 }
 
 /*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
-static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2], int64_t height, int64_t width,
-                                const ignis__conv_operand *pixels, int64_t channels)
+static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2],
+                                int64_t height, int64_t width, const ignis__conv_operand *pixels, int64_t channels)
 {
     ignis__patches *q = &p->patches;
     int64_t whole = ignis__ceil_div(channels, 64) * 64;

@@ -21,13 +21,14 @@ static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
     const ignis__patches *q = &p->patches;
     ignis__conv_tiles *tiles = &plan->tiles;
-    int64_t channels = q->channels.size, outs = weights ? p->m : p->n, taps = (weights ? p->n : p->k) / channels, rows = q->rows.size,
-            columns = q->columns.size, tap_rows = taps / q->across.size, slab = 1, steps, out_chunks, bytes = 0, halo_columns, row, width,
-            best = 0;
+    int64_t channels = q->channels.size, outs = weights ? p->m : p->n, taps = (weights ? p->n : p->k) / channels,
+            rows = q->rows.size, columns = q->columns.size, tap_rows = taps / q->across.size, slab = 1, steps,
+            out_chunks, bytes = 0, halo_columns, row, width, best = 0;
     bool halves = c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16;
     if (!halves || channels < 8 || outs < 8 || channels > 64 || outs > 64 || !ignis__is_power_of_2(channels) ||
         !ignis__is_power_of_2(outs) || p->packed_a != 1 || p->packed_b != 1 ||
-        (weights ? p->batch_a != outs || p->batch_b != channels : p->batch_a != channels || !p->packed_out) || p->accumulate)
+        (weights ? p->batch_a != outs || p->batch_b != channels : p->batch_a != channels || !p->packed_out) ||
+        p->accumulate)
         return false;
     while (slab < 8 && (slab * 8 < channels || slab * 8 < p->batch * channels))
         slab *= 2;
@@ -55,24 +56,27 @@ static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool
     tiles->rows = (int)best;
     tiles->halo_rows = (int)((best - 1) * q->stride[0] + (tap_rows - 1) * q->step[0] + 1);
     tiles->count = (int)((weights ? p->k : p->m) / (rows * columns) * tiles->across.size * tiles->down.size);
-    bytes = tiles->halo_rows * halo_columns * slab * 16 + (weights ? ignis__ceil_div(best * width, 32) * 32 * out_chunks * 16 : 0);
+    bytes = tiles->halo_rows * halo_columns * slab * 16 +
+            (weights ? ignis__ceil_div(best * width, 32) * 32 * out_chunks * 16 : 0);
     plan->channels = (int)channels;
     plan->outs = (int)outs;
     plan->taps = (int)taps;
     plan->slab = (int)slab;
     plan->slabs = (int)ignis__ceil_div(p->batch * channels, slab * 8);
     plan->shared = 128 + 2 * bytes;
-    snprintf(plan->define, sizeof plan->define, "-DIGNIS_CHANNELS=%d -DIGNIS_OUTS=%d -DIGNIS_TAPS=%d -DIGNIS_SLAB=%d", (int)channels,
-             (int)outs, (int)taps, (int)slab);
+    snprintf(plan->define, sizeof plan->define, "-DIGNIS_CHANNELS=%d -DIGNIS_OUTS=%d -DIGNIS_TAPS=%d -DIGNIS_SLAB=%d",
+             (int)channels, (int)outs, (int)taps, (int)slab);
     return true;
 }
 
 /*  Whether the device has the kernel, or somebody has recorded it. While programs are recorded: asks for that of older devices, too. */
-static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__grouped *plan, bool weights)
+static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                  const ignis__grouped *plan, bool weights)
 {
     ignis__builtin builtin = weights ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED;
     char define[32];
-    if (op->work.device->info.compute_major < 8 || !ignis__variant_exists(op->work.device, builtin, dtype, plan->define))
+    if (op->work.device->info.compute_major < 8 ||
+        !ignis__variant_exists(op->work.device, builtin, dtype, plan->define))
         return false;
     if (ignis__requests.path[0]) {
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p->patches_of);
@@ -84,9 +88,11 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
 }
 
 /*  Runs it; sums: the gradient of w (null: another one). */
-static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan, ignis__array *sums)
+static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
+                               ignis__array *sums)
 {
-    int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / plan->slabs, 1, plan->tiles.count), steps, warps;
+    int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / plan->slabs, 1, plan->tiles.count), steps,
+            warps;
     void *params[] = {p, &plan->tiles};
     if (sums) { /* warps that share out the pixels make a split each: K_WARPS of kernels/grouped_mma.cu */
         steps = ignis__ceil_div(plan->taps * plan->channels, 16);
@@ -96,8 +102,8 @@ static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm 
         p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
-    ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define, blocks * plan->slabs, 1, 1,
-                     256, 1, (size_t)plan->shared, params);
+    ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define,
+                     blocks * plan->slabs, 1, 1, 256, 1, (size_t)plan->shared, params);
     if (sums)
         ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }

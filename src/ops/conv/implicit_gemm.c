@@ -9,7 +9,8 @@ static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64
 }
 
 /*  Runs a product with patches. False: row sums are left to the caller. */
-static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums, const ignis__epilogue *epilogue)
+static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums,
+                                const ignis__epilogue *epilogue)
 {
     ignis__grouped plan;
     if (!op->ok)
@@ -27,8 +28,8 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
     return false;
 }
 
-static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x, ignis__array *w,
-                                ignis__array *bias)
+static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x,
+                                ignis__array *w, ignis__array *bias)
 {
     ignis__array *const arrays[2] = {x, w};
     ignis__conv_operand operand[2];
@@ -47,8 +48,8 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
     ignis__conv_operands(op, c, operand, arrays, channels);
     walk[0] = ignis__conv_forward_grid(&c->side[0]);
     walk[1] = ignis__conv_forward_grid(&c->side[1]);
-    product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs, ignis__conv_taps(c) * operand[0].channels,
-                                  operand[0].channels);
+    product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs,
+                                  ignis__conv_taps(c) * operand[0].channels, operand[0].channels);
     product.transpose_b = 1;
     p = ignis__gemm_params(op, &product, out, &epilogue);
     p.a = operand[0].at;
@@ -74,7 +75,8 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     ignis__gemm p;
     if (!op->ok || dx->numel == 0)
         return;
-    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&c->side[0]) || ignis__conv_skips_pixels(&c->side[1]))
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&c->side[0]) ||
+        ignis__conv_skips_pixels(&c->side[1]))
         ignis__op_zero(op, dx);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
@@ -108,16 +110,19 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
 }
 
 /*  Whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, of few channels and every other pixel. */
-static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv *c, const ignis__conv_operand operand[2])
+static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv *c,
+                                          const ignis__conv_operand operand[2])
 {
     const ignis__conv_side *side = &c->side[1];
-    return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 &&
-           operand[1].packed == 2 && operand[1].channels == 4 && operand[1].at % 16 == 0 && operand[0].packed == 1 && side->stride == 2 &&
-           side->dilation == 1 && side->in % 2 == 0;
+    return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) &&
+           op->work.device->info.compute_major >= 8 && operand[1].packed == 2 && operand[1].channels == 4 &&
+           operand[1].at % 16 == 0 && operand[0].packed == 1 && side->stride == 2 && side->dilation == 1 &&
+           side->in % 2 == 0;
 }
 
 /*  dw = g^T times the patches of x, db (null: none) = the sum of g over its rows, inside that product where it can be. */
-static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g, ignis__array *x)
+static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g,
+                               ignis__array *x)
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];

@@ -10,7 +10,8 @@ typedef struct ignis__autotune {
 } ignis__autotune;
 
 static struct {
-    ignis__mutex lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
+    ignis__mutex
+        lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
     bool is_read;
     ignis__autotune *first;
 } ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
@@ -57,7 +58,8 @@ IGNIS__COLD static void ignis__autotune_read(const char *call)
             break;
         *end = 0;
         key = strtoull(line, &word, 16);
-        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) && !ignis__autotune_find(key))
+        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) &&
+            !ignis__autotune_find(key))
             ignis__autotune_add(key, word[1] == 'o');
         line = end;
     }
@@ -71,18 +73,19 @@ IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line
     if (!ignis__autotune_path(path, sizeof path) || !ignis__cache_folder(call))
         return;
     ok = ignis__line_append(path, line, true, why, sizeof why);
-    if (!ok && !ignis__path_is_private(path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
+    if (!ok && !ignis__path_is_private(
+                   path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
         ok = ignis__file_remove(path) && ignis__line_append(path, line, true, why, sizeof why);
     if (!ok)
         ignis__cache_warn(call, "write", path, why);
 }
 
 /*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
-static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                                    const ignis__epilogue *epilogue)
+static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                    ignis__array *b, const ignis__epilogue *epilogue)
 {
-    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU,
-                                  IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH};
+    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU,
+                                  IGNIS__SOURCE_GEMM_HOPPER_CU, IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH};
     const ignis_device_info *info = &op->work.device->info;
     ignis__product described = *product;
     int parts[] = {epilogue->activation,          epilogue->gradient,         epilogue->bias != NULL,
@@ -101,8 +104,9 @@ static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product
 }
 
 /*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
-IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
-                                                ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const ignis__product *product,
+                                                ignis__array *out, ignis__array *a, ignis__array *b,
+                                                const ignis__epilogue *epilogue)
 {
     int64_t best = -1, start;
     int round, run, made = op->made_count;
@@ -140,8 +144,8 @@ static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bo
 }
 
 /*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
-static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                                          const ignis__epilogue *epilogue)
+static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                          ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
 {
     uint64_t key;
     int64_t own, other;
@@ -162,13 +166,15 @@ static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *p
     if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
         op->ok = true;
         if (other >= 0 && !ignis__autotune_lookup(op->work.call, key, &is_own, true))
-            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s", op->work.call, why);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s",
+                       op->work.call, why);
         return other < 0 || is_own;
     }
     is_own = own >= 0 && (other < 0 || own < other);
-    snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n", (unsigned long long)key,
-             is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3, ignis__dtypes[product->dtype].name,
-             (long long)product->m, (long long)product->n, (long long)product->k, (long long)product->batch);
+    snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n",
+             (unsigned long long)key, is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3,
+             ignis__dtypes[product->dtype].name, (long long)product->m, (long long)product->n, (long long)product->k,
+             (long long)product->batch);
     if (!ignis__autotune_lookup(op->work.call, key, &is_own, true)) {
         ignis__autotune_write(op->work.call, line);
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);

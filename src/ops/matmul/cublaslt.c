@@ -25,8 +25,9 @@ IGNIS__ONE_COPY static bool ignis__lt_check(const char *call, const char *functi
     static const struct {
         int error;
         const char *name;
-    } names[] = {{1, "CUBLAS_STATUS_NOT_INITIALIZED"}, {3, "CUBLAS_STATUS_ALLOC_FAILED"},      {7, "CUBLAS_STATUS_INVALID_VALUE"},
-                 {8, "CUBLAS_STATUS_ARCH_MISMATCH"},   {13, "CUBLAS_STATUS_EXECUTION_FAILED"}, {14, "CUBLAS_STATUS_INTERNAL_ERROR"},
+    } names[] = {{1, "CUBLAS_STATUS_NOT_INITIALIZED"},   {3, "CUBLAS_STATUS_ALLOC_FAILED"},
+                 {7, "CUBLAS_STATUS_INVALID_VALUE"},     {8, "CUBLAS_STATUS_ARCH_MISMATCH"},
+                 {13, "CUBLAS_STATUS_EXECUTION_FAILED"}, {14, "CUBLAS_STATUS_INTERNAL_ERROR"},
                  {15, "CUBLAS_STATUS_NOT_SUPPORTED"}};
     const char *name = "an unknown status";
     int i;
@@ -35,7 +36,8 @@ IGNIS__ONE_COPY static bool ignis__lt_check(const char *call, const char *functi
     for (i = 0; i < IGNIS__COUNT(names); i++)
         if (names[i].error == error)
             name = names[i].name;
-    ignis__fail_because(IGNIS_DIAG_CUBLAS_CALL, call, error, name, NULL, "%s failed with %s (%d)", function, name, error);
+    ignis__fail_because(IGNIS_DIAG_CUBLAS_CALL, call, error, name, NULL, "%s failed with %s (%d)", function, name,
+                        error);
     return false;
 }
 #define IGNIS__LT_OK(call, name, args) ignis__lt_check(call, #name, IGNIS__CUBLASLT(name, args))
@@ -62,15 +64,16 @@ static void ignis__plan_free(ignis__plan *plan)
 }
 
 /*  A matrix stored by rows, [rows, columns], as cuBLASLt sees it: [columns, rows] by columns. */
-static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_t rows, int64_t columns, int64_t batch_stride,
-                               void **layout)
+static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_t rows, int64_t columns,
+                               int64_t batch_stride, void **layout)
 {
     int batch = (int)plan->product.batch;
     if (!IGNIS__LT_OK(call, cublasLtMatrixLayoutCreate,
                       (layout, ignis__lt_type(plan->product.dtype), (uint64_t)columns, (uint64_t)rows, columns)))
         return false;
     return plan->product.batch == 1 ||
-           (IGNIS__LT_OK(call, cublasLtMatrixLayoutSetAttribute, (*layout, IGNIS__LT_LAYOUT_BATCH_COUNT, &batch, sizeof batch)) &&
+           (IGNIS__LT_OK(call, cublasLtMatrixLayoutSetAttribute,
+                         (*layout, IGNIS__LT_LAYOUT_BATCH_COUNT, &batch, sizeof batch)) &&
             IGNIS__LT_OK(call, cublasLtMatrixLayoutSetAttribute,
                          (*layout, IGNIS__LT_LAYOUT_BATCH_STRIDE, &batch_stride, sizeof batch_stride)));
 }
@@ -84,20 +87,27 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
                                                                : IGNIS__LT_COMPUTE_32F;
     int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
     size_t workspace = IGNIS__LT_WORKSPACE;
-    uint32_t alignment = (uint32_t)p->alignment,
-             /* parts of a sum are not rounded to 16 bits; a short sum is not split, as adding its parts up takes longer */
+    uint32_t
+        alignment = (uint32_t)p->alignment,
+        /* parts of a sum are not rounded to 16 bits; a short sum is not split, as adding its parts up takes longer */
         reduction = p->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     bool ok;
     *supported = true;
     ok = IGNIS__LT_OK(call, cublasLtMatmulDescCreate, (&plan->desc, compute, scale)) &&
-         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_TRANSA, &p->transpose_b, sizeof p->transpose_b)) &&
-         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_TRANSB, &p->transpose_a, sizeof p->transpose_a)) &&
-         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
+                      (plan->desc, IGNIS__LT_DESC_TRANSA, &p->transpose_b, sizeof p->transpose_b)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
+                      (plan->desc, IGNIS__LT_DESC_TRANSB, &p->transpose_a, sizeof p->transpose_a)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
+                      (plan->desc, IGNIS__LT_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue)) &&
          (p->epilogue == IGNIS__LT_EPILOGUE_NONE ||
-          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias, sizeof bias))) &&
-         ignis__plan_layout(call, plan, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->batch_b, &plan->layout_a) &&
-         ignis__plan_layout(call, plan, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->batch_a, &plan->layout_b) &&
+          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
+                       (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias, sizeof bias))) &&
+         ignis__plan_layout(call, plan, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->batch_b,
+                            &plan->layout_a) &&
+         ignis__plan_layout(call, plan, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->batch_a,
+                            &plan->layout_b) &&
          ignis__plan_layout(call, plan, p->m, p->n, p->m * p->n, &plan->layout_out) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceCreate, (&preference)) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
@@ -108,8 +118,9 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
         ok = IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
                           (preference, IGNIS__LT_PREFERENCE_ALIGNMENT_A + i, &alignment, sizeof alignment));
     if (ok) {
-        error = IGNIS__CUBLASLT(cublasLtMatmulAlgoGetHeuristic, (handle, plan->desc, plan->layout_a, plan->layout_b, plan->layout_out,
-                                                                 plan->layout_out, preference, 1, &plan->choice, &found));
+        error = IGNIS__CUBLASLT(cublasLtMatmulAlgoGetHeuristic,
+                                (handle, plan->desc, plan->layout_a, plan->layout_b, plan->layout_out, plan->layout_out,
+                                 preference, 1, &plan->choice, &found));
         *supported = error != IGNIS__LT_NOT_SUPPORTED && (error != 0 || found > 0);
         ok = !*supported || ignis__lt_check(call, "cublasLtMatmulAlgoGetHeuristic", error);
     }
@@ -119,7 +130,8 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
 }
 
 /*  The plan for a product on a device that is entered. Null: not supported, or a failure that was reported (*supported tells). */
-static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, const ignis__product *product, void *bias, bool *supported)
+static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, const ignis__product *product, void *bias,
+                                    bool *supported)
 {
     int index = ignis__device_ordinal(device),
         bucket = (int)(ignis__hash(IGNIS__HASH_START, product, sizeof *product) % IGNIS__PLAN_BUCKETS);
@@ -129,8 +141,9 @@ static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, con
     for (plan = ignis__matmul.plans[index][bucket]; plan; plan = plan->next)
         if (memcmp(&plan->product, product, sizeof *product) == 0)
             break;
-    if (!plan && (ignis__matmul.handle[index] || (ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT) &&
-                                                  IGNIS__LT_OK(call, cublasLtCreate, (&ignis__matmul.handle[index]))))) {
+    if (!plan &&
+        (ignis__matmul.handle[index] || (ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT) &&
+                                         IGNIS__LT_OK(call, cublasLtCreate, (&ignis__matmul.handle[index]))))) {
         plan = (ignis__plan *)ignis__alloc_for(call, sizeof *plan);
         if (plan) {
             plan->product = *product;
@@ -156,8 +169,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
 
 /*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes
     bias [m] the sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
-static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out, ignis__array *a,
-                          ignis__array *b, ignis__array *bias)
+static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out,
+                          ignis__array *a, ignis__array *b, ignis__array *bias)
 {
     static const float zero_f32 = 0;
     static const double zero_f64 = 0;
@@ -165,7 +178,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     ignis__product described = *product;
     bool wide = product->dtype == IGNIS_F64, known, traced;
     ignis__traced item;
-    ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
+    ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out),
+                   at_bias = 0;
     ignis__block *workspace = NULL;
     ignis__plan *plan;
     void *bias_pointer;
@@ -182,7 +196,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
         return known;
     }
     if (plan->choice.workspace) {
-        workspace = ignis__memory_take(op->work.call, op->work.device, op->work.stream, (int64_t)plan->choice.workspace);
+        workspace =
+            ignis__memory_take(op->work.call, op->work.device, op->work.stream, (int64_t)plan->choice.workspace);
         op->ok = workspace != NULL;
     }
     if (bias)
@@ -190,17 +205,20 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     if (bias && op->ok)
         op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmulDescSetAttribute,
                               (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias_pointer, sizeof bias_pointer));
-    ignis__cost(-1, 2.0 * (double)product->m * (double)product->n * (double)product->k * (double)product->batch, product->dtype);
+    ignis__cost(-1, 2.0 * (double)product->m * (double)product->n * (double)product->k * (double)product->batch,
+                product->dtype);
     traced = op->ok && ignis__profiling() &&
-             ignis__traced_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL, "cublasLtMatmul");
+             ignis__traced_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL,
+                                "cublasLtMatmul");
     if (op->ok)
-        op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmul,
-                              (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
-                               wide ? (const void *)&factor : (const void *)&factor_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
-                               (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
-                               (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
-                               &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
-                               op->work.stream));
+        op->ok = IGNIS__LT_OK(
+            op->work.call, cublasLtMatmul,
+            (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
+             wide ? (const void *)&factor : (const void *)&factor_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
+             (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
+             (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
+             &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
+             op->work.stream));
     if (traced)
         (void)ignis__traced_close(&item, op->ok);
     if (bias)
@@ -211,8 +229,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
 }
 
 /*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
-static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                               const ignis__epilogue *epilogue, bool *row_sums)
+static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                               ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums)
 {
     bool narrow = product->dtype != IGNIS_F64, biased = false;
     bool keeps = epilogue->pre && !epilogue->gradient && epilogue->activation != IGNIS__ACTIVATION_GATED;
@@ -228,7 +246,8 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
         biased = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
     else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
         *row_sums = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
-    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
+    if (product->k > 0 && !biased && !*row_sums &&
+        !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
         return false;
     if (biased)
         rest.bias = NULL;

@@ -27,9 +27,11 @@ static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__produ
     int64_t most = ignis__gemm_pack_limit / ignis__dtypes[IGNIS_F32].size / product->batch;
     double tiles = (double)product->m * (double)product->n * (double)product->batch / (128 * 128);
     if (!turns_a && !turns_b)
-        return product->m >= 512 && product->n >= 64 && product->k >= 64 && tiles > 0.9 * op->work.device->info.multiprocessors;
+        return product->m >= 512 && product->n >= 64 && product->k >= 64 &&
+               tiles > 0.9 * op->work.device->info.multiprocessors;
     return ignis__gemm_fills_device(op, product) && (!turns_a || product->m * product->k <= most) &&
-           (!turns_b || product->n * product->k <= most) && (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
+           (!turns_b || product->n * product->k <= most) &&
+           (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
 }
 
 /*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done
@@ -46,8 +48,8 @@ static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
-static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                              const ignis__epilogue *epilogue)
+static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                              ignis__array *b, const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     int by = ignis__matmul_by;
@@ -59,7 +61,8 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
     if (by == IGNIS_MATMUL_AUTO)
         own = ignis__gemm_beats_cublaslt(op, product) || !ignis__cublaslt_available(op->work.call);
     else if (by == IGNIS_MATMUL_MEASURE)
-        own = !ignis__cublaslt_available(op->work.call) || ignis__autotune_picks_builtin(op, product, out, a, b, epilogue);
+        own = !ignis__cublaslt_available(op->work.call) ||
+              ignis__autotune_picks_builtin(op, product, out, a, b, epilogue);
     if (!own && ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
         return row_sums;
     if (by == IGNIS_MATMUL_CUBLASLT)

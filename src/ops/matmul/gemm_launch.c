@@ -5,10 +5,14 @@ typedef struct ignis__gemm_pending {
     int64_t blocks; /* 0: there is none */
 } ignis__gemm_pending;
 
-static double ignis__gemm_flops(const ignis__gemm *p) { return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch; }
+static double ignis__gemm_flops(const ignis__gemm *p)
+{
+    return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+}
 
 /*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
-static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p, int64_t blocks, bool ends)
+static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p,
+                                    int64_t blocks, bool ends)
 {
     ignis__gemm_pending *pending = p->patches_of ? NULL : op->pending;
     ignis__gemm both[2] = IGNIS__ZERO;
@@ -56,7 +60,8 @@ static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 
     is of a, in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
 static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 {
-    bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums, shares_a = p->pairs == IGNIS__SHARE_A;
+    bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums,
+         shares_a = p->pairs == IGNIS__SHARE_A;
     p->box_a = p->transpose_a      ? 64
                : whole             ? rows
                : few && p->m <= 64 ? (int)p->m
@@ -73,7 +78,8 @@ static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 /*  Launches the product itself; ends: as above. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits, processors = op->work.device->info.multiprocessors;
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits,
+            processors = op->work.device->info.multiprocessors;
     ignis__tensor_map a, b, out, other;
     ignis__address another = ignis__gemm_extra_matrix(p);
     bool direct = ignis__gemm_finishes_in_registers(p, kernel->columns), gated = ignis__gemm_gates(p);
@@ -88,11 +94,13 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                    : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
                                                                                            : 0;
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
-        if (p->pairs == IGNIS__SHARE_B && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
+        if (p->pairs == IGNIS__SHARE_B &&
+            !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             p->pairs = 0;
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
-        if (direct && !p->patches.apart && !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
+        if (direct && !p->patches.apart &&
+            !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
@@ -107,30 +115,31 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         if (p->patches_of == 1)
             ignis__patches_tma_map(op, &a, dtype, p, kernel->rows);
         else
-            ignis__gemm_tma_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m,
-                                p->batch, p->batch_a, p->box_a);
+            ignis__gemm_tma_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a,
+                                p->transpose_a ? p->k : p->m, p->batch, p->batch_a, p->box_a);
         if (p->patches_of == 1) /* weights: a tap is a matrix */
             ignis__gemm_tma_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
-                                p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights, p->weights,
-                                p->box_b);
+                                p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights,
+                                p->weights, p->box_b);
         else if (p->patches_of == 2)
             ignis__patches_tma_map(op, &b, dtype, p, 64);
         else
-            ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k,
-                                p->batch, p->batch_b, p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
+            ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b,
+                                p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                                p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
         other = out = a; /* where they are not used */
         if (direct && p->patches.apart)
             ignis__patches_out_tma_map(op, &out, dtype, p);
         else if (direct)
-            ignis__gemm_tma_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p), p->m,
-                                gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p),
+                                p->m, gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
         if (direct && another)
-            ignis__gemm_tma_map(op, &other, dtype, false, another, p->n, p->n, p->m, gated && (p->gradient || p->keeps) ? 2 : p->batch,
-                                p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &other, dtype, false, another, p->n, p->n, p->m,
+                                gated && (p->gradient || p->keeps) ? 2 : p->batch, p->m * p->n, 64);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
-    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
-                     kernel->shared, kernel->stays ? mapped : plain);
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1,
+                     kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
 }
 
 /*  A copy of an operand, as in kernels/gemm.cu. */
@@ -140,8 +149,8 @@ typedef struct ignis__gemm_copy {
 } ignis__gemm_copy;
 
 /*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
-static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
-                                  int64_t count, int64_t *batch, int *packed, int64_t pack)
+static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
+                                  int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
     int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
@@ -151,7 +160,8 @@ static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_
     copy->row = *row;
     copy->stride = ignis__ceil_div(*row, pack) * pack;
     copy->rows = *batch ? rows * count : rows;
-    copy->to = ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
+    copy->to =
+        ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
     *at = copy->to;
     *row = copy->stride;
     *batch = *batch ? rows * copy->stride : 0;
@@ -171,16 +181,16 @@ static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_cop
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
-    ignis__gemm_plan_copy(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
-                          ignis__pack_elements(dtype));
-    ignis__gemm_plan_copy(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
-                          ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a,
+                          &p->packed_a, ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b,
+                          &p->packed_b, ignis__pack_elements(dtype));
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
 /*  Gives an operand, matrices [k, rows], room of its own where they are [rows, k]. */
-static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows, int64_t count,
-                                          int64_t *batch)
+static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows,
+                                          int64_t count, int64_t *batch)
 {
     int64_t matrices = *batch ? count : 1, one = 1;
     ignis__address from = *at;
@@ -188,7 +198,8 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
     *at = ignis__op_write(op, ignis__op_new_row(op, matrices * k * rows, dtype));
     *batch = *batch ? k * rows : 0;
     ignis__op_launch_row(op, IGNIS__BUILTIN_TRANSPOSE_TILES, dtype,
-                         ignis__clamp(matrices * ignis__ceil_div(k, 64) * ignis__ceil_div(rows, 64), 1, INT32_MAX), 256, params);
+                         ignis__clamp(matrices * ignis__ceil_div(k, 64) * ignis__ceil_div(rows, 64), 1, INT32_MAX), 256,
+                         params);
 }
 
 /*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
@@ -218,10 +229,12 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     if (p->splits > 1)
         p->partial = ignis__gemm_scratch(op, p->splits * p->batch * p->m * p->n, dtype);
     else if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+        p->column_sums =
+            ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
     if (row_sums)
         p->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, p->splits * shares, dtype);
-    ignis__gemm_launch(op, &kernel, dtype, p, p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
+    ignis__gemm_launch(op, &kernel, dtype, p,
+                       p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
         ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
     else if (epilogue->column_sums)
@@ -232,8 +245,8 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
 }
 
 /*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
-static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                            const ignis__epilogue *epilogue)
+static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                            ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);

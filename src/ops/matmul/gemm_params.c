@@ -1,16 +1,19 @@
 /*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows; rounds: f32 to tf32, when it is
     loaded. */
-static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds, ignis__address at, int64_t row,
-                                int64_t row_stride, int64_t rows, int64_t batch, int64_t stride, int box_rows)
+static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
+                                ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
+                                int64_t stride, int box_rows)
 {
     int64_t size = ignis__dtypes[dtype].size;
-    int64_t dims[] = {row, rows, stride ? batch : 1}, strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
+    int64_t dims[] = {row, rows, stride ? batch : 1},
+            strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
     int box[] = {(int)(128 / size), box_rows, 1};
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, at, 3, dims, strides, box, NULL);
 }
 
 /*  A map of the array that has patches: so many pixels of the grid, for a tap. */
-static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p, int count)
+static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p,
+                                   int count)
 {
     const ignis__patches *q = &p->patches;
     int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
@@ -23,8 +26,8 @@ static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_
         pixels.step[i] = q->stride[1 - i];
         pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
     }
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->a : p->b, 4, dims, strides, &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->a : p->b, 4, dims,
+                                              strides, &box, &pixels);
 }
 
 /*  A map of the pixels of out that are those of the grid. */
@@ -65,11 +68,13 @@ static ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dt
 /*  Where a kernel puts so many rows of sums for ignis__gemm_add_sums: a single one of the same type is the result. */
 static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
 {
-    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out) : ignis__gemm_scratch(op, count * out->numel, dtype);
+    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out)
+                                                           : ignis__gemm_scratch(op, count * out->numel, dtype);
 }
 
 /*  The parameters but for sums over parts; out and what goes with it has elements. */
-static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out, const ignis__epilogue *epilogue)
+static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                      const ignis__epilogue *epilogue)
 {
     ignis__gemm p = IGNIS__ZERO;
     p.dtype = (ignis_dtype)product->dtype;
@@ -108,26 +113,28 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     if (epilogue->residual)
         p.residual = ignis__op_read(op, epilogue->residual);
     p.out = ignis__op_write(op, out);
-    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual, ignis__gemm_out_columns(&p), 0);
+    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual,
+                                      ignis__gemm_out_columns(&p), 0);
     return p;
 }
 
 /*  Launches a kernel that does what comes behind a product: 128 columns of so many rows a block. */
-static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype, ignis__gemm *p,
-                                      const ignis__epilogue *epilogue)
+static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
+                                      ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
     int64_t sums = ignis__ceil_div(p->m, rows);
     if (epilogue->column_sums)
         p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
-    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL, ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0,
-                     params);
+    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL,
+                     ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0, params);
     if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
 
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
-IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
+IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
+                                            const ignis__epilogue *epilogue)
 {
     bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_allows_tensor_cores(product->operands),
          by_k = ignis__dtypes[product->operands].size != 2;
@@ -156,7 +163,8 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     }
     for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
         for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
-            p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256) : 64; /* as many columns as such a tile has */
+            p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256)
+                                                      : 64; /* as many columns as such a tile has */
             if (p.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
                                           : ignis__gemm_columns(&p, widths[i]) != widths[i] ||
                                                 (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
@@ -170,7 +178,8 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     p.n = product->n;
     p.rows = 192; /* with some of the columns that such tiles may have */
     for (i = 0; rounds && ignis__gemm_takes_192_rows(product, epilogue) && i < 3; i++)
-        for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0); p.pairs += IGNIS__SHARE_B) {
+        for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0);
+             p.pairs += IGNIS__SHARE_B) {
             ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
             ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }

@@ -6,14 +6,15 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 /*  Whether tensor cores may multiply elements of a dtype: of f32 they leave some bits out. */
 static bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
 {
-    return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) || ignis__dtype_is_f8(operands);
+    return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) ||
+           ignis__dtype_is_f8(operands);
 }
 
 /*  Whether the device, the driver and the compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
-    return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
-           ignis__wgmma_compiles(op->work.call);
+    return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 &&
+           ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
 }
 
 /*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side, and f32 has to lie by k, or is turned: in packs. */
@@ -22,17 +23,24 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
     int64_t most = INT32_MAX - 256;
     bool by_k = !p->transpose_a && p->transpose_b,
          turns = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
-    return ignis__gemm_has_wgmma(op, p->operands) && (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
+    return ignis__gemm_has_wgmma(op, p->operands) &&
+           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
            (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
 /*  Whether blocks can come in pairs. */
-static bool ignis__gemm_has_pairs(const ignis__op *op) { return op->work.device->clusters && op->work.device->info.multiprocessors > 1; }
+static bool ignis__gemm_has_pairs(const ignis__op *op)
+{
+    return op->work.device->clusters && op->work.device->info.multiprocessors > 1;
+}
 
 /*  Whether pairs of blocks with tiles of 64 columns may share a; and whether such tiles are theirs. */
 static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
 
-static bool ignis__gemm_shares_a(int rows, int columns, int blocks) { return rows == 128 && columns == 64 && blocks == 1; }
+static bool ignis__gemm_shares_a(int rows, int columns, int blocks)
+{
+    return rows == 128 && columns == 64 && blocks == 1;
+}
 
 /*  A product as wgmma has it: taps of patches are whole steps, and operands that are not of 16 bits lie by k. */
 static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
@@ -65,14 +73,18 @@ static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 }
 
 /*  Whether kernels/gemm_hopper.cu leaves out what does not exist of such tiles, when it loads them. */
-static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns) { return !p->patches_of && (columns <= 128 || rows == 192); }
+static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
+{
+    return !p->patches_of && (columns <= 128 || rows == 192);
+}
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
     that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows, and to wgmma 5900 of rows that do
     not begin at its sectors. ignis_gemm_finish has 8 loads under way a thread. */
 static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
-    int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
+    int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors,
+            room = processors * tile->blocks;
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
@@ -81,32 +93,38 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
             across = ignis__ceil_div(p->n, tile->columns);
     int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
     bool skips = hopper && ignis__gemm_skips(p, tile->rows, tile->columns);
-    double rows = (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
-    double columns = (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
+    double rows =
+        (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
+    double columns =
+        (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
     double each = rows / (ignis__gemm_rows_fill_sectors(p, p->row_a) ? whole : parts) +
                   columns / (ignis__gemm_rows_fill_sectors(p, p->row_b) ? whole : parts);
-    double scale =
-        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
-            ? size == 8 ? 2 : 1
-            : (double)size / 2;
-    double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
+    double scale = tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ||
+                           tile->builtin == IGNIS__BUILTIN_GEMM_TINY
+                       ? size == 8 ? 2 : 1
+                       : (double)size / 2;
+    double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors),
+           latency = scale * tile->latency * (double)rounds;
     double cache = 64.0 * (double)size * each * (double)(blocks < room ? blocks : room) * (double)rounds, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
     if (hopper && p->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
         !ignis__gemm_is_ahead(tile)) /* so much is stored, and nothing multiplied */
         between += tile->rows * tile->columns / 8;
-    time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
+    time =
+        step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
     if (splits > 1)
-        time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) + (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
+        time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) +
+                (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
     return time;
 }
 
 /*  Parts of k, of 128 at least, that fill so many rounds of blocks; 1: no more than pay for adding them up. */
 static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int rounds)
 {
-    int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks / ignis__gemm_tiles(p, tile->rows, tile->columns),
+    int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks /
+                   ignis__gemm_tiles(p, tile->rows, tile->columns),
             splits = 2;
     double whole = (double)tile->latency * (double)p->k / 64, part = 75 + (double)(p->m * p->n * p->batch) / 750;
     while (rounds == 1 && splits < room && 2 * (double)(splits * splits) * part < whole)
@@ -118,32 +136,44 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
 static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 
 /*  Rows of a tile by wgmma: fewer where a convolution's gradient of w has no more. */
-static int ignis__gemm_rows(const ignis__gemm *p) { return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128; }
+static int ignis__gemm_rows(const ignis__gemm *p)
+{
+    return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128;
+}
 
 /*  Its columns: 64 where there are no more, unless of 8 bits, else 128, or 256 if that is asked for. */
 static int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
-    return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64 : ignis__gemm_rows(p) == 64 || columns == 64 ? 128 : columns;
+    return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
+           : ignis__gemm_rows(p) == 64 || columns == 64   ? 128
+                                                          : columns;
 }
 
 static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
 
 /*  Columns of the result. */
-static int64_t ignis__gemm_out_columns(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n; }
+static int64_t ignis__gemm_out_columns(const ignis__gemm *p)
+{
+    return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n;
+}
 
 /*  Whether a product by wgmma is finished in registers, with tiles of so many columns: kernels/gemm_hopper.cu. */
 static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
     bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
-    if (p->dtype == IGNIS_F32 ? gates || paired || p->column_sums : (gates && columns != 192) || (paired && columns != 128))
+    if (p->dtype == IGNIS_F32 ? gates || paired || p->column_sums
+                              : (gates && columns != 192) || (paired && columns != 128))
         return false;
     return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
 }
 
 /*  What is read from or written to beside the result when a product is finished in registers. */
-static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
+static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
+{
+    return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
+}
 
 /*  What a variant has to be told of operands that are not of the result's dtype. */
 static const char *ignis__gemm_operands_define(ignis_dtype dtype)
@@ -154,15 +184,16 @@ static const char *ignis__gemm_operands_define(ignis_dtype dtype)
 /*  The variant of kernels/gemm_mma.cu. */
 static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
-    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a, p->transpose_b,
-             p->patches_of, ignis__gemm_operands_define(p->operands));
+    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a,
+             p->transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
 }
 
 /*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
 static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
-             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d "
+             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
+             "-DIGNIS_ACTIVATION=%d "
              "-DIGNIS_OTHER=%d%s%s%s",
              p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
              !direct                ? 0
@@ -187,21 +218,22 @@ static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epi
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
-    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) && !ignis__dtype_is_f8(p.operands) &&
-           !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) && ignis__gemm_finishes_in_registers(&p, 192);
+    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) &&
+           !ignis__dtype_is_f8(p.operands) && !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) &&
+           ignis__gemm_finishes_in_registers(&p, 192);
 }
 
 /*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
 static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
-    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient && !p->residual &&
-           !p->accumulate && !epilogue->row_sums && !epilogue->column_sums && ignis__gemm_finishes_in_registers(p, 192) &&
-           !ignis__gemm_gates(p);
+    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient &&
+           !p->residual && !p->accumulate && !epilogue->row_sums && !epilogue->column_sums &&
+           ignis__gemm_finishes_in_registers(p, 192) && !ignis__gemm_gates(p);
 }
 
 /*  Whether the device has the variant with so many columns, and rows: where nothing is compiled, others may have been recorded. */
-static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue,
-                               int rows, int columns, int pairs)
+static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *product,
+                               const ignis__epilogue *epilogue, int rows, int columns, int pairs)
 {
     ignis__gemm p = *product;
     char define[IGNIS__DEFINES];
@@ -215,8 +247,8 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
 }
 
 /*  Gives a tile of 192 rows as many of its columns as are best, a multiple of 16; false: there is no such kernel. */
-static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue,
-                                    ignis__gemm_tile *tile)
+static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                    const ignis__epilogue *epilogue, ignis__gemm_tile *tile)
 {
     ignis__gemm_tile fitted = *tile;
     const ignis__gemm_tile widest = *tile;
@@ -225,7 +257,8 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
         double time;
         fitted.step = fitted.latency = widest.step * fitted.columns / widest.columns;
         time = ignis__gemm_time(op, p, &fitted, 1);
-        if ((least >= 0 && time >= least) || !ignis__gemm_exists(op, dtype, p, epilogue, fitted.rows, fitted.columns, 0))
+        if ((least >= 0 && time >= least) ||
+            !ignis__gemm_exists(op, dtype, p, epilogue, fitted.rows, fitted.columns, 0))
             continue;
         *tile = fitted;
         least = time;
@@ -235,7 +268,8 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
 
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types and f32 that may be rounded, else plain CUDA C; tiles and splits of k by
     the least time. wgmma needs rows of whole packs, and mma.sync is 12 times slower without: other operands are copied for them. */
-static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__epilogue *epilogue)
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                             const ignis__epilogue *epilogue)
 {
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
@@ -243,25 +277,31 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[p->operands].size;
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
     bool eights = ignis__dtype_is_f8(p->operands);
-    bool tensor_cores = ignis__gemm_allows_tensor_cores(p->operands) && ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
+    bool tensor_cores = ignis__gemm_allows_tensor_cores(p->operands) &&
+                        ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
          wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
-    bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
+    bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of &&
+                                                         (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     bool turns = p->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
-        may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) && (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
+        may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
+                   (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
     int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
-    bool ahead = ignis__gemm_takes_ahead(p, epilogue) &&
-                 (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
-                             : wide > processors) && /* a block needs a next tile */
-                 ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
+    bool ahead =
+        ignis__gemm_takes_ahead(p, epilogue) &&
+        (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
+                    : wide > processors) && /* a block needs a next tile */
+        ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
     bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(p, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
-    double turning = (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
-    double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000 : 0; /* not beside another tile */
+    double turning =
+        (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
+    double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000
+                                         : 0; /* not beside another tile */
     int i, turn;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
@@ -272,13 +312,15 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
         const ignis__gemm *of = hopper ? &by_wgmma : p;
         int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
-        if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32) : (hopper || mma) != tensor_cores) ||
+        if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32)
+                     : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) || (eights && (is_tiny || tile.columns > 128)) ||
             (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
                         (is_large ? !large || !ignis__gemm_fit_columns(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
                                         tile.rows != ignis__gemm_rows(p)))) ||
-            (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
+            (op->steady &&
+             (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
             continue;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, of, &tile, turn) : 1;
@@ -312,11 +354,12 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         kernel.stays = true;
         /* steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers: kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
-        stage = 128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
+        stage =
+            128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
         stages = ignis__gemm_shares_a(kernel.rows, kernel.columns, kernel.blocks) ? 8
-                 : kernel.rows == 192                                             ? (unsigned)ignis__clamp(202 * 1024 / stage, 1, 6)
-                 : kernel.columns > 128 || kernel.blocks == 2                     ? 4
-                                                                                  : 6;
+                 : kernel.rows == 192                         ? (unsigned)ignis__clamp(202 * 1024 / stage, 1, 6)
+                 : kernel.columns > 128 || kernel.blocks == 2 ? 4
+                                                              : 6;
         kernel.shared = stages * (stage + 16) + (kernel.threads / 128 - 1) * 64 * staging + 48;
     } else {
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */

@@ -2,8 +2,9 @@
 
 /*  The gradients of y = x w^T + bias, those that are not null: dx = g w, by the epilogue; dw = g^T x; and db, the sum of g over its rows, inside
     the latter product where it can be. */
-static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x, ignis__array *w,
-                                    ignis__array *dx, const ignis__epilogue *epilogue, ignis__array *dw, ignis__array *db)
+static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x,
+                                    ignis__array *w, ignis__array *dx, const ignis__epilogue *epilogue,
+                                    ignis__array *dw, ignis__array *db)
 {
     ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
     ignis__epilogue sums = IGNIS__ZERO;
@@ -24,7 +25,8 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
 }
 
 /*  The gradient of a bias, an input, where g goes to the product. Null: it is given already, as whoever made g has left the sums of its columns. */
-static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input, const ignis__array *g, int64_t n)
+static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
+                                          const ignis__array *g, int64_t n)
 {
     ignis_array known = IGNIS__ZERO;
     if (op->ok)
@@ -40,7 +42,8 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
-    epilogue.residual = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL; /* x may have a gradient from another layer by now */
+    epilogue.residual = args->needed[0] ? ignis__backward_pass_input_sum(0)
+                                        : NULL; /* x may have a gradient from another layer by now */
     if (!ignis__op_begin_backward(&op, "ignis_linear", args))
         return ignis__failed();
     if (args->needed[0])
@@ -66,12 +69,15 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     int count = bias.id ? 3 : 2;
     if (!ignis__op_begin(&op, "ignis_linear", count, inputs))
         return ignis__no_tensor();
-    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") && (count == 2 || ignis__op_same_dtype(&op, 2, "bias"))) {
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") &&
+        (count == 2 || ignis__op_same_dtype(&op, 2, "bias"))) {
         if (op.in[1]->shape.ndim != 2)
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w is %s; [out, in] is needed", ignis__shape_write(&op.in[1]->shape).text);
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w is %s; [out, in] is needed",
+                           ignis__shape_write(&op.in[1]->shape).text);
         else if (ignis__matmul_shapes(&op, 1, &product, &shape) && count == 3 && op.in[2]->numel != product.n)
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
-                           ignis__shape_write(&op.in[1]->shape).text, (long long)product.n);
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "bias is %s; w %s needs [%lld]",
+                           ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
+                           (long long)product.n);
     }
     if (op.ok) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);

@@ -39,7 +39,8 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
     }
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
+        ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1],
+                          p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     ignis__gemm_join_end(&op);
     return ignis__op_finish_backward(&op, args, 2, gradients);
@@ -57,12 +58,13 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
                               ignis__shape_write(a).text, ignis__shape_write(b).text);
     inner_b = b->dim[b->ndim - (transpose_b ? 1 : 2)];
     if (a->dim[a->ndim - 1] != inner_b)
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "inner dimensions differ: a is %s, b is %s%s", ignis__shape_write(a).text,
-                              ignis__shape_write(b).text, transpose_b ? ", transposed" : "");
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "inner dimensions differ: a is %s, b is %s%s",
+                              ignis__shape_write(a).text, ignis__shape_write(b).text,
+                              transpose_b ? ", transposed" : "");
     for (i = 0; b->ndim > 2 && i < b->ndim - 2; i++)
         if (a->dim[i] != b->dim[i])
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "leading dimensions differ: a is %s, b is %s", ignis__shape_write(a).text,
-                                  ignis__shape_write(b).text);
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "leading dimensions differ: a is %s, b is %s",
+                                  ignis__shape_write(a).text, ignis__shape_write(b).text);
     leading_a = ignis__shape_product(a, 0, a->ndim - 2);
     *product = ignis__product_of(op->in[0]->dtype, a->dim[a->ndim - 2] * (b->ndim == 2 ? leading_a : 1),
                                  b->dim[b->ndim - (transpose_b ? 2 : 1)], inner_b, transpose_b);
@@ -115,14 +117,22 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
                 (void)ignis_tensor_release(inputs[i]);
         return result;
     }
-    if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
+    if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") &&
+        ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
     }
     ignis__op_save_inputs(&op, 0, 2);
-    return ignis__op_end_recorded(&op, out, transpose_b ? "matmul_t" : "matmul", ignis__matmul_backward, &product, sizeof product);
+    return ignis__op_end_recorded(&op, out, transpose_b ? "matmul_t" : "matmul", ignis__matmul_backward, &product,
+                                  sizeof product);
 }
 
-IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul", a, b, 0); }
+IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__matmul_op("ignis_matmul", a, b, 0);
+}
 
-IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul_t", a, b, 1); }
+IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__matmul_op("ignis_matmul_t", a, b, 1);
+}

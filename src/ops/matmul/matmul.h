@@ -44,8 +44,8 @@ IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool
     COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b, ignis_tensor bias,
-                                       ignis_dtype dtype);
+IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b,
+                                       ignis_tensor bias, ignis_dtype dtype);
 
 typedef enum ignis_activation {
     IGNIS_ACTIVATION_RELU = 1,
@@ -73,8 +73,8 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
     Errors: ARGUMENT (no such activation, count), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
     Ownership: as ignis_tensor_from_host. The arrays of handles are the caller's.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
-                                        ignis_activation activation);
+IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
+                                        int count, ignis_activation activation);
 
 /*  ignis_mlp_gated - the gated layers of Llama and its like (SwiGLU, Shazeer 2020): (silu(x w_gate^T) * (x w_up^T)) w_down^T
     The same as ignis_linear three times and ignis_silu_mul, in fewer passes over memory: the gate is applied in the product by w_up, and gradients

@@ -6,12 +6,12 @@ static void ignis__f8_check_input(ignis__op *op, int i, const char *name, ignis_
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; %s is needed", name, ignis__dtypes[array->dtype].name,
                        ignis__dtypes[dtype].name);
     if (op->ok && array->numel != numel && !(one && array->numel == 1))
-        ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; %s[%lld] is needed", name, ignis__shape_write(&array->shape).text,
-                       one ? "[1] or " : "", (long long)numel);
+        ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; %s[%lld] is needed", name,
+                       ignis__shape_write(&array->shape).text, one ? "[1] or " : "", (long long)numel);
 }
 
-IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b, ignis_tensor bias,
-                                       ignis_dtype dtype)
+IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b,
+                                       ignis_tensor bias, ignis_dtype dtype)
 {
     static const char call[] = "ignis_matmul_f8", *const names[] = {"a", "b", "scale_a", "scale_b", "bias"};
     ignis_tensor given[] = {a, b, scale_a, scale_b, bias}, inputs[5];
@@ -32,20 +32,24 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
     if (!ignis__op_begin(&op, call, count, inputs))
         return ignis__no_tensor();
     if (dtype != IGNIS_F16 && dtype != IGNIS_BF16 && dtype != IGNIS_F32)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "dtype is %d; IGNIS_F16, IGNIS_BF16 or IGNIS_F32 is needed", (int)dtype);
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "dtype is %d; IGNIS_F16, IGNIS_BF16 or IGNIS_F32 is needed",
+                       (int)dtype);
     else if (!ignis__dtype_is_f8(op.in[0]->dtype))
-        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "a is %s; f8_e4m3 or f8_e5m2 is needed", ignis__dtypes[op.in[0]->dtype].name);
+        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "a is %s; f8_e4m3 or f8_e5m2 is needed",
+                       ignis__dtypes[op.in[0]->dtype].name);
     else if (ignis__op_same_dtype(&op, 1, "b") && op.in[1]->shape.ndim != 2)
-        ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "b is %s; [n, k] is needed", ignis__shape_write(&op.in[1]->shape).text);
+        ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "b is %s; [n, k] is needed",
+                       ignis__shape_write(&op.in[1]->shape).text);
     if (op.ok && ignis__matmul_shapes(&op, 1, &product, &shape))
         for (i = 2; i < count; i++) {
-            ignis__f8_check_input(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32, which[i] == 2 ? product.m : product.n,
-                                  which[i] < 4);
+            ignis__f8_check_input(&op, i, names[which[i]], which[i] == 4 ? dtype : IGNIS_F32,
+                                  which[i] == 2 ? product.m : product.n, which[i] < 4);
             *places[which[i]] = op.in[i];
         }
     if (op.ok && ignis__capability(&op.work.device->info) < 89)
-        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "device %d is of compute capability %d.%d; 8.9 is needed", op.work.device->info.device,
-                       op.work.device->info.compute_major, op.work.device->info.compute_minor);
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "device %d is of compute capability %d.%d; 8.9 is needed",
+                       op.work.device->info.device, op.work.device->info.compute_major,
+                       op.work.device->info.compute_minor);
     if (op.ok) {
         product.dtype = (int)dtype;
         product.operands = product.k > 0 ? (int)op.in[0]->dtype : 0;

@@ -2,7 +2,8 @@
 
 typedef struct ignis__mlp {
     int count, activation;
-    int bias[IGNIS_MAX_LAYERS];             /* the places of the biases among the inputs, which are x, the weights, the biases; 0: none */
+    int bias
+        [IGNIS_MAX_LAYERS]; /* the places of the biases among the inputs, which are x, the weights, the biases; 0: none */
     ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps as many as there are */
 } ignis__mlp;
 
@@ -11,7 +12,8 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
 {
     const ignis__mlp *p = (const ignis__mlp *)args->params;
     enum { GRAD, X, WEIGHTS };
-    const int hidden = WEIGHTS + p->count, pre = p->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + p->count - 1;
+    const int hidden = WEIGHTS + p->count,
+              pre = p->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + p->count - 1;
     ignis__array *gradients[IGNIS__OP_INPUTS] = {NULL}, *g, *db, *ahead;
     ignis__epilogue epilogue;
     ignis__product below;
@@ -19,7 +21,8 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
     int l = p->count - 1, lowest = 0, bias;
     if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
         return ignis__failed();
-    while (!args->needed[0] && lowest < l && !args->needed[1 + lowest] && !(p->bias[lowest] && args->needed[p->bias[lowest]]))
+    while (!args->needed[0] && lowest < l && !args->needed[1 + lowest] &&
+           !(p->bias[lowest] && args->needed[p->bias[lowest]]))
         lowest++;
     for (g = op.in[GRAD]; op.ok && l >= lowest; l--, g = ahead) {
         memset(&epilogue, 0, sizeof epilogue);
@@ -38,13 +41,14 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
             epilogue.pre = op.in[pre + l - 1];
             bias = p->bias[l - 1];
             below = ignis__matmul_product_b(&p->layer[l - 1]);
-            if (bias && args->needed[bias] && !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* whose row sums cost nothing */
+            if (bias && args->needed[bias] &&
+                !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* whose row sums cost nothing */
                 epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, p->layer[l - 1].n, g->dtype);
             if (op.ok && epilogue.column_sums && ahead->numel == 0)
                 ignis__op_zero(&op, epilogue.column_sums);
         }
-        ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead, &epilogue,
-                                gradients[1 + l], db);
+        ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead,
+                                &epilogue, gradients[1 + l], db);
     }
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
@@ -65,24 +69,25 @@ static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_s
         if (!ignis__op_same_dtype(op, 1 + l, w_name) || (bias && !ignis__op_same_dtype(op, p->bias[l], b_name)))
             return false;
         if (l == 0 && w->ndim != 2)
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, in] is needed", w_name, ignis__shape_write(w).text);
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, in] is needed", w_name,
+                                  ignis__shape_write(w).text);
         if (l == 0 && !ignis__matmul_shapes(op, 1, &p->layer[0], shape))
             return false;
         if (l > 0 && (w->ndim != 2 || w->dim[1] != p->layer[l - 1].n))
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, %lld] is needed", w_name, ignis__shape_write(w).text,
-                                  (long long)p->layer[l - 1].n);
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, %lld] is needed", w_name,
+                                  ignis__shape_write(w).text, (long long)p->layer[l - 1].n);
         if (l > 0)
             p->layer[l] = ignis__product_of(op->in[0]->dtype, p->layer[0].m, w->dim[0], w->dim[1], 1);
         if (bias && bias->numel != p->layer[l].n)
-            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", b_name, ignis__shape_write(&bias->shape).text,
-                                  (long long)p->layer[l].n);
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", b_name,
+                                  ignis__shape_write(&bias->shape).text, (long long)p->layer[l].n);
     }
     return true;
 }
 
 /*  biases: null, or one for each layer, without a handle for none. */
-static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
-                                  int count, ignis_activation activation)
+static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x, const ignis_tensor *weights,
+                                  const ignis_tensor *biases, int count, ignis_activation activation)
 {
     ignis_tensor inputs[IGNIS__OP_INPUTS] = IGNIS__ZERO;
     ignis__array *out[IGNIS_MAX_LAYERS] = {NULL}, *pre[IGNIS_MAX_LAYERS] = {NULL};
@@ -101,7 +106,8 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
     if (!ignis__op_begin(&op, call, used, inputs))
         return ignis__no_tensor();
     if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU",
+                       (int)activation);
     else
         ignis__mlp_shapes(&op, &p, of_two, &shape);
     for (l = 0; op.ok && l < count; l++) {
@@ -134,8 +140,8 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
     return ignis__mlp_op("ignis_mlp", true, x, weights, biases, 2, activation);
 }
 
-IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases, int count,
-                                        ignis_activation activation)
+IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
+                                        int count, ignis_activation activation)
 {
     static const char call[] = "ignis_mlp_layers";
     if (!ignis__enter(call) || !ignis__check_not_null(call, "weights", weights))

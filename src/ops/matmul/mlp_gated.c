@@ -23,7 +23,8 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
     epilogue.activation = IGNIS__ACTIVATION_GATED;
     epilogue.gradient = true;
     epilogue.pre = op.in[BOTH];
-    ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3], NULL);
+    ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3],
+                            NULL);
     memset(&epilogue, 0, sizeof epilogue);
     for (i = 0; both && i < 2; i++) { /* of the gate, of up */
         of = ignis__op_view(&op, both, &shape, p->up.m * p->up.n, i * p->up.m * p->up.n);
@@ -49,16 +50,17 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     if (!ignis__op_begin(&op, "ignis_mlp_gated", INPUTS, inputs))
         return ignis__no_tensor();
     gate = &op.in[GATE]->shape, up = &op.in[UP]->shape, down = &op.in[DOWN]->shape;
-    if (ignis__op_is_float(&op, X, "x") && ignis__op_same_dtype(&op, GATE, "w_gate") && ignis__op_same_dtype(&op, UP, "w_up") &&
-        ignis__op_same_dtype(&op, DOWN, "w_down")) {
+    if (ignis__op_is_float(&op, X, "x") && ignis__op_same_dtype(&op, GATE, "w_gate") &&
+        ignis__op_same_dtype(&op, UP, "w_up") && ignis__op_same_dtype(&op, DOWN, "w_down")) {
         if (gate->ndim != 2)
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_gate is %s; [hidden, in] is needed", ignis__shape_write(gate).text);
-        else if (ignis__matmul_shapes(&op, 1, &p.up, &shape) && !ignis__shape_same(gate, up))
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_up is %s; that of w_gate is needed, %s", ignis__shape_write(up).text,
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_gate is %s; [hidden, in] is needed",
                            ignis__shape_write(gate).text);
+        else if (ignis__matmul_shapes(&op, 1, &p.up, &shape) && !ignis__shape_same(gate, up))
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_up is %s; that of w_gate is needed, %s",
+                           ignis__shape_write(up).text, ignis__shape_write(gate).text);
         else if (op.ok && (down->ndim != 2 || down->dim[1] != p.up.n))
-            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_down is %s; [out, %lld] is needed", ignis__shape_write(down).text,
-                           (long long)p.up.n);
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_down is %s; [out, %lld] is needed",
+                           ignis__shape_write(down).text, (long long)p.up.n);
     }
     if (op.ok) {
         p.down = ignis__product_of(op.in[X]->dtype, p.up.m, down->dim[0], p.up.n, 1);

@@ -40,8 +40,9 @@ typedef struct ignis__epilogue {
     ignis__array *bias; /* [n], added to each row */
     int activation;     /* an ignis_activation, or one of those above; 0: none */
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
-    ignis__array *pre;  /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
-    bool keeps;         /* of gated ones that are no gradient */
+    ignis__array *
+        pre; /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
+    bool keeps;                      /* of gated ones that are no gradient */
     ignis__array *residual;          /* like out, added */
     ignis__array *column_sums;       /* [n]: the sums of the results over m */
     bool accumulate;                 /* the result is added to what is in out */
@@ -61,8 +62,8 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums, scale_a, scale_b;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a, packed_b, packed_out,
-        box_a, box_b;
+    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
+        packed_b, packed_out, box_a, box_b;
     ignis__patches patches;
     /* what kernels do not see */
     int patches_of;              /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
