@@ -6,35 +6,35 @@
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
-        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS, ON DRY RUNS
+        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, ON SHIPPING, ON DRY RUNS, OPTIONS
         >>device        devices, facts about them
-        >>stream        streams, events, waiting for a device           ON STREAMS AND CUDART
-        >>memory        what Ignis holds of a device's memory           ON MEMORY
-        >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
+        >>stream        streams, events, waiting for a device           ON STREAMS AND CUDART, ON FRAME LOOPS
+        >>memory        what Ignis holds of a device's memory           ON MEMORY, ON DRY RUNS
+        >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP, ON FRAME LOOPS
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
         >>map           formulas: any expression, element by element    ON FORMULAS
         >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
-        >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING
+        >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING, ON FRAME LOOPS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .map .sum .shape .norm .image .rope
-                        .embedding .index .sort .loss .attention
+        >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .map .sum .shape .norm .image
+                        .rope .embedding .index .sort .loss .attention  ON THE TAPE
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
-        >>text          tokenizers               (with IGNIS_MODELS)    ON MODELS
-        >>chat          chat templates           (with IGNIS_MODELS)    ON MODELS
-        >>grammar       texts of a given form    (with IGNIS_MODELS)    ON MODELS
-        >>model         checkpoints opened       (with IGNIS_MODELS)    ON MODELS
-        >>lora          adapters of models       (with IGNIS_MODELS)    ON MODELS
-        >>generate      sequences, sampling      (with IGNIS_MODELS)    ON MODELS
+        >>text          tokenizers                                      ON MODELS
+        >>chat          chat templates                                  ON MODELS
+        >>grammar       texts of a given form                           ON MODELS
+        >>model         checkpoints opened                              ON MODELS
+        >>lora          adapters of models                              ON MODELS
+        >>generate      sequences, sampling                             ON MODELS
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
         >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
         In the implementation alone: >>platform >>loader >>pool >>capture >>random >>gguf >>dry.
 
-    HOW TO USE
+    HOW TO USE (>>setup)
 
         Copy ignis.h and ignis_kernels.h into your project. In ONE C or C++ file, above the #include:
 
@@ -119,7 +119,7 @@
         It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events order it. Memory is safe all
         the same: it is not reused before the work that Ignis has queued on it, on any stream, is done.
 
-    STEP BY STEP
+    STEP BY STEP (>>array)
 
         ignis_setup                 once, from one thread; null for defaults
         ignis_array_create          a shape, a dtype; device memory is taken when the array is first used
@@ -532,7 +532,7 @@
         of threads.) On Windows have the threads that used it end before FreeLibrary: under Wine some of those that ended behind it still ran code of
         the library, and it has not been tried on Windows itself.
 
-    OPTIONS, for the file with the implementation; each with its price
+    OPTIONS (>>setup), for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
         #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that contains it: see ON SHARED LIBRARIES. In C++ g++'s
@@ -579,7 +579,9 @@
 #endif
 #endif
 
-#if defined(IGNIS_INCLUDED) && (IGNIS_VERSION_MAJOR != 0 || IGNIS_VERSION_MINOR != 5 || IGNIS_VERSION_PATCH != 0)
+#undef IGNIS__VERSION_HERE
+#define IGNIS__VERSION_HERE 500
+#if defined(IGNIS_INCLUDED) && (!defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS__VERSION_HERE)
 #error "two versions of ignis.h are included in one file"
 #endif
 
@@ -656,7 +658,7 @@ typedef struct ignis_ticket {
     uint64_t id;
 } ignis_ticket;
 
-/* >>status ------------------------------------------------------------------------------------------------------ */
+/* >>status - statuses, messages, diagnostics, the logger -------------------------------------------------------- */
 
 /*  IGNIS_STATUSES - every status, as X(enumerator suffix, meaning). */
 #define IGNIS_STATUSES(X)                                                                \
@@ -948,7 +950,7 @@ IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic);
     Threads: any. */
 IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic);
 
-/* >>setup ------------------------------------------------------------------------------------------------------- */
+/* >>setup - ignis_setup and ignis_shutdown; libraries ----------------------------------------------------------- */
 
 /*  Where Ignis' own host memory comes from. Set both functions or none. Called from any thread. */
 typedef struct ignis_allocator {
@@ -1049,7 +1051,8 @@ IGNIS_API ignis_status ignis_shutdown(void);
 IGNIS_API const char *ignis_version_string(void);
 
 /*  ignis_call_site - say where in the caller's code the calling thread is, for ignis_memory_rows and what is made of them
-    It holds until the next one. With IGNIS_TRACE_CALLS defined before the #include, calls that make something say it themselves.
+    It holds until the next one. With IGNIS_TRACE_CALLS defined before the #include, calls that return a handle or put work on a
+    stream say it themselves.
     Returns: nothing.
     Errors: none.
     Ownership: file is a constant string, such as __FILE__.
@@ -1063,7 +1066,7 @@ IGNIS_API void ignis_call_site(const char *file, int line);
     Threads: any. */
 IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info);
 
-/* >>device ------------------------------------------------------------------------------------------------------ */
+/* >>device - devices, facts about them -------------------------------------------------------------------------- */
 
 #define IGNIS_MAX_DEVICES 64 /* that a process can use */
 
@@ -1121,7 +1124,7 @@ IGNIS_API ignis_status ignis_device_use(int device);
     Threads: any; each has its own. */
 IGNIS_API int ignis_device_current(void);
 
-/* >>stream ------------------------------------------------------------------------------------------------------ */
+/* >>stream - streams, events, waiting for a device -------------------------------------------------------------- */
 
 /*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
     null goes back to Ignis' own stream, which is a blocking one: ordered with the legacy default stream of cudart code. cudaStreamLegacy is
@@ -1247,7 +1250,7 @@ IGNIS_API ignis_status ignis_event_free(ignis_event event);
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_synchronize(void);
 
-/* >>memory ------------------------------------------------------------------------------------------------------ */
+/* >>memory - what Ignis holds of a device's memory -------------------------------------------------------------- */
 
 /*  All sizes in bytes. "reserved" is what Ignis holds of the driver, "live" what arrays use of it. */
 typedef struct ignis_memory_info {
@@ -1314,7 +1317,7 @@ IGNIS_API void *ignis_host_alloc(int64_t size);
     Threads: any. Waits for the device, as copies may still use it, and as CUDA does for all others. */
 IGNIS_API ignis_status ignis_host_free(void *memory);
 
-/* >>array ------------------------------------------------------------------------------------------------------- */
+/* >>array - shapes, dtypes, owners; arrays and views ------------------------------------------------------------ */
 
 #define IGNIS_MAX_DIMS 8 /* of a shape */
 
@@ -1419,8 +1422,8 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
     Returns: IGNIS_OK, or why the array was left as it is.
     Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0; the message says who holds references).
     Ownership: the handle is stale afterwards; views of the array stay valid.
-    Threads: any; waits while the system ends a process that had the array by IPC, for 5 s at most. Streams: work that is queued on the array
-    still finishes first. */
+    Threads: any; waits while the system ends a process that had the array by IPC, for 5 s at most. Work that is queued on the array still
+    finishes first. */
 IGNIS_API ignis_status ignis_array_free(ignis_array array);
 IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner);
 
@@ -1608,7 +1611,7 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array array);
     Threads: any; waits as ignis_array_free does. */
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array array, ignis_owner owner);
 
-/* >>elementwise ------------------------------------------------------------------------------------------------- */
+/* >>elementwise - fill, copy, cast, add, mul, scale of arrays --------------------------------------------------- */
 
 /*  ignis_array_fill - set every element to value, converted by the rules of ignis_array_from_host
     Returns: IGNIS_OK, or the reason.
@@ -1653,7 +1656,7 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 #ifndef IGNIS_NO_TENSORS
 
-/* >>map --------------------------------------------------------------------------------------------------------- */
+/* >>map - formulas: any expression, element by element ---------------------------------------------------------- */
 
 #define IGNIS_MAX_INPUTS 16 /* of a formula */
 
@@ -1728,7 +1731,7 @@ IGNIS_API ignis_array ignis_array_value(double value);
 
 #endif /* IGNIS_NO_TENSORS */
 
-/* >>contract ---------------------------------------------------------------------------------------------------- */
+/* >>contract - who owns an array, who may free it; the audit ---------------------------------------------------- */
 
 typedef struct ignis_contract_entry {
     uint64_t array_id; /* ignis_array_info.id */
@@ -1798,7 +1801,7 @@ IGNIS_API int ignis_contract_tracked_count(void);
     Threads: any. */
 IGNIS_API ignis_status ignis_contract_reset(void);
 
-/* >>kernel ------------------------------------------------------------------------------------------------------ */
+/* >>kernel - CUDA source compiled, cached, launched ------------------------------------------------------------- */
 
 /*  A header in memory, for #include "name" in a kernel. */
 typedef struct ignis_kernel_header {
@@ -2008,7 +2011,7 @@ IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info);
 
 #ifndef IGNIS_NO_TENSORS
 
-/* >>tensor ------------------------------------------------------------------------------------------------------ */
+/* >>tensor - tensors, scopes, random numbers -------------------------------------------------------------------- */
 
 /*  An array, its gradient, and its place on the tape. */
 typedef struct ignis_tensor {
@@ -2165,7 +2168,7 @@ IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
     Threads: the one that began the scope. */
 IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor);
 
-/* >>tape -------------------------------------------------------------------------------------------------------- */
+/* >>tape - recording, backward, checkpoints, gradcheck ---------------------------------------------------------- */
 
 /*  What a backward function is given, and what it fills. */
 typedef struct ignis_backward_args {
@@ -2309,7 +2312,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                  const ignis_gradcheck_desc *desc);
 
-/* >>ops --------------------------------------------------------------------------------------------------------- */
+/* >>ops - operations on tensors, in families -------------------------------------------------------------------- */
 
 /*  Operations make new tensors, which belong to the current scope; inputs keep their values. All inputs of one call are on one device and,
     unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is recorded for ignis_backward when an input requires a gradient.
@@ -3092,7 +3095,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
 IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v,
                                               const ignis_sdpa_desc *desc);
 
-/* >>optim ------------------------------------------------------------------------------------------------------- */
+/* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling -------------------------------------------- */
 
 /*  Parameters, and the state that is kept for each of them. */
 typedef struct ignis_optimizer {
@@ -3304,7 +3307,7 @@ IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer optimizer, int param
     Threads: any. */
 IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer optimizer);
 
-/* >>graph ------------------------------------------------------------------------------------------------------- */
+/* >>graph - a step captured once, replayed with one call -------------------------------------------------------- */
 
 /*  Work that was captured once and is replayed with one call. */
 typedef struct ignis_graph {
@@ -3347,7 +3350,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
     Threads: any. Waits for the device. */
 IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 
-/* >>file -------------------------------------------------------------------------------------------------------- */
+/* >>file - safetensors files ------------------------------------------------------------------------------------ */
 
 typedef struct ignis_storage_entry {
     char name[256];    /* cut, at a whole character, to 255 bytes */
@@ -3398,7 +3401,7 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 #error "IGNIS_MODELS needs tensors: do not define IGNIS_NO_TENSORS"
 #endif
 
-/* >>text -------------------------------------------------------------------------------------------------------- */
+/* >>text - tokenizers ------------------------------------------------------------------------------------------- */
 
 /*  A tokenizer: text to the ids that a language model takes, and back. All of it is host work: no GPU is used, so after an ignis_setup with
     dry_run, which needs none, everything here does what it does elsewhere. */
@@ -3512,7 +3515,7 @@ IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char 
     Threads: any; one stream by one thread at a time. */
 IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int capacity);
 
-/* >>chat -------------------------------------------------------------------------------------------------------- */
+/* >>chat - chat templates --------------------------------------------------------------------------------------- */
 
 /*  One message of a chat. */
 typedef struct ignis_message {
@@ -3563,7 +3566,7 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
 IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
                                 int32_t *ids, int capacity);
 
-/* >>grammar ----------------------------------------------------------------------------------------------------- */
+/* >>grammar - texts of a given form ----------------------------------------------------------------------------- */
 
 /*  ignis_grammar_check - whether ignis_sequence_grammar takes a grammar
     A text that begins with { is a JSON schema. Of its keywords there are: type, enum, const, properties, required, additionalProperties (false;
@@ -3582,7 +3585,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     Threads: any. */
 IGNIS_API ignis_status ignis_grammar_check(const char *grammar);
 
-/* >>model ------------------------------------------------------------------------------------------------------- */
+/* >>model - checkpoints opened ---------------------------------------------------------------------------------- */
 
 /*  A model that was opened: its weights on a device, its description, its tokenizer. */
 typedef struct ignis_model {
@@ -3751,7 +3754,7 @@ IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
     Threads: any. Calls of other threads that use it end as if it were still there. */
 IGNIS_API ignis_status ignis_model_free(ignis_model model);
 
-/* >>lora -------------------------------------------------------------------------------------------------------- */
+/* >>lora - adapters of models ----------------------------------------------------------------------------------- */
 
 /*  Adapters of a model: pairs of narrow matrices beside some of its products. */
 typedef struct ignis_lora {
@@ -3851,7 +3854,7 @@ IGNIS_API ignis_status ignis_lora_merge(ignis_lora lora);
     Threads: any. Calls of other threads that use them end as if they were still there; A and B are stale then. */
 IGNIS_API ignis_status ignis_lora_free(ignis_lora lora);
 
-/* >>generate ---------------------------------------------------------------------------------------------------- */
+/* >>generate - sequences, sampling ------------------------------------------------------------------------------ */
 
 /*  Tokens of a text, and what a model's cache has of them. */
 typedef struct ignis_sequence {
@@ -3921,14 +3924,14 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
 
 /*  ignis_sequence_next_all - ignis_sequence_next of sequences of one model, in one step: the weights are read once for all
-    sampling: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
+    samplings: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
     time; up to 64 at once, or as many as ignis_model_desc.sequences, but 8 at least.
     Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences as they were; but where no token can be drawn for
     some, the others go on: those of which ids has a token.
     Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
-IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling,
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *samplings,
                                                int32_t *ids);
 
 /*  ignis_sequence_logits - what the model says of the token behind the last one
@@ -4094,7 +4097,7 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_w
 
 #endif /* IGNIS_MODELS */
 
-/* >>dlpack ------------------------------------------------------------------------------------------------------ */
+/* >>dlpack - arrays from and for PyTorch, CuPy, JAX ------------------------------------------------------------- */
 
 /*  The structs of DLPack (github.com/dmlc/dlpack), under names of Ignis: they are laid out as DLTensor, DLManagedTensor and
     DLManagedTensorVersioned are, and a pointer to one may be cast to the other. */
@@ -4149,7 +4152,7 @@ IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream
     Threads: any. Streams: see stream. */
 IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream);
 
-/* >>graphics ---------------------------------------------------------------------------------------------------- */
+/* >>graphics - memory and fences of Vulkan, D3D12, OpenGL ------------------------------------------------------- */
 
 /*  What memory of another API comes as. */
 typedef enum ignis_external_type {
@@ -4278,7 +4281,7 @@ IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer buffer);
     Threads: one in which OpenGL's context is current. */
 IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer buffer);
 
-/* >>profile ----------------------------------------------------------------------------------------------------- */
+/* >>profile - traces, rooflines, pictures of memory ------------------------------------------------------------- */
 
 /*  What a kernel has taken in a profile, all launches together. */
 typedef struct ignis_profile_row {
@@ -4336,27 +4339,49 @@ IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
 static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
 static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
-static inline ignis_array ignis_external_array(const ignis_external_desc &desc) { return ignis_external_array(&desc); }
-static inline ignis_fence ignis_external_fence(const ignis_external_fence_desc &desc) { return ignis_external_fence(&desc); }
 static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
+static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args,
+                                               int arg_count)
+{
+    return ignis_kernel_launch(kernel, &launch, args, arg_count);
+}
 static inline ignis_ticket ignis_kernel_reload(ignis_kernel kernel, const ignis_kernel_desc &desc)
 {
     return ignis_kernel_reload(kernel, &desc);
 }
-static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
-{
-    return ignis_kernel_launch(kernel, &launch, args, arg_count);
-}
-
 #ifndef IGNIS_NO_TENSORS
 static inline ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc &desc)
 {
     return ignis_tensor_from_host(data, shape, &desc);
 }
-static inline ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_zeros(shape, &desc); }
-static inline ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_ones(shape, &desc); }
-static inline ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_rand(shape, &desc); }
-static inline ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_randn(shape, &desc); }
+static inline ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_zeros(shape, &desc);
+}
+static inline ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_ones(shape, &desc);
+}
+static inline ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_rand(shape, &desc);
+}
+static inline ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_randn(shape, &desc);
+}
+static inline ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_arange(start, end, step, &desc);
+}
+static inline ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_linspace(start, end, count, &desc);
+}
+static inline ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_eye(rows, columns, &desc);
+}
 static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                      const ignis_gradcheck_desc &desc)
 {
@@ -4370,6 +4395,47 @@ static inline ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_te
 {
     return ignis_conv1d(x, w, bias, &desc);
 }
+static inline ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs,
+                                            const ignis_reduce_desc &desc)
+{
+    return ignis_map_reduce(reducer, formula, inputs, &desc);
+}
+static inline ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc &desc)
+{
+    return ignis_max_pool(x, &desc);
+}
+static inline ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc &desc)
+{
+    return ignis_avg_pool(x, &desc);
+}
+static inline ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc &desc)
+{
+    return ignis_upsample(x, &desc);
+}
+static inline ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b,
+                                            const ignis_batch_norm_desc &desc)
+{
+    return ignis_batch_norm(x, w, b, &desc);
+}
+static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
+static inline ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc &desc)
+{
+    return ignis_bce_with_logits(logits, targets, &desc);
+}
+static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets,
+                                               const ignis_cross_entropy_desc &desc)
+{
+    return ignis_cross_entropy(logits, targets, &desc);
+}
+static inline ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+{
+    return ignis_nll_loss(x, targets, &desc);
+}
+static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                      const ignis_cross_entropy_desc &desc)
+{
+    return ignis_linear_cross_entropy(hidden, weight, targets, &desc);
+}
 static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
@@ -4378,83 +4444,73 @@ static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_
 {
     return ignis_sdpa_packed(qkv, &desc, rope);
 }
+static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc &rope)
+{
+    return ignis_sdpa_packed(qkv, desc, &rope);
+}
 static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc &rope)
 {
     return ignis_sdpa_packed(qkv, &desc, &rope);
 }
-static inline ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc &desc) { return ignis_max_pool(x, &desc); }
-static inline ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc &desc) { return ignis_avg_pool(x, &desc); }
-static inline ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc &desc) { return ignis_upsample(x, &desc); }
-static inline ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc &desc)
-{
-    return ignis_batch_norm(x, w, b, &desc);
-}
-static inline ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
+static inline ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                                  const ignis_sdpa_desc &desc)
 {
     return ignis_decode_sdpa_with(q, k, v, &desc);
-}
-static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
-static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
-{
-    return ignis_cross_entropy(logits, targets, &desc);
-}
-static inline ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
-{
-    return ignis_nll_loss(x, targets, &desc);
-}
-static inline ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc &desc)
-{
-    return ignis_bce_with_logits(logits, targets, &desc);
-}
-static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
-                                                      const ignis_cross_entropy_desc &desc)
-{
-    return ignis_linear_cross_entropy(hidden, weight, targets, &desc);
 }
 static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
 static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
 static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
 static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
 static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
+#endif
 #ifdef IGNIS_MODELS
-static inline int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc &desc,
-                                         int32_t *ids, int capacity)
+static inline int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size,
+                                         const ignis_encode_desc &desc, int32_t *ids, int capacity)
 {
     return ignis_tokenizer_encode(tokenizer, text, size, &desc, ids, capacity);
 }
-static inline int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc &desc,
-                                             char *out, int64_t capacity)
+static inline int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count,
+                                             const ignis_decode_desc &desc, char *out, int64_t capacity)
 {
     return ignis_tokenizer_decode(tokenizer, ids, count, &desc, out, capacity);
 }
-static inline int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
-                                        char *out, int64_t capacity)
+static inline int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                        const ignis_chat_desc &desc, char *out, int64_t capacity)
 {
     return ignis_chat_render(tokenizer, messages, count, &desc, out, capacity);
 }
-static inline int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
-                                    int32_t *ids, int capacity)
+static inline int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                    const ignis_chat_desc &desc, int32_t *ids, int capacity)
 {
     return ignis_chat_encode(tokenizer, messages, count, &desc, ids, capacity);
 }
-#endif
-#endif
-#ifdef IGNIS_MODELS
 static inline ignis_status ignis_model_inspect(const ignis_model_desc &desc, ignis_model_info *info)
 {
     return ignis_model_inspect(&desc, info);
 }
 static inline ignis_model ignis_model_open(const ignis_model_desc &desc) { return ignis_model_open(&desc); }
-static inline ignis_lora ignis_lora_create(ignis_model model, const ignis_lora_desc &desc) { return ignis_lora_create(model, &desc); }
+static inline ignis_lora ignis_lora_create(ignis_model model, const ignis_lora_desc &desc)
+{
+    return ignis_lora_create(model, &desc);
+}
 static inline int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc &sampling)
 {
     return ignis_sequence_next(sequence, &sampling);
+}
+static inline ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc &desc)
+{
+    return ignis_generate(sequence, &desc);
 }
 static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_model_warmup_desc &desc)
 {
     return ignis_model_warmup(model, &desc);
 }
 #endif
+static inline ignis_array ignis_external_array(const ignis_external_desc &desc) { return ignis_external_array(&desc); }
+static inline ignis_fence ignis_external_fence(const ignis_external_fence_desc &desc)
+{
+    return ignis_external_fence(&desc);
+}
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
 {
@@ -53068,42 +53124,47 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #endif /* IGNIS_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
 
-/*  IGNIS_TRACE_CALLS: functions that make or launch something say first where they are called. */
-#if defined(IGNIS_TRACE_CALLS) && !defined(IGNIS__AT)
+/*  IGNIS_TRACE_CALLS: functions that return a handle or put work on a stream first say where they are called. */
+#ifdef IGNIS_TRACE_CALLS
+#undef IGNIS__AT
 #define IGNIS__AT(call) (ignis_call_site(__FILE__, __LINE__), call)
-#define ignis_conv2d(...) IGNIS__AT(ignis_conv2d(__VA_ARGS__))
-#define ignis_conv1d(...) IGNIS__AT(ignis_conv1d(__VA_ARGS__))
-#define ignis_mse_loss(...) IGNIS__AT(ignis_mse_loss(__VA_ARGS__))
-#define ignis_l1_loss(...) IGNIS__AT(ignis_l1_loss(__VA_ARGS__))
-#define ignis_huber_loss(...) IGNIS__AT(ignis_huber_loss(__VA_ARGS__))
-#define ignis_bce_with_logits(...) IGNIS__AT(ignis_bce_with_logits(__VA_ARGS__))
-#define ignis_kl_div(...) IGNIS__AT(ignis_kl_div(__VA_ARGS__))
-#define ignis_cosine_similarity(...) IGNIS__AT(ignis_cosine_similarity(__VA_ARGS__))
-#define ignis_nll_loss(...) IGNIS__AT(ignis_nll_loss(__VA_ARGS__))
-#define ignis_rmsprop(...) IGNIS__AT(ignis_rmsprop(__VA_ARGS__))
-#define ignis_lion(...) IGNIS__AT(ignis_lion(__VA_ARGS__))
-#define ignis_muon(...) IGNIS__AT(ignis_muon(__VA_ARGS__))
-#define ignis_tokenizer_open(...) IGNIS__AT(ignis_tokenizer_open(__VA_ARGS__))
-#define ignis_scale_loss(...) IGNIS__AT(ignis_scale_loss(__VA_ARGS__))
-#define ignis_max_pool(...) IGNIS__AT(ignis_max_pool(__VA_ARGS__))
-#define ignis_avg_pool(...) IGNIS__AT(ignis_avg_pool(__VA_ARGS__))
-#define ignis_upsample(...) IGNIS__AT(ignis_upsample(__VA_ARGS__))
-#define ignis_batch_norm(...) IGNIS__AT(ignis_batch_norm(__VA_ARGS__))
-#define ignis_group_norm(...) IGNIS__AT(ignis_group_norm(__VA_ARGS__))
-#define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))
-#define ignis_external_array(...) IGNIS__AT(ignis_external_array(__VA_ARGS__))
-#define ignis_gl_map(...) IGNIS__AT(ignis_gl_map(__VA_ARGS__))
+#define ignis_stream_call(...) IGNIS__AT(ignis_stream_call(__VA_ARGS__))
+#define ignis_event_create(...) IGNIS__AT(ignis_event_create(__VA_ARGS__))
+#define ignis_event_record(...) IGNIS__AT(ignis_event_record(__VA_ARGS__))
 #define ignis_array_create(...) IGNIS__AT(ignis_array_create(__VA_ARGS__))
+#define ignis_array_to_device(...) IGNIS__AT(ignis_array_to_device(__VA_ARGS__))
+#define ignis_array_device_ptr(...) IGNIS__AT(ignis_array_device_ptr(__VA_ARGS__))
+#define ignis_array_zero(...) IGNIS__AT(ignis_array_zero(__VA_ARGS__))
+#define ignis_array_from_host(...) IGNIS__AT(ignis_array_from_host(__VA_ARGS__))
+#define ignis_array_from_host_raw(...) IGNIS__AT(ignis_array_from_host_raw(__VA_ARGS__))
+#define ignis_array_to_host(...) IGNIS__AT(ignis_array_to_host(__VA_ARGS__))
+#define ignis_array_to_host_raw(...) IGNIS__AT(ignis_array_to_host_raw(__VA_ARGS__))
 #define ignis_array_to_host_async(...) IGNIS__AT(ignis_array_to_host_async(__VA_ARGS__))
 #define ignis_array_from_host_async(...) IGNIS__AT(ignis_array_from_host_async(__VA_ARGS__))
 #define ignis_array_clone(...) IGNIS__AT(ignis_array_clone(__VA_ARGS__))
 #define ignis_array_slice(...) IGNIS__AT(ignis_array_slice(__VA_ARGS__))
 #define ignis_array_reshape(...) IGNIS__AT(ignis_array_reshape(__VA_ARGS__))
+#define ignis_array_write_rows(...) IGNIS__AT(ignis_array_write_rows(__VA_ARGS__))
+#define ignis_array_fill(...) IGNIS__AT(ignis_array_fill(__VA_ARGS__))
+#define ignis_array_copy(...) IGNIS__AT(ignis_array_copy(__VA_ARGS__))
 #define ignis_array_cast(...) IGNIS__AT(ignis_array_cast(__VA_ARGS__))
+#define ignis_array_add(...) IGNIS__AT(ignis_array_add(__VA_ARGS__))
+#define ignis_array_mul(...) IGNIS__AT(ignis_array_mul(__VA_ARGS__))
+#define ignis_array_scale(...) IGNIS__AT(ignis_array_scale(__VA_ARGS__))
+#ifndef IGNIS_NO_TENSORS
+#define ignis_array_map(...) IGNIS__AT(ignis_array_map(__VA_ARGS__))
+#define ignis_array_map_many(...) IGNIS__AT(ignis_array_map_many(__VA_ARGS__))
+#define ignis_array_reduce(...) IGNIS__AT(ignis_array_reduce(__VA_ARGS__))
+#define ignis_array_value(...) IGNIS__AT(ignis_array_value(__VA_ARGS__))
+#endif
 #define ignis_kernel_compile(...) IGNIS__AT(ignis_kernel_compile(__VA_ARGS__))
+#define ignis_kernel_launch(...) IGNIS__AT(ignis_kernel_launch(__VA_ARGS__))
 #define ignis_kernel_entry(...) IGNIS__AT(ignis_kernel_entry(__VA_ARGS__))
+#define ignis_kernel_set_symbol(...) IGNIS__AT(ignis_kernel_set_symbol(__VA_ARGS__))
+#define ignis_kernel_get_symbol(...) IGNIS__AT(ignis_kernel_get_symbol(__VA_ARGS__))
 #define ignis_kernel_reload(...) IGNIS__AT(ignis_kernel_reload(__VA_ARGS__))
 #define ignis_warmup_record(...) IGNIS__AT(ignis_warmup_record(__VA_ARGS__))
+#ifndef IGNIS_NO_TENSORS
 #define ignis_tensor_from_host(...) IGNIS__AT(ignis_tensor_from_host(__VA_ARGS__))
 #define ignis_tensor_from_array(...) IGNIS__AT(ignis_tensor_from_array(__VA_ARGS__))
 #define ignis_tensor_zeros(...) IGNIS__AT(ignis_tensor_zeros(__VA_ARGS__))
@@ -53113,16 +53174,29 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_tensor_arange(...) IGNIS__AT(ignis_tensor_arange(__VA_ARGS__))
 #define ignis_tensor_linspace(...) IGNIS__AT(ignis_tensor_linspace(__VA_ARGS__))
 #define ignis_tensor_eye(...) IGNIS__AT(ignis_tensor_eye(__VA_ARGS__))
+#define ignis_tensor_data(...) IGNIS__AT(ignis_tensor_data(__VA_ARGS__))
+#define ignis_tensor_grad(...) IGNIS__AT(ignis_tensor_grad(__VA_ARGS__))
+#define ignis_tensor_to_host(...) IGNIS__AT(ignis_tensor_to_host(__VA_ARGS__))
+#define ignis_item(...) IGNIS__AT(ignis_item(__VA_ARGS__))
+#define ignis_item_i64(...) IGNIS__AT(ignis_item_i64(__VA_ARGS__))
+#define ignis_scope_begin(...) IGNIS__AT(ignis_scope_begin(__VA_ARGS__))
+#define ignis_scope_return(...) IGNIS__AT(ignis_scope_return(__VA_ARGS__))
+#define ignis_backward(...) IGNIS__AT(ignis_backward(__VA_ARGS__))
+#define ignis_backward_retain(...) IGNIS__AT(ignis_backward_retain(__VA_ARGS__))
+#define ignis_tensor_set_grad(...) IGNIS__AT(ignis_tensor_set_grad(__VA_ARGS__))
+#define ignis_zero_grad(...) IGNIS__AT(ignis_zero_grad(__VA_ARGS__))
 #define ignis_detach(...) IGNIS__AT(ignis_detach(__VA_ARGS__))
 #define ignis_checkpoint(...) IGNIS__AT(ignis_checkpoint(__VA_ARGS__))
 #define ignis_matmul(...) IGNIS__AT(ignis_matmul(__VA_ARGS__))
 #define ignis_matmul_t(...) IGNIS__AT(ignis_matmul_t(__VA_ARGS__))
-#define ignis_matmul_f8(...) IGNIS__AT(ignis_matmul_f8(__VA_ARGS__))
-#define ignis_quantize_f8(...) IGNIS__AT(ignis_quantize_f8(__VA_ARGS__))
 #define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))
+#define ignis_quantize_f8(...) IGNIS__AT(ignis_quantize_f8(__VA_ARGS__))
+#define ignis_matmul_f8(...) IGNIS__AT(ignis_matmul_f8(__VA_ARGS__))
 #define ignis_mlp(...) IGNIS__AT(ignis_mlp(__VA_ARGS__))
 #define ignis_mlp_layers(...) IGNIS__AT(ignis_mlp_layers(__VA_ARGS__))
 #define ignis_mlp_gated(...) IGNIS__AT(ignis_mlp_gated(__VA_ARGS__))
+#define ignis_conv2d(...) IGNIS__AT(ignis_conv2d(__VA_ARGS__))
+#define ignis_conv1d(...) IGNIS__AT(ignis_conv1d(__VA_ARGS__))
 #define ignis_add(...) IGNIS__AT(ignis_add(__VA_ARGS__))
 #define ignis_sub(...) IGNIS__AT(ignis_sub(__VA_ARGS__))
 #define ignis_mul(...) IGNIS__AT(ignis_mul(__VA_ARGS__))
@@ -53136,9 +53210,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_silu(...) IGNIS__AT(ignis_silu(__VA_ARGS__))
 #define ignis_silu_mul(...) IGNIS__AT(ignis_silu_mul(__VA_ARGS__))
 #define ignis_map(...) IGNIS__AT(ignis_map(__VA_ARGS__))
+#define ignis_map_many(...) IGNIS__AT(ignis_map_many(__VA_ARGS__))
 #define ignis_map_sum(...) IGNIS__AT(ignis_map_sum(__VA_ARGS__))
 #define ignis_map_mean(...) IGNIS__AT(ignis_map_mean(__VA_ARGS__))
 #define ignis_map_reduce(...) IGNIS__AT(ignis_map_reduce(__VA_ARGS__))
+#define ignis_value(...) IGNIS__AT(ignis_value(__VA_ARGS__))
 #define ignis_sum(...) IGNIS__AT(ignis_sum(__VA_ARGS__))
 #define ignis_mean(...) IGNIS__AT(ignis_mean(__VA_ARGS__))
 #define ignis_sum_dim(...) IGNIS__AT(ignis_sum_dim(__VA_ARGS__))
@@ -53147,6 +53223,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_reshape(...) IGNIS__AT(ignis_reshape(__VA_ARGS__))
 #define ignis_transpose(...) IGNIS__AT(ignis_transpose(__VA_ARGS__))
 #define ignis_concat(...) IGNIS__AT(ignis_concat(__VA_ARGS__))
+#define ignis_split(...) IGNIS__AT(ignis_split(__VA_ARGS__))
 #define ignis_slice(...) IGNIS__AT(ignis_slice(__VA_ARGS__))
 #define ignis_slice_step(...) IGNIS__AT(ignis_slice_step(__VA_ARGS__))
 #define ignis_permute(...) IGNIS__AT(ignis_permute(__VA_ARGS__))
@@ -53162,6 +53239,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_rms_norm(...) IGNIS__AT(ignis_rms_norm(__VA_ARGS__))
 #define ignis_add_layer_norm(...) IGNIS__AT(ignis_add_layer_norm(__VA_ARGS__))
 #define ignis_add_rms_norm(...) IGNIS__AT(ignis_add_rms_norm(__VA_ARGS__))
+#define ignis_max_pool(...) IGNIS__AT(ignis_max_pool(__VA_ARGS__))
+#define ignis_avg_pool(...) IGNIS__AT(ignis_avg_pool(__VA_ARGS__))
+#define ignis_upsample(...) IGNIS__AT(ignis_upsample(__VA_ARGS__))
+#define ignis_batch_norm(...) IGNIS__AT(ignis_batch_norm(__VA_ARGS__))
+#define ignis_group_norm(...) IGNIS__AT(ignis_group_norm(__VA_ARGS__))
 #define ignis_rope(...) IGNIS__AT(ignis_rope(__VA_ARGS__))
 #define ignis_embedding(...) IGNIS__AT(ignis_embedding(__VA_ARGS__))
 #define ignis_gather(...) IGNIS__AT(ignis_gather(__VA_ARGS__))
@@ -53170,7 +53252,14 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_one_hot(...) IGNIS__AT(ignis_one_hot(__VA_ARGS__))
 #define ignis_sort(...) IGNIS__AT(ignis_sort(__VA_ARGS__))
 #define ignis_topk(...) IGNIS__AT(ignis_topk(__VA_ARGS__))
+#define ignis_mse_loss(...) IGNIS__AT(ignis_mse_loss(__VA_ARGS__))
+#define ignis_l1_loss(...) IGNIS__AT(ignis_l1_loss(__VA_ARGS__))
+#define ignis_huber_loss(...) IGNIS__AT(ignis_huber_loss(__VA_ARGS__))
+#define ignis_bce_with_logits(...) IGNIS__AT(ignis_bce_with_logits(__VA_ARGS__))
+#define ignis_kl_div(...) IGNIS__AT(ignis_kl_div(__VA_ARGS__))
+#define ignis_cosine_similarity(...) IGNIS__AT(ignis_cosine_similarity(__VA_ARGS__))
 #define ignis_cross_entropy(...) IGNIS__AT(ignis_cross_entropy(__VA_ARGS__))
+#define ignis_nll_loss(...) IGNIS__AT(ignis_nll_loss(__VA_ARGS__))
 #define ignis_linear_cross_entropy(...) IGNIS__AT(ignis_linear_cross_entropy(__VA_ARGS__))
 #define ignis_sdpa(...) IGNIS__AT(ignis_sdpa(__VA_ARGS__))
 #define ignis_sdpa_packed(...) IGNIS__AT(ignis_sdpa_packed(__VA_ARGS__))
@@ -53178,26 +53267,53 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_decode_sdpa_with(...) IGNIS__AT(ignis_decode_sdpa_with(__VA_ARGS__))
 #define ignis_adamw(...) IGNIS__AT(ignis_adamw(__VA_ARGS__))
 #define ignis_sgd(...) IGNIS__AT(ignis_sgd(__VA_ARGS__))
-#define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))
-#define ignis_array_to_device(...) IGNIS__AT(ignis_array_to_device(__VA_ARGS__))
-#define ignis_array_map(...) IGNIS__AT(ignis_array_map(__VA_ARGS__))
-#define ignis_array_reduce(...) IGNIS__AT(ignis_array_reduce(__VA_ARGS__))
-#define ignis_backward(...) IGNIS__AT(ignis_backward(__VA_ARGS__))
-#define ignis_backward_retain(...) IGNIS__AT(ignis_backward_retain(__VA_ARGS__))
+#define ignis_rmsprop(...) IGNIS__AT(ignis_rmsprop(__VA_ARGS__))
+#define ignis_lion(...) IGNIS__AT(ignis_lion(__VA_ARGS__))
+#define ignis_muon(...) IGNIS__AT(ignis_muon(__VA_ARGS__))
 #define ignis_optimizer_add(...) IGNIS__AT(ignis_optimizer_add(__VA_ARGS__))
 #define ignis_optimizer_step(...) IGNIS__AT(ignis_optimizer_step(__VA_ARGS__))
+#define ignis_optimizer_zero_grad(...) IGNIS__AT(ignis_optimizer_zero_grad(__VA_ARGS__))
 #define ignis_clip_grad_norm(...) IGNIS__AT(ignis_clip_grad_norm(__VA_ARGS__))
-#define ignis_kernel_launch(...) IGNIS__AT(ignis_kernel_launch(__VA_ARGS__))
+#define ignis_scale_loss(...) IGNIS__AT(ignis_scale_loss(__VA_ARGS__))
+#define ignis_optimizer_set_lr(...) IGNIS__AT(ignis_optimizer_set_lr(__VA_ARGS__))
+#define ignis_optimizer_query(...) IGNIS__AT(ignis_optimizer_query(__VA_ARGS__))
+#define ignis_optimizer_state(...) IGNIS__AT(ignis_optimizer_state(__VA_ARGS__))
+#define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
+#define ignis_save(...) IGNIS__AT(ignis_save(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
+#endif
+#ifdef IGNIS_MODELS
+#define ignis_tokenizer_open(...) IGNIS__AT(ignis_tokenizer_open(__VA_ARGS__))
 #define ignis_model_open(...) IGNIS__AT(ignis_model_open(__VA_ARGS__))
-#define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
-#define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
 #define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
 #define ignis_model_tokenizer(...) IGNIS__AT(ignis_model_tokenizer(__VA_ARGS__))
 #define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
+#define ignis_model_save(...) IGNIS__AT(ignis_model_save(__VA_ARGS__))
 #define ignis_lora_create(...) IGNIS__AT(ignis_lora_create(__VA_ARGS__))
 #define ignis_lora_open(...) IGNIS__AT(ignis_lora_open(__VA_ARGS__))
+#define ignis_lora_save(...) IGNIS__AT(ignis_lora_save(__VA_ARGS__))
+#define ignis_lora_merge(...) IGNIS__AT(ignis_lora_merge(__VA_ARGS__))
+#define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
+#define ignis_sequence_feed(...) IGNIS__AT(ignis_sequence_feed(__VA_ARGS__))
+#define ignis_sequence_next(...) IGNIS__AT(ignis_sequence_next(__VA_ARGS__))
+#define ignis_sequence_next_all(...) IGNIS__AT(ignis_sequence_next_all(__VA_ARGS__))
+#define ignis_sequence_logits(...) IGNIS__AT(ignis_sequence_logits(__VA_ARGS__))
+#define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
+#define ignis_sequence_set(...) IGNIS__AT(ignis_sequence_set(__VA_ARGS__))
+#define ignis_sequence_chat(...) IGNIS__AT(ignis_sequence_chat(__VA_ARGS__))
+#define ignis_sequence_text(...) IGNIS__AT(ignis_sequence_text(__VA_ARGS__))
+#define ignis_generate(...) IGNIS__AT(ignis_generate(__VA_ARGS__))
+#define ignis_model_warmup(...) IGNIS__AT(ignis_model_warmup(__VA_ARGS__))
+#endif
+#define ignis_array_to_dlpack(...) IGNIS__AT(ignis_array_to_dlpack(__VA_ARGS__))
+#define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))
+#define ignis_external_array(...) IGNIS__AT(ignis_external_array(__VA_ARGS__))
+#define ignis_external_fence(...) IGNIS__AT(ignis_external_fence(__VA_ARGS__))
+#define ignis_fence_wait(...) IGNIS__AT(ignis_fence_wait(__VA_ARGS__))
+#define ignis_fence_signal(...) IGNIS__AT(ignis_fence_signal(__VA_ARGS__))
+#define ignis_gl_register(...) IGNIS__AT(ignis_gl_register(__VA_ARGS__))
+#define ignis_gl_map(...) IGNIS__AT(ignis_gl_map(__VA_ARGS__))
 #endif
 
 /*  LICENCE

@@ -5,11 +5,11 @@
 
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 
-        >>vmm           physical memory, addresses, mappings, access    ON VIRTUAL MEMORY
+        >>vmm           physical memory, address ranges, mappings, access  ON VIRTUAL MEMORY
         >>channel       messages and descriptors between processes      ON CHANNELS
         >>transport     copies between devices and processes, by VMM, legacy IPC, peer copy or host memory
         >>share         arrays that two processes use                   ON SHARING
-        >>comm          communicators and collective operations         ON COMMUNICATORS
+        >>comm          communicators and collective operations         ON COMMUNICATORS, ON MODELS OF SEVERAL GPUS
         >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
 
         In the implementation alone: >>peer >>nccl >>job.
@@ -588,7 +588,7 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset,
     Threads: any. */
 IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array array, int64_t *offset);
 
-/* >>channel ----------------------------------------------------------------------------------------------------- */
+/* >>channel - messages and descriptors between processes -------------------------------------------------------- */
 
 #define IGNIS_CHANNEL_MAX_BYTES 65536 /* of one message */
 #define IGNIS_CHANNEL_MAX_FDS 64      /* with one message */
@@ -722,7 +722,7 @@ IGNIS_API ignis_status ignis_channel_query(ignis_channel channel, ignis_channel_
     Threads: any. */
 IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
 
-/* >>transport --------------------------------------------------------------------------------------------------- */
+/* >>transport - copies between devices and processes, by VMM, legacy IPC, peer copy or host memory -------------- */
 
 /*  How the content of an array gets from one device to another, or from one process to another. */
 typedef enum ignis_transport_kind {
@@ -934,7 +934,7 @@ IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ign
     Errors: FREED, ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: the kind shares memory; not initialized), SHAPE,
     DTYPE, TIMEOUT (nothing was sent), those of import and ignis_channel_receive.
     Ownership: nothing to free.
-    Threads: any. Waits until the deadline. */
+    Threads: any. Waits until the deadline. Streams: queued on the current stream of dst_device. */
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array);
 IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ignis_array array);
 
@@ -980,7 +980,7 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
     Threads: any. */
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
 
-/* >>share ------------------------------------------------------------------------------------------------------- */
+/* >>share - arrays that two processes use ----------------------------------------------------------------------- */
 
 /*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a
     copy
@@ -1011,7 +1011,7 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
-/* >>comm -------------------------------------------------------------------------------------------------------- */
+/* >>comm - communicators and collective operations -------------------------------------------------------------- */
 
 #define IGNIS_COMM_MAX_RANKS 8  /* of Ignis' own kernels; beyond, NCCL does the work */
 #define IGNIS_COMM_ID_BYTES 128 /* as many as NCCL's, so that programs can hand it on in the same way */
@@ -1239,7 +1239,8 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
     differ), UNSUPPORTED (the average of integers), DEVICE, ARGUMENT (they overlap, or op, or root), PEER (the
     communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device.
+    Streams: queued on the current stream of the communicator's device. */
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
 IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root);
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root);
@@ -1257,7 +1258,8 @@ IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ig
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or none).
     Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device.
+    Streams: queued on the current stream of the communicator's device. */
 IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest);
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source);
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source);
@@ -1266,7 +1268,8 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: FREED, PEER (the communicator is broken), COMPILE, CUDA.
     Ownership: nothing to free.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device.
+    Streams: queued on the current stream of the communicator's device. */
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
 
 /*  ignis_comm_synchronize - wait until the operations queued on comm are done, and report what went wrong in
@@ -1297,7 +1300,7 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
 IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm comm);
 #endif
 
-/* >>parallel ---------------------------------------------------------------------------------------------------- */
+/* >>parallel - data-parallel training --------------------------------------------------------------------------- */
 
 #ifndef IGNIS_NO_TENSORS
 
@@ -1405,7 +1408,6 @@ static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_
     return ignis_parallel_create(comm, parameters, count, &desc);
 }
 #endif
-
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -1413,6 +1415,13 @@ static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_
 #ifdef IGNIS_IMPLEMENTATION
 #ifndef IGNIS_COLLECTIVE_IMPLEMENTED
 #define IGNIS_COLLECTIVE_IMPLEMENTED
+#ifdef ignis_comm_init
+#error "IGNIS_TRACE_CALLS: define IGNIS_IMPLEMENTATION before the first #include of ignis_collective.h"
+#endif
+#ifdef IGNIS__AT /* what the implementation calls keeps the call site of the program */
+#undef IGNIS__AT
+#define IGNIS__AT(call) call
+#endif
 
 /*  >>collective.setup - what to close at ignis_shutdown
 
@@ -13264,3 +13273,46 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
 
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
+
+/*  IGNIS_TRACE_CALLS: functions that return a handle or put work on a stream first say where they are called. */
+#ifdef IGNIS_TRACE_CALLS
+#undef IGNIS__AT
+#define IGNIS__AT(call) (ignis_call_site(__FILE__, __LINE__), call)
+#define ignis_vmm_create(...) IGNIS__AT(ignis_vmm_create(__VA_ARGS__))
+#define ignis_vmm_reserve(...) IGNIS__AT(ignis_vmm_reserve(__VA_ARGS__))
+#define ignis_vmm_import(...) IGNIS__AT(ignis_vmm_import(__VA_ARGS__))
+#define ignis_vmm_array(...) IGNIS__AT(ignis_vmm_array(__VA_ARGS__))
+#define ignis_vmm_array_map(...) IGNIS__AT(ignis_vmm_array_map(__VA_ARGS__))
+#define ignis_vmm_of_array(...) IGNIS__AT(ignis_vmm_of_array(__VA_ARGS__))
+#define ignis_channel_serve(...) IGNIS__AT(ignis_channel_serve(__VA_ARGS__))
+#define ignis_channel_accept(...) IGNIS__AT(ignis_channel_accept(__VA_ARGS__))
+#define ignis_channel_accept_within(...) IGNIS__AT(ignis_channel_accept_within(__VA_ARGS__))
+#define ignis_channel_connect(...) IGNIS__AT(ignis_channel_connect(__VA_ARGS__))
+#define ignis_transport_create(...) IGNIS__AT(ignis_transport_create(__VA_ARGS__))
+#define ignis_transport_import_handle(...) IGNIS__AT(ignis_transport_import_handle(__VA_ARGS__))
+#define ignis_transport_recv_with_handle(...) IGNIS__AT(ignis_transport_recv_with_handle(__VA_ARGS__))
+#define ignis_transport_recv(...) IGNIS__AT(ignis_transport_recv(__VA_ARGS__))
+#define ignis_transport_recv_async(...) IGNIS__AT(ignis_transport_recv_async(__VA_ARGS__))
+#define ignis_ipc_array(...) IGNIS__AT(ignis_ipc_array(__VA_ARGS__))
+#define ignis_share_receive(...) IGNIS__AT(ignis_share_receive(__VA_ARGS__))
+#define ignis_comm_init(...) IGNIS__AT(ignis_comm_init(__VA_ARGS__))
+#define ignis_comm_split(...) IGNIS__AT(ignis_comm_split(__VA_ARGS__))
+#define ignis_comm_shrink(...) IGNIS__AT(ignis_comm_shrink(__VA_ARGS__))
+#define ignis_comm_shrink_without(...) IGNIS__AT(ignis_comm_shrink_without(__VA_ARGS__))
+#define ignis_comm_init_all(...) IGNIS__AT(ignis_comm_init_all(__VA_ARGS__))
+#define ignis_comm_split_all(...) IGNIS__AT(ignis_comm_split_all(__VA_ARGS__))
+#define ignis_comm_shrink_all(...) IGNIS__AT(ignis_comm_shrink_all(__VA_ARGS__))
+#define ignis_comm_all_reduce(...) IGNIS__AT(ignis_comm_all_reduce(__VA_ARGS__))
+#define ignis_comm_reduce(...) IGNIS__AT(ignis_comm_reduce(__VA_ARGS__))
+#define ignis_comm_broadcast(...) IGNIS__AT(ignis_comm_broadcast(__VA_ARGS__))
+#define ignis_comm_all_gather(...) IGNIS__AT(ignis_comm_all_gather(__VA_ARGS__))
+#define ignis_comm_reduce_scatter(...) IGNIS__AT(ignis_comm_reduce_scatter(__VA_ARGS__))
+#define ignis_comm_all_to_all(...) IGNIS__AT(ignis_comm_all_to_all(__VA_ARGS__))
+#define ignis_comm_send(...) IGNIS__AT(ignis_comm_send(__VA_ARGS__))
+#define ignis_comm_recv(...) IGNIS__AT(ignis_comm_recv(__VA_ARGS__))
+#define ignis_comm_send_recv(...) IGNIS__AT(ignis_comm_send_recv(__VA_ARGS__))
+#define ignis_comm_barrier(...) IGNIS__AT(ignis_comm_barrier(__VA_ARGS__))
+#ifndef IGNIS_NO_TENSORS
+#define ignis_parallel_create(...) IGNIS__AT(ignis_parallel_create(__VA_ARGS__))
+#endif
+#endif

@@ -1,4 +1,4 @@
-/*  ignis.h - v0.5.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
+/*  ignis.h - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
     SPDX-License-Identifier: MIT
     The licence is at the end of the file. What has changed: CHANGELOG.md.
@@ -390,7 +390,8 @@ extern "C" {
 #endif /* IGNIS_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
 
-#include "trace_calls.h"
+// amalgamate: traced calls, and ignis_array_to_device ignis_array_device_ptr
+
 /*  LICENCE
 
 #include "manual/licence.txt"

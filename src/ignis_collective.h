@@ -1,4 +1,4 @@
-/*  ignis_collective.h - v0.5.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
+/*  ignis_collective.h - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
 
     SPDX-License-Identifier: MIT
     Part of Ignis; the licence is at the end of ignis.h.
@@ -10,7 +10,7 @@
 
 #include "ignis.h"
 
-#define IGNIS_COLLECTIVE_VERSION 500 /* as IGNIS_VERSION */
+#define IGNIS_COLLECTIVE_VERSION IGNIS_VERSION /* as IGNIS_VERSION */
 #if !defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS_COLLECTIVE_VERSION
 #error "ignis.h and ignis_collective.h are of different versions: copy all headers of Ignis from one release"
 #endif
@@ -30,7 +30,8 @@ extern "C" {
 #ifdef __cplusplus
 } /* extern "C" */
 
-#include "collective/overload.h"
+/*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
+// amalgamate: overloads
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -38,6 +39,13 @@ extern "C" {
 #ifdef IGNIS_IMPLEMENTATION
 #ifndef IGNIS_COLLECTIVE_IMPLEMENTED
 #define IGNIS_COLLECTIVE_IMPLEMENTED
+#ifdef ignis_comm_init
+#error "IGNIS_TRACE_CALLS: define IGNIS_IMPLEMENTATION before the first #include of ignis_collective.h"
+#endif
+#ifdef IGNIS__AT /* what the implementation calls keeps the call site of the program */
+#undef IGNIS__AT
+#define IGNIS__AT(call) call
+#endif
 
 #include "collective/setup.c"
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
@@ -138,3 +146,5 @@ extern "C" {
 #include "collective/parallel/data_parallel.c"
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
+
+// amalgamate: traced calls, and ignis_comm_init_all ignis_comm_split_all ignis_comm_shrink_all

@@ -1,4 +1,4 @@
-/* >>setup ------------------------------------------------------------------------------------------------------- */
+/* >>setup - ignis_setup and ignis_shutdown; libraries ----------------------------------------------------------- */
 
 /*  Where Ignis' own host memory comes from. Set both functions or none. Called from any thread. */
 typedef struct ignis_allocator {
@@ -99,7 +99,8 @@ IGNIS_API ignis_status ignis_shutdown(void);
 IGNIS_API const char *ignis_version_string(void);
 
 /*  ignis_call_site - say where in the caller's code the calling thread is, for ignis_memory_rows and what is made of them
-    It holds until the next one. With IGNIS_TRACE_CALLS defined before the #include, calls that make something say it themselves.
+    It holds until the next one. With IGNIS_TRACE_CALLS defined before the #include, calls that return a handle or put work on a
+    stream say it themselves.
     Returns: nothing.
     Errors: none.
     Ownership: file is a constant string, such as __FILE__.

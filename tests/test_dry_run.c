@@ -401,6 +401,26 @@ TEST(memory_is_counted_by_tag_call_and_line)
     check_rows(true);
 }
 
+/*  Their results come by pointers. */
+TEST(calls_that_return_a_status_are_traced)
+{
+    static const int64_t sizes[2] = {1, 99};
+    ignis_memory_row rows[16];
+    ignis_desc desc = dry_desc();
+    ignis_scope scope;
+    ignis_tensor x, results[2], parts[2];
+    int count, line, split_line;
+    SETUP(&desc);
+    scope = ignis_scope_begin();
+    x = tensor_noise(IGNIS_SHAPE(3, 100), IGNIS_F32, 1, false);
+    CHECK_OK(ignis_map_many("x + 1, 2*x", IGNIS_INPUTS(x), 2, results)), line = __LINE__;
+    CHECK_OK(ignis_split(x, 1, 2, sizes, parts)), split_line = __LINE__;
+    count = ignis_memory_rows(0, rows, 16);
+    CHECK_INT(row_of(rows, count, "", "ignis_map_many")->line, line);
+    CHECK_INT(row_of(rows, count, "", "ignis_split")->line, split_line);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 /*  Rows of a step: what backward takes says so, and what all had at the peak adds up to the peak. */
 TEST(rows_at_the_peak_add_up_to_it)
 {

@@ -1,4 +1,4 @@
-/* >>array ------------------------------------------------------------------------------------------------------- */
+/* >>array - shapes, dtypes, owners; arrays and views ------------------------------------------------------------ */
 
 #define IGNIS_MAX_DIMS 8 /* of a shape */
 
@@ -103,8 +103,8 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
     Returns: IGNIS_OK, or why the array was left as it is.
     Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0; the message says who holds references).
     Ownership: the handle is stale afterwards; views of the array stay valid.
-    Threads: any; waits while the system ends a process that had the array by IPC, for 5 s at most. Streams: work that is queued on the array
-    still finishes first. */
+    Threads: any; waits while the system ends a process that had the array by IPC, for 5 s at most. Work that is queued on the array still
+    finishes first. */
 IGNIS_API ignis_status ignis_array_free(ignis_array array);
 IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner);
 

@@ -1,4 +1,4 @@
-/* >>contract ---------------------------------------------------------------------------------------------------- */
+/* >>contract - who owns an array, who may free it; the audit ---------------------------------------------------- */
 
 typedef struct ignis_contract_entry {
     uint64_t array_id; /* ignis_array_info.id */

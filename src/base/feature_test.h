@@ -17,6 +17,8 @@
 #endif
 #endif
 
-#if defined(IGNIS_INCLUDED) && (IGNIS_VERSION_MAJOR != 0 || IGNIS_VERSION_MINOR != 5 || IGNIS_VERSION_PATCH != 0)
+#undef IGNIS__VERSION_HERE
+#define IGNIS__VERSION_HERE IGNIS_VERSION
+#if defined(IGNIS_INCLUDED) && (!defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS__VERSION_HERE)
 #error "two versions of ignis.h are included in one file"
 #endif

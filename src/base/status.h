@@ -1,4 +1,4 @@
-/* >>status ------------------------------------------------------------------------------------------------------ */
+/* >>status - statuses, messages, diagnostics, the logger -------------------------------------------------------- */
 
 /*  IGNIS_STATUSES - every status, as X(enumerator suffix, meaning). */
 #define IGNIS_STATUSES(X)                                                                \

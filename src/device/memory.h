@@ -1,4 +1,4 @@
-/* >>memory ------------------------------------------------------------------------------------------------------ */
+/* >>memory - what Ignis holds of a device's memory -------------------------------------------------------------- */
 
 /*  All sizes in bytes. "reserved" is what Ignis holds of the driver, "live" what arrays use of it. */
 typedef struct ignis_memory_info {

@@ -1,4 +1,4 @@
-/* >>stream ------------------------------------------------------------------------------------------------------ */
+/* >>stream - streams, events, waiting for a device -------------------------------------------------------------- */
 
 /*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
     null goes back to Ignis' own stream, which is a blocking one: ordered with the legacy default stream of cudart code. cudaStreamLegacy is

@@ -1,6 +1,6 @@
 #ifndef IGNIS_NO_TENSORS
 
-/* >>map --------------------------------------------------------------------------------------------------------- */
+/* >>map - formulas: any expression, element by element ---------------------------------------------------------- */
 
 #define IGNIS_MAX_INPUTS 16 /* of a formula */
 

@@ -1,4 +1,4 @@
-/* >>dlpack ------------------------------------------------------------------------------------------------------ */
+/* >>dlpack - arrays from and for PyTorch, CuPy, JAX ------------------------------------------------------------- */
 
 /*  The structs of DLPack (github.com/dmlc/dlpack), under names of Ignis: they are laid out as DLTensor, DLManagedTensor and
     DLManagedTensorVersioned are, and a pointer to one may be cast to the other. */

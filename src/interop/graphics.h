@@ -1,4 +1,4 @@
-/* >>graphics ---------------------------------------------------------------------------------------------------- */
+/* >>graphics - memory and fences of Vulkan, D3D12, OpenGL ------------------------------------------------------- */
 
 /*  What memory of another API comes as. */
 typedef enum ignis_external_type {

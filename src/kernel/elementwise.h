@@ -1,4 +1,4 @@
-/* >>elementwise ------------------------------------------------------------------------------------------------- */
+/* >>elementwise - fill, copy, cast, add, mul, scale of arrays --------------------------------------------------- */
 
 /*  ignis_array_fill - set every element to value, converted by the rules of ignis_array_from_host
     Returns: IGNIS_OK, or the reason.

@@ -1,4 +1,4 @@
-/* >>graph ------------------------------------------------------------------------------------------------------- */
+/* >>graph - a step captured once, replayed with one call -------------------------------------------------------- */
 
 /*  Work that was captured once and is replayed with one call. */
 typedef struct ignis_graph {

@@ -1,4 +1,4 @@
-/* >>kernel ------------------------------------------------------------------------------------------------------ */
+/* >>kernel - CUDA source compiled, cached, launched ------------------------------------------------------------- */
 
 /*  A header in memory, for #include "name" in a kernel. */
 typedef struct ignis_kernel_header {

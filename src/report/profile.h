@@ -1,4 +1,4 @@
-/* >>profile ----------------------------------------------------------------------------------------------------- */
+/* >>profile - traces, rooflines, pictures of memory ------------------------------------------------------------- */
 
 /*  What a kernel has taken in a profile, all launches together. */
 typedef struct ignis_profile_row {

@@ -1,4 +1,4 @@
-/* >>tape -------------------------------------------------------------------------------------------------------- */
+/* >>tape - recording, backward, checkpoints, gradcheck ---------------------------------------------------------- */
 
 /*  What a backward function is given, and what it fills. */
 typedef struct ignis_backward_args {

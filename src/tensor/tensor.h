@@ -1,4 +1,4 @@
-/* >>tensor ------------------------------------------------------------------------------------------------------ */
+/* >>tensor - tensors, scopes, random numbers -------------------------------------------------------------------- */
 
 /*  An array, its gradient, and its place on the tape. */
 typedef struct ignis_tensor {

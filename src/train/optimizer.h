@@ -1,4 +1,4 @@
-/* >>optim ------------------------------------------------------------------------------------------------------- */
+/* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling -------------------------------------------- */
 
 /*  Parameters, and the state that is kept for each of them. */
 typedef struct ignis_optimizer {

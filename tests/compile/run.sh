@@ -122,6 +122,7 @@ for cxx in g++ clang++; do
     job "$hidden -c $src/hidden.cpp -o %o.o $implement"
     # {} in the place of a desc.
     job "$cxx -std=c++11 $strict -I. $as $src/empty.cpp"
+    job "$cxx -std=c++11 $strict -I. $as $src/empty.cpp -DIGNIS_MODELS -DIGNIS_TRACE_CALLS"
     every_mode $cxx -x c++ -std=c++11 $strict -I.
     every_mode $cxx -x c++ -std=c++20 $strict -I.
     for std in c++14 c++17; do main_modes $cxx -x c++ -std=$std $strict -I.; done

@@ -1,4 +1,4 @@
-/* >>channel ----------------------------------------------------------------------------------------------------- */
+/* >>channel - messages and descriptors between processes -------------------------------------------------------- */
 
 #define IGNIS_CHANNEL_MAX_BYTES 65536 /* of one message */
 #define IGNIS_CHANNEL_MAX_FDS 64      /* with one message */

@@ -1,4 +1,4 @@
-/* >>comm -------------------------------------------------------------------------------------------------------- */
+/* >>comm - communicators and collective operations -------------------------------------------------------------- */
 
 #define IGNIS_COMM_MAX_RANKS 8  /* of Ignis' own kernels; beyond, NCCL does the work */
 #define IGNIS_COMM_ID_BYTES 128 /* as many as NCCL's, so that programs can hand it on in the same way */

@@ -37,7 +37,8 @@
     differ), UNSUPPORTED (the average of integers), DEVICE, ARGUMENT (they overlap, or op, or root), PEER (the
     communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device.
+    Streams: queued on the current stream of the communicator's device. */
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
 IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root);
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root);
@@ -55,7 +56,8 @@ IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ig
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or none).
     Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device.
+    Streams: queued on the current stream of the communicator's device. */
 IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest);
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source);
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source);
@@ -64,7 +66,8 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: FREED, PEER (the communicator is broken), COMPILE, CUDA.
     Ownership: nothing to free.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device.
+    Streams: queued on the current stream of the communicator's device. */
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
 
 /*  ignis_comm_synchronize - wait until the operations queued on comm are done, and report what went wrong in

@@ -1,4 +1,4 @@
-/* >>share ------------------------------------------------------------------------------------------------------- */
+/* >>share - arrays that two processes use ----------------------------------------------------------------------- */
 
 /*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a
     copy

@@ -1,4 +1,4 @@
-/* >>transport --------------------------------------------------------------------------------------------------- */
+/* >>transport - copies between devices and processes, by VMM, legacy IPC, peer copy or host memory -------------- */
 
 /*  How the content of an array gets from one device to another, or from one process to another. */
 typedef enum ignis_transport_kind {
@@ -210,7 +210,7 @@ IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ign
     Errors: FREED, ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: the kind shares memory; not initialized), SHAPE,
     DTYPE, TIMEOUT (nothing was sent), those of import and ignis_channel_receive.
     Ownership: nothing to free.
-    Threads: any. Waits until the deadline. */
+    Threads: any. Waits until the deadline. Streams: queued on the current stream of dst_device. */
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array);
 IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ignis_array array);
 

@@ -1,4 +1,4 @@
-/* >>generate ---------------------------------------------------------------------------------------------------- */
+/* >>generate - sequences, sampling ------------------------------------------------------------------------------ */
 
 /*  Tokens of a text, and what a model's cache has of them. */
 typedef struct ignis_sequence {
@@ -68,14 +68,14 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
 
 /*  ignis_sequence_next_all - ignis_sequence_next of sequences of one model, in one step: the weights are read once for all
-    sampling: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
+    samplings: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
     time; up to 64 at once, or as many as ignis_model_desc.sequences, but 8 at least.
     Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences as they were; but where no token can be drawn for
     some, the others go on: those of which ids has a token.
     Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
-IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling,
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *samplings,
                                                int32_t *ids);
 
 /*  ignis_sequence_logits - what the model says of the token behind the last one

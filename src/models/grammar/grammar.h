@@ -1,4 +1,4 @@
-/* >>grammar ----------------------------------------------------------------------------------------------------- */
+/* >>grammar - texts of a given form ----------------------------------------------------------------------------- */
 
 /*  ignis_grammar_check - whether ignis_sequence_grammar takes a grammar
     A text that begins with { is a JSON schema. Of its keywords there are: type, enum, const, properties, required, additionalProperties (false;

@@ -1,4 +1,4 @@
-/* >>lora -------------------------------------------------------------------------------------------------------- */
+/* >>lora - adapters of models ----------------------------------------------------------------------------------- */
 
 /*  Adapters of a model: pairs of narrow matrices beside some of its products. */
 typedef struct ignis_lora {

@@ -1,4 +1,4 @@
-/* >>text -------------------------------------------------------------------------------------------------------- */
+/* >>text - tokenizers ------------------------------------------------------------------------------------------- */
 
 /*  A tokenizer: text to the ids that a language model takes, and back. All of it is host work: no GPU is used, so after an ignis_setup with
     dry_run, which needs none, everything here does what it does elsewhere. */

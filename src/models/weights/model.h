@@ -1,4 +1,4 @@
-/* >>model ------------------------------------------------------------------------------------------------------- */
+/* >>model - checkpoints opened ---------------------------------------------------------------------------------- */
 
 /*  A model that was opened: its weights on a device, its description, its tokenizer. */
 typedef struct ignis_model {
