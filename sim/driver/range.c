@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  range.c - address space: which addresses are whose, and memory blocks with a gap behind each, so that running over its end shows */
+/*  range.c - address space: which addresses are whose, and the blocks of memory in it */
 #include "driver.h"
 
 #include <errno.h>

@@ -191,7 +191,7 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ou
     return leave(physical_new(out, file, &mark, NULL));
 }
 
-/* Addresses that nothing else uses, with a gap behind them. */
+/* Finds addresses that nothing else uses, followed by a gap. */
 uintptr_t reserve(uintptr_t wish, size_t size, size_t alignment)
 {
     size_t span = size + page, slack = alignment > page ? alignment : 0;
@@ -270,7 +270,7 @@ SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmem
     return leave(SUCCESS);
 }
 
-/* Are these the addresses of whole mappings, one behind the other? */
+/* True if the addresses are those of whole, adjacent mappings. */
 static int whole_mappings(uintptr_t start, size_t size)
 {
     while (size) {
