@@ -47,10 +47,13 @@ $(OUT)/vulkan_buffer: LDLIBS += -lvulkan
 # A server has to be named to the one of servers.
 BENCHES := $(filter-out %/bench_serve,$(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c)))
 
-all: $(HEADERS) $(SIMULATOR) $(EXAMPLES) $(TESTS)
+# Programs to use. Each is one file, which includes its parts.
+APPS := $(patsubst apps/%/,$(OUT)/%,$(wildcard apps/*/))
+
+all: $(HEADERS) $(SIMULATOR) $(EXAMPLES) $(APPS) $(TESTS)
 
 help:
-	@echo "make               build the examples and the tests (and the simulator, when there is no GPU)"
+	@echo "make               build the examples, the apps and the tests (and the simulator, when there is no GPU)"
 	@echo "make run           run the examples"
 	@echo "make test          run the tests"
 	@echo "make check         run the tests in every lane, and all other checks that this machine has the tools for"
@@ -139,6 +142,10 @@ build/ignis_embed: $(HEADERS)
 $(OUT)/%: examples/%.c $(HEADERS) examples/picture.h
 	@mkdir -p $(OUT)
 	$(CC) -O0 -g -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+
+$(APPS): $(OUT)/%: $(wildcard apps/*/*.c) $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O0 -g -I. $(LANE_CFLAGS) apps/$*/$*.c -o $@ $(LDLIBS)
 
 $(OUT)/%: examples/%.cpp $(HEADERS)
 	@mkdir -p $(OUT)
@@ -328,9 +335,9 @@ check-resume: $(SIMULATOR) $(OUT)/train_gpt
 # SOAK=1: for longer.
 check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/chat
 	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
-	    $(CC) -O0 -g $(STRICT) -fsanitize=address,undefined -fno-sanitize-recover=all -Itests/serve examples/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
-	    python3 tests/serve_test.py $(OUT)/serve_fake; \
-	    python3 tests/serve_test.py $(OUT)/serve $(OUT)/serve_model; \
+	    $(CC) -O0 -g $(STRICT) -fsanitize=address,undefined -fno-sanitize-recover=all -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	    python3 apps/serve/tests/serve_test.py $(OUT)/serve_fake; \
+	    python3 apps/serve/tests/serve_test.py $(OUT)/serve $(OUT)/serve_model; \
 	    python3 tests/talk_test.py $(OUT)/chat $(OUT)/serve_model
 
 # Examples run with the driver alone, from bundles.
@@ -532,7 +539,7 @@ check-prototypes:
 check-words:
 	@sh tools/check_words.sh
 
-FORMATTED := $(filter %.c %.h,$(PARTS)) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/serve/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
+FORMATTED := $(filter %.c %.h,$(PARTS)) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* apps/*/*.c apps/*/tests/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*/*.[ch] sim/*.cpp sim/*/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch])
 check-format:
 	clang-format --dry-run -Werror $(FORMATTED)

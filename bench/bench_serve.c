@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  bench_serve.c - what clients of examples/serve.c see: tokens a second of all, the time to the first one, and the longest pause
+/*  bench_serve.c - what clients of apps/serve see: tokens a second of all, the time to the first one, and the longest pause
 
     Starts the server, then has clients ask side by side, each request after request on one connection, for streams of random prompts.
 

@@ -12,7 +12,7 @@
     it would write itself; in the end it draws the loss as a picture, loss.svg. The model goes to gpt.safetensors, also on Ctrl-C;
     ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened, to the last bit. ./train_gpt --help lists
     what can be changed. --export folder also writes the model as Hugging Face has GPT-2, with a tokenizer whose ids are the bytes, for
-    transformers and for the examples generate.c and serve.c: ./generate folder "Once upon". The sizes fit a GPU; on Ignis' simulator,
+    transformers and for examples/generate.c and apps/serve: ./generate folder "Once upon". The sizes fit a GPU; on Ignis' simulator,
     which has none, they are tiny.
 
     ./train_gpt --gpus 4 trains on four GPUs: four processes, each with the whole model on a GPU of its own and a fourth of every batch. While

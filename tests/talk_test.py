@@ -11,7 +11,7 @@ import time
 
 CHAT, MODEL = sys.argv[1:3]
 sys.argv = [sys.argv[0], CHAT, MODEL]
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "apps", "serve", "tests"))
 from serve_test import make_model  # noqa: E402
 
 

@@ -7,7 +7,7 @@
 #   - the README's program is examples/hello.c, compiles by the README's command lines and as C++ without a warning, and prints the README's
 #     output;
 #   - the README's two programs that share an array are those of the manual, and what it shows of language models compiles;
-#   - the build command in the head of each example works, and so does the program (of train_gpt, which takes long, --help; fit_image is only
+#   - the build command in the head of each example and app works, and so does the program (of train_gpt, which takes long, --help; fit_image is only
 #     compiled, and so is vulkan_buffer without a GPU);
 #   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run: each is
 #     a whole program, or what stands between ignis_setup and ignis_shutdown in one; X_a and X_b run at the same time.
@@ -78,8 +78,8 @@ done
 ${CC:-cc} -Wall -Wextra -Werror -I. -c $out/answer.c -o $out/answer.o || fail 'README.md: the block about language models does not compile'
 
 # ---- the heads of the examples
-ln -s "$PWD/examples" $out/project/examples
-for example in examples/*.c examples/*.cpp examples/*.cu; do
+ln -s "$PWD/examples" "$PWD/apps" $out/project
+for example in examples/*.c examples/*.cpp examples/*.cu apps/serve/serve.c; do
     command=$(awk '/\*\//{ exit } /^ *(cc|c[+][+]|nvcc) -I/{ sub(/^ */, ""); print }' "$example")
     case $example in
     *.cu) if ! command -v nvcc >/dev/null || [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then echo "skipped: $command" && continue; fi ;;
